@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "librsched/base/error.h"
+
+enum kind { KIND_BOOL, KIND_BYTES, KIND_COUNT, KIND_TIME, KIND_TEXT, KIND_WORD };
+
+struct entry {
+    struct rsched_setting shown; /* value and origin are filled in */
+    enum kind kind;
+    size_t offset;
+    uint64_t least, most;
+    bool agreed; /* both ends of an edge must have the same value */
+};
+
+static struct rs_config config;
+
+#define FIELD(f) offsetof(struct rs_config, f)
+
+/* Types of KIND_WORD list their words; the value is the word's position. */
+static struct entry table[] = {
+    {{"RSCHED_DISABLE", 0, "no", 0, "yes/no",
+      "pass every MPI call on to the native MPI"},
+     KIND_BOOL, FIELD(disable), 0, 1, false},
+    {{"RSCHED_LOG_LEVEL", 0, "warn", 0, "error|warn|info|debug",
+      "which messages are printed on standard error"},
+     KIND_WORD, FIELD(log_level), 0, 0, false},
+    {{"RSCHED_CHUNK", 0, "32k", 0, "bytes",
+      "longest piece of an edge that one landing slot holds"},
+     KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},
+    {{"RSCHED_RING", 0, "256k", 0, "bytes",
+      "landing slots of one edge together; longer epochs are pipelined"},
+     KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
+    {{"RSCHED_SPIN", 0, "2000", 0, "count",
+      "polls in a wait before it yields the core (fewer when processes "
+      "outnumber cores)"},
+     KIND_COUNT, FIELD(spin_polls), 0, UINT32_MAX, false},
+    {{"RSCHED_YIELD", 0, "200", 0, "count",
+      "yields in a wait before it sleeps"},
+     KIND_COUNT, FIELD(yield_polls), 0, UINT32_MAX, false},
+    {{"RSCHED_SLEEP", 0, "1ms", 0, "time",
+      "longest slice of a sleep, after which failures and native progress are "
+      "looked at"},
+     KIND_TIME, FIELD(sleep_ps), 1000000, 1000000000000, false},
+    {{"RSCHED_PROGRESS", 0, "1ms", 0, "time",
+      "tick of the thread that moves what start could not, 0 for no thread"},
+     KIND_TIME, FIELD(progress_ps), 0, 1000000000000, false},
+    {{"RSCHED_SETUP_TIMEOUT", 0, "60s", 0, "time",
+      "longest wait for a neighbor while an exchange is made, 0 for ever"},
+     KIND_TIME, FIELD(setup_timeout_ps), 0, UINT64_MAX, false},
+    {{"RSCHED_REPORT", 0, "none", 0, "none|summary|full|json",
+      "what the MPI backend prints in MPI_Finalize"},
+     KIND_WORD, FIELD(report), 0, 0, false},
+    {{"RSCHED_REPORT_FILE", 0, "", 0, "text",
+      "where the report goes, %r is the rank; empty is standard error"},
+     KIND_TEXT, FIELD(report_file), 0, 0, false},
+    {{"RSCHED_FAILPOINTS", 0, "", 0, "text",
+      "for tests: POINT[@RANK][#HIT]=kill|stop|delay:TIME|fail, separated by "
+      "commas"},
+     KIND_TEXT, FIELD(failpoints), 0, 0, false},
+};
+
+enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char complaint[512];
+
+static bool parse_word(const char *words, const char *text, uint64_t *value)
+{
+    size_t length = strlen(text);
+    uint64_t position = 0;
+
+    for (const char *word = words;; position++) {
+        size_t n = strcspn(word, "|");
+        if (n == length && memcmp(word, text, n) == 0) {
+            *value = position;
+            return true;
+        }
+        if (word[n] == '\0')
+            return false;
+        word += n + 1;
+    }
+}
+
+struct unit {
+    const char *name;
+    uint64_t factor;
+};
+
+static const struct unit byte_units[] = {
+    {"", 1}, {"k", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {NULL, 0}};
+static const struct unit count_units[] = {{"", 1}, {NULL, 0}};
+static const struct unit time_units[] = {{"ps", 1},
+                                         {"ns", 1000},
+                                         {"us", 1000000},
+                                         {"ms", 1000000000},
+                                         {"s", 1000000000000},
+                                         {NULL, 0}};
+
+static bool parse_number(const char *text, const struct unit *units,
+                         uint64_t *value)
+{
+    unsigned long long number;
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (errno != 0)
+        return false;
+    if (number == 0 && *end == '\0') {
+        *value = 0;
+        return true;
+    }
+    for (; units->name != NULL; units++) {
+        if (strcmp(units->name, end) == 0)
+            return !__builtin_mul_overflow((uint64_t)number, units->factor,
+                                           value);
+    }
+    return false;
+}
+
+static bool parse_bool(const char *text, bool *value)
+{
+    static const char *const words[] = {"no", "yes", "0", "1", "off", "on"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(words[i], text) == 0) {
+            *value = i % 2 != 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_value(const struct entry *entry, const char *text)
+{
+    char *field = (char *)&config + entry->offset;
+    uint64_t number = 0;
+    bool good;
+
+    switch (entry->kind) {
+    case KIND_BOOL:
+        return parse_bool(text, (bool *)field);
+    case KIND_TEXT:
+        *(const char **)field = text;
+        return true;
+    case KIND_WORD:
+        good = parse_word(entry->shown.type, text, &number);
+        break;
+    case KIND_BYTES:
+        good = parse_number(text, byte_units, &number);
+        break;
+    case KIND_COUNT:
+        good = parse_number(text, count_units, &number);
+        break;
+    default:
+        good = parse_number(text, time_units, &number);
+        break;
+    }
+    if (entry->kind != KIND_WORD)
+        good = good && number >= entry->least && number <= entry->most;
+    if (good)
+        *(uint64_t *)field = number;
+    return good;
+}
+
+static void read_entry(struct entry *entry)
+{
+    const char *text = getenv(entry->shown.name);
+
+    set_value(entry, entry->shown.initial);
+    entry->shown.value = entry->shown.initial;
+    entry->shown.origin = "default";
+    if (text == NULL)
+        return;
+    if (set_value(entry, text)) {
+        entry->shown.value = text;
+        entry->shown.origin = "environment";
+    } else if (complaint[0] == '\0') {
+        snprintf(complaint, sizeof(complaint),
+                 "%s=%s: not a valid value (%s): %s", entry->shown.name, text,
+                 entry->shown.type, entry->shown.help);
+    }
+}
+
+static bool is_setting(const char *variable, size_t length)
+{
+    for (size_t i = 0; i < NUM_SETTINGS; i++) {
+        if (strlen(table[i].shown.name) == length &&
+            memcmp(table[i].shown.name, variable, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void read_environment(void)
+{
+    for (size_t i = 0; i < NUM_SETTINGS; i++)
+        read_entry(&table[i]);
+    for (char **v = environ; v != NULL && *v != NULL; v++) {
+        size_t length = strcspn(*v, "=");
+
+        if (strncmp(*v, "RSCHED_", 7) == 0 && !is_setting(*v, length) &&
+            complaint[0] == '\0')
+            snprintf(complaint, sizeof(complaint),
+                     "%.*s: there is no such setting (rsched info --config "
+                     "lists them)",
+                     (int)length, *v);
+    }
+}
+
+int rsched_config_check(void)
+{
+    pthread_once(&once, read_environment);
+    if (complaint[0] != '\0')
+        return rs_fail(RSCHED_EINVAL, "%s", complaint);
+    return 0;
+}
+
+const struct rsched_setting *rsched_config_setting(size_t index)
+{
+    pthread_once(&once, read_environment);
+    return index < NUM_SETTINGS ? &table[index].shown : NULL;
+}
+
+const struct rs_config *rs_config(void)
+{
+    pthread_once(&once, read_environment);
+    return &config;
+}
+
+uint64_t rs_config_agreement_hash(void)
+{
+    uint64_t hash = 0;
+
+    pthread_once(&once, read_environment);
+    for (size_t i = 0; i < NUM_SETTINGS; i++) {
+        const struct rsched_setting *shown = &table[i].shown;
+
+        if (table[i].agreed)
+            hash = XXH64(shown->value, strlen(shown->value), hash);
+    }
+    return hash;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The settings in force, typed. The table is in config.c. */
+#ifndef RS_BASE_CONFIG_H
+#define RS_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rsched/config.h>
+
+enum rs_log_level { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
+
+struct rs_config {
+    bool disable;            /* RSCHED_DISABLE: the MPI backend passes on */
+    uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
+    uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
+    uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
+    uint64_t spin_polls;     /* RSCHED_SPIN: polls before yielding */
+    uint64_t yield_polls;    /* RSCHED_YIELD: yields before sleeping */
+    uint64_t sleep_ps;       /* RSCHED_SLEEP: longest slice of a sleep */
+    uint64_t progress_ps;    /* RSCHED_PROGRESS: tick of the safety net */
+    uint64_t setup_timeout_ps; /* RSCHED_SETUP_TIMEOUT: 0 is for ever */
+    uint64_t report;         /* RSCHED_REPORT: enum in config.c's words */
+    const char *report_file; /* RSCHED_REPORT_FILE */
+    const char *failpoints;  /* RSCHED_FAILPOINTS */
+};
+
+/** The settings in force; valid once rsched_config_check() has returned 0, and
+ * the defaults otherwise. Never NULL. */
+const struct rs_config *rs_config(void);
+
+/** A hash over the settings that both ends of an edge must agree on. */
+uint64_t rs_config_agreement_hash(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { TEXT_SIZE = 1024 };
+
+static _Thread_local char last_error[TEXT_SIZE];
+
+const char *rsched_strerror(int error)
+{
+    switch (error) {
+    case 0:
+        return "success";
+#define RSCHED_XX(name, value, text)                                         \
+    case value:                                                              \
+        return text;
+        RSCHED_ERRNO_MAP(RSCHED_XX)
+#undef RSCHED_XX
+    default:
+        return "unknown error";
+    }
+}
+
+const char *rsched_error_name(int error)
+{
+    switch (error) {
+    case 0:
+        return "0";
+#define RSCHED_XX(name, value, text)                                         \
+    case value:                                                              \
+        return "RSCHED_" #name;
+        RSCHED_ERRNO_MAP(RSCHED_XX)
+#undef RSCHED_XX
+    default:
+        return "unknown";
+    }
+}
+
+const char *rsched_last_error(void)
+{
+    return last_error;
+}
+
+int rs_fail(int error, const char *format, ...)
+{
+    int saved_errno = errno;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(last_error, sizeof(last_error), format, args);
+    va_end(args);
+    errno = saved_errno;
+    return error;
+}
+
+int rs_fail_within(int error, const char *format, ...)
+{
+    int saved_errno = errno;
+    char prefix[TEXT_SIZE];
+    char cause[TEXT_SIZE];
+    va_list args;
+
+    snprintf(cause, sizeof(cause), "%s", last_error);
+    va_start(args, format);
+    vsnprintf(prefix, sizeof(prefix), format, args);
+    va_end(args);
+    snprintf(last_error, sizeof(last_error), "%s: %s", prefix, cause);
+    errno = saved_errno;
+    return error;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Setting the text of a failure. The first one to decide an error sets it. */
+#ifndef RS_BASE_ERROR_H
+#define RS_BASE_ERROR_H
+
+#include <rsched/error.h>
+
+/**
+ * Note a failure: keep the formatted text as the calling thread's last error
+ * and return `error`, so that `return rs_fail(RSCHED_EINVAL, ...)` works. errno
+ * is kept, and %m may be used.
+ */
+int rs_fail(int error, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
+/** Put "prefix: " before the last error of this thread and return `error`. */
+int rs_fail_within(int error, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
+#endif
