@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
@@ -52,4 +53,19 @@ int rs_file_read(const char *path, char **text, size_t *length)
     error = read_all(in, path, text, length);
     fclose(in);
     return error;
+}
+
+bool rs_file_is_meant(const char *name)
+{
+    static const char *const endings[] = {".yaml", ".yml", ".json"};
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        size_t n = strlen(endings[i]);
+
+        if (length > n && strcmp(name + length - n, endings[i]) == 0)
+            return true;
+    }
+    return strcmp(name, "-") == 0 || strchr(name, '/') != NULL ||
+           access(name, F_OK) == 0;
 }

@@ -3,6 +3,7 @@
 #ifndef RS_BASE_FILE_H
 #define RS_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /**
@@ -15,5 +16,9 @@
  *         the file is longer than 1 GiB; RSCHED_ENOMEM
  */
 int rs_file_read(const char *path, char **text, size_t *length);
+
+/** Whether a name that may be a file or something built in means a file: it is
+ * "-", has a '/', ends in .yaml, .yml or .json, or exists. */
+bool rs_file_is_meant(const char *name);
 
 #endif

@@ -403,6 +403,8 @@ int rs_yaml_text(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     if (node == NULL)
         return 0;
     error = rs_yaml_expect(yaml, node, RS_YAML_SCALAR, what);
+    if (error == 0 && *node->text == '\0' && !node->quoted)
+        error = rs_yaml_fail(yaml, node, "%s has no value", what);
     if (error == 0)
         *value = node->text;
     return error;
