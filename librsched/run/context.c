@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
@@ -12,6 +13,9 @@
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for. */
 enum { SPIN_POLLS_CROWDED = 8 };
+
+/* Between two looks for dead peers, each a system call for every peer. */
+#define LOOK_PS (10 * UINT64_C(1000000000))
 
 static void choose_spin(struct rsched_context *context)
 {
@@ -122,8 +126,11 @@ int rs_context_peer(struct rsched_context *context, int process,
     struct rs_peer *p;
     int error;
 
+    /* With another address it is another instance, whose memory and whose
+     * death are not those of the one before. */
     for (p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process) {
+        if (p->process == process &&
+            memcmp(p->address, address, sizeof(p->address)) == 0) {
             *peer = p;
             return 0;
         }
@@ -132,6 +139,7 @@ int rs_context_peer(struct rsched_context *context, int process,
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
+    memcpy(p->address, address, sizeof(p->address));
     error = context->ops->connect(context->engine, process, address,
                                   &p->connection);
     if (error != 0) {
@@ -146,6 +154,37 @@ int rs_context_peer(struct rsched_context *context, int process,
     choose_spin(context);
     *peer = p;
     return 0;
+}
+
+struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
+                                      int process)
+{
+    struct rs_peer *p = context->peers;
+
+    while (p != NULL && p->process != process)
+        p = p->next;
+    return p;
+}
+
+void rs_context_look(struct rsched_context *context)
+{
+    uint64_t now = rs_clock_now();
+    uint64_t next = atomic_load_explicit(&context->next_look_ps,
+                                         memory_order_relaxed);
+
+    /* One thread looks for all; whoever makes an exchange is not waited for. */
+    if (now < next ||
+        !atomic_compare_exchange_strong(&context->next_look_ps, &next,
+                                        now + LOOK_PS) ||
+        pthread_mutex_trylock(&context->lock) != 0)
+        return;
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
+        if (atomic_load(&p->dead) || context->ops->check(p->connection) == 0)
+            continue;
+        atomic_store(&p->dead, true);
+        atomic_store(&context->any_dead, true);
+    }
+    pthread_mutex_unlock(&context->lock);
 }
 
 void rsched_context_stats(struct rsched_context *context,
