@@ -5,7 +5,9 @@
 
 #include <rsched/config.h>
 #include <rsched/error.h>
+#include <rsched/machine.h>
 #include <rsched/pattern.h>
+#include <rsched/schedule.h>
 #include <rsched/version.h>
 
 #endif
