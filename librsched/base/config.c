@@ -64,7 +64,7 @@ static struct entry table[] = {
       "where the report goes, %r is the rank; empty is standard error"},
      KIND_TEXT, FIELD(report_file), 0, 0, false},
     {{"RSCHED_FAILPOINTS", 0, "", 0, "text",
-      "for tests: POINT[@RANK][#HIT]=kill|stop|delay:TIME|fail, separated by "
+      "for tests: POINT[@PROCESS][#HIT]=kill|stop|delay:TIME, separated by "
       "commas"},
      KIND_TEXT, FIELD(failpoints), 0, 0, false},
 };
@@ -128,6 +128,16 @@ static bool parse_number(const char *text, const struct unit *units,
                                            value);
     }
     return false;
+}
+
+bool rs_config_parse_time(const char *text, uint64_t *ps)
+{
+    uint64_t value;
+
+    if (!parse_number(text, time_units, &value))
+        return false;
+    *ps = value;
+    return true;
 }
 
 static bool parse_bool(const char *text, bool *value)

@@ -29,6 +29,10 @@ struct rs_config {
  * the defaults otherwise. Never NULL. */
 const struct rs_config *rs_config(void);
 
+/** Read a time with its unit, as settings have them ("5ms").
+ * @return whether it was one; *ps is written then only. */
+bool rs_config_parse_time(const char *text, uint64_t *ps);
+
 /** A hash over the settings that both ends of an edge must agree on. */
 uint64_t rs_config_agreement_hash(void);
 
