@@ -14,13 +14,17 @@
  *                                  HOW is "plain", or "rewrite": the send
  *                                  buffer is written before each exchange,
  *                                  which is not timed
+ *         counter NAME             ok VALUE: the sum over all ranks of what
+ *                                  rsched_mpi_counter() says, or error TEXT
  *         quit
  *   mpirun -np N rsched-bench --once NAME ARGUMENT CALL N
  *       N exchanges and nothing else, to count instructions.
  *
  * bench/run is the driver.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +220,27 @@ static void run_block(struct job *job, const char *name, int batches,
     snprintf(reply, size, "ok %.1f %.1f %.2f", before, after, slowest);
 }
 
+/* rsched_mpi_counter() of rsched/mpi.h; looked up, because the job also runs
+ * without the backend. */
+typedef int counter_function(const char *name, uint64_t *value);
+
+static void read_counter(const char *name, char *reply, size_t size)
+{
+    counter_function *counter;
+    uint64_t mine[2] = {0, 0}, sum[2];
+    int ranks;
+
+    /* POSIX allows the conversion, ISO C has no word for it. */
+    *(void **)(void *)&counter = dlsym(RTLD_DEFAULT, "rsched_mpi_counter");
+    mine[1] = counter != NULL && counter(name, &mine[0]) == 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Allreduce(mine, sum, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (sum[1] == (uint64_t)ranks)
+        snprintf(reply, size, "ok %" PRIu64, sum[0]);
+    else
+        snprintf(reply, size, "error no counter %s", name);
+}
+
 static void serve(struct job *job)
 {
     char text[256], reply[256], name[64], how[16];
@@ -229,6 +254,8 @@ static void serve(struct job *job)
                         &exchanges, how) == 4)
             run_block(job, name, batches, exchanges,
                       strcmp(how, "rewrite") == 0, reply, sizeof(reply));
+        else if (sscanf(text, "counter %63s", name) == 1)
+            read_counter(name, reply, sizeof(reply));
         else if (strcmp(text, "quit\n") == 0)
             return;
         else

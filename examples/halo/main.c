@@ -5,6 +5,7 @@
  * of advection and diffusion, then the exchange alone, timed.
  */
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include <mpi.h>
 
+#include "counters.h"
 #include "exchange.h"
 #include "field.h"
 
@@ -24,7 +26,7 @@ struct options {
     int exchanges;     /* timed ones at most */
     double seconds;    /* spent on them at most */
     enum call call;
-    bool verify, csv, progress;
+    bool verify, rsched, csv, progress;
 };
 
 struct result {
@@ -33,7 +35,9 @@ struct result {
     double steps_seconds;   /* of all steps with their exchanges */
     double median_us, mean_us; /* of one exchange, the slowest process's */
     int exchanges;
-    unsigned long long bytes; /* that one process sends in an exchange */
+    uint64_t bytes; /* that one process sends in an exchange */
+    uint64_t all_bytes; /* that all processes have sent in all exchanges */
+    struct counters counters;
 };
 
 static const char usage[] =
@@ -45,10 +49,13 @@ static const char usage[] =
     "  --seconds T     time to spend on them, at most (2)\n"
     "  --call persistent|blocking   MPI_Neighbor_alltoallw_init or not\n"
     "  --verify        compute it again on one process and compare\n"
+    "  --rsched        fail unless rsched has carried every exchange\n"
     "  --progress      show steps (on when standard error is a terminal)\n"
     "  --csv           print one line: mpi,call,ranks,grid,steps,\n"
     "                  bytes_per_exchange,exchanges,median_us,mean_us,\n"
-    "                  steps_s,integral,hash\n";
+    "                  steps_s,integral,hash,all_bytes,rsched_bytes,\n"
+    "                  accelerated,native,edges (rsched's counters, sums over\n"
+    "                  all processes, 0 without rsched)\n";
 
 static void quit(int rank, int status, const char *why, const char *what)
 {
@@ -84,6 +91,7 @@ static void parse(int argc, char **argv, int rank, struct options *o)
         {"steps", 1, NULL, 's'},   {"exchanges", 1, NULL, 'n'},
         {"seconds", 1, NULL, 't'}, {"call", 1, NULL, 'c'},
         {"verify", 0, NULL, 'v'},  {"csv", 0, NULL, 'm'},
+        {"rsched", 0, NULL, 'r'},
         {"progress", 0, NULL, 'p'}, {"help", 0, NULL, 'h'},
         {NULL, 0, NULL, 0}};
 
@@ -97,6 +105,7 @@ static void parse(int argc, char **argv, int rank, struct options *o)
         case 't': o->seconds = number(rank, optarg, 0, 1e6); break;
         case 'c': o->call = parse_call(rank, optarg); break;
         case 'v': o->verify = true; break;
+        case 'r': o->rsched = true; break;
         case 'm': o->csv = true; break;
         case 'p': o->progress = true; break;
         case 'h': quit(rank, 0, "", ""); break;
@@ -252,17 +261,24 @@ static const char *mpi_name(void)
 #endif
 }
 
+static void print_csv(const char *call, const struct options *o,
+                      const struct place *p, const struct result *r)
+{
+    printf("%s,%s,%d,%d,%d,%" PRIu64 ",%d,%.3f,%.3f,%.6f,%.9g,%016" PRIx64
+           ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+           mpi_name(), call, p->px * p->py, o->levels, o->steps, r->bytes,
+           r->exchanges, r->median_us, r->mean_us, r->steps_seconds,
+           r->integral, r->hash, r->all_bytes, r->counters.bytes,
+           r->counters.accelerated, r->counters.native, r->counters.edges);
+}
+
 static void print(const struct options *o, const struct place *p,
                   const struct result *r)
 {
     const char *call = o->call == CALL_PERSISTENT ? "persistent" : "blocking";
-    unsigned long long hash = r->hash;
 
     if (o->csv) {
-        printf("%s,%s,%d,%d,%d,%llu,%d,%.3f,%.3f,%.6f,%.9g,%016llx\n",
-               mpi_name(), call, p->px * p->py, o->levels, o->steps, r->bytes,
-               r->exchanges, r->median_us, r->mean_us, r->steps_seconds,
-               r->integral, hash);
+        print_csv(call, o, p, r);
         return;
     }
     printf("%d processes (%d x %d), each %d x %d x %d cells, %s calls of %s\n",
@@ -270,10 +286,46 @@ static void print(const struct options *o, const struct place *p,
            mpi_name());
     printf("%d steps in %.3f s\n", o->steps, r->steps_seconds);
     printf("integral %.9g, changed by %.1e in all\n", r->integral, r->drift);
-    printf("one exchange: %d messages, %llu bytes out of each process, "
+    printf("one exchange: %d messages, %" PRIu64 " bytes out of each process, "
            "median %.2f us, mean %.2f us (%d timed)\n",
            NUM_MESSAGES, r->bytes, r->median_us, r->mean_us, r->exchanges);
-    printf("hash %016llx\n", hash);
+    if (r->counters.loaded)
+        printf("rsched carried %" PRIu64 " of %" PRIu64 " bytes over %" PRIu64
+               " edges\n",
+               r->counters.bytes, r->all_bytes, r->counters.edges);
+    printf("hash %016" PRIx64 "\n", r->hash);
+}
+
+/* What the result must be, however it was computed; false if it is not. */
+static bool check(const struct options *o, int rank, const struct result *r)
+{
+    const char *wrong = NULL;
+
+    if (r->drift > 1e-9 || r->drift < -1e-9)
+        wrong = "the integral is not conserved";
+    else if (o->rsched && !r->counters.loaded)
+        wrong = "rsched is not loaded";
+    else if (o->rsched && r->counters.bytes != r->all_bytes)
+        wrong = "rsched has not carried all bytes";
+    if (wrong != NULL && rank == 0)
+        fprintf(stderr, "halo: %s\n", wrong);
+    return wrong == NULL;
+}
+
+static void run(const struct options *o, int rank, int size, struct field *f,
+                struct exchange *e, struct result *r)
+{
+    uint64_t hash;
+
+    r->bytes = exchange_bytes(e);
+    run_steps(o, rank, f, e, r);
+    hash = field_hash(f);
+    MPI_Allreduce(&hash, &r->hash, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (o->exchanges > 0)
+        time_exchanges(o, rank, e, r);
+    r->all_bytes = r->bytes * (uint64_t)size *
+                   (uint64_t)(o->steps + r->exchanges);
+    r->counters = counters_read();
 }
 
 int main(int argc, char **argv)
@@ -286,8 +338,7 @@ int main(int argc, char **argv)
     struct place place;
     struct field f;
     int rank, size;
-    uint64_t hash;
-    bool good = true;
+    bool good;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -296,22 +347,12 @@ int main(int argc, char **argv)
     place = find_place(rank, size);
     f = make_field(&o, &place, false);
     exchange_init(&e, &f, &place, o.call);
-    r.bytes = exchange_bytes(&e);
-
-    run_steps(&o, rank, &f, &e, &r);
-    hash = field_hash(&f);
-    MPI_Allreduce(&hash, &r.hash, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    if (o.exchanges > 0)
-        time_exchanges(&o, rank, &e, &r);
+    run(&o, rank, size, &f, &e, &r);
     if (rank == 0)
         print(&o, &place, &r);
+    good = check(&o, rank, &r);
     if (o.verify)
-        good = verify(&o, rank, &place, r.hash);
-    if (r.drift > 1e-9 || r.drift < -1e-9) {
-        if (rank == 0)
-            fprintf(stderr, "halo: the integral changed by %.1e\n", r.drift);
-        good = false;
-    }
+        good = verify(&o, rank, &place, r.hash) && good;
     exchange_fini(&e);
     field_fini(&f);
     MPI_Finalize();
