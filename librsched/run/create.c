@@ -18,6 +18,7 @@
  */
 #include "librsched/run/run.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
