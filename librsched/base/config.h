@@ -25,8 +25,8 @@ struct rs_config {
     const char *failpoints;  /* RSCHED_FAILPOINTS */
 };
 
-/** The settings in force; valid once rsched_config_check() has returned 0, and
- * the defaults otherwise. Never NULL. */
+/** The settings in force; a setting whose variable was refused by
+ * rsched_config_check() has its default. Never NULL. */
 const struct rs_config *rs_config(void);
 
 /** Read a time with its unit, as settings have them ("5ms").

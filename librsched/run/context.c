@@ -11,7 +11,7 @@
 
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for. */
-enum { SPIN_POLLS_CROWDED = 8 };
+enum { SPIN_POLLS_CROWDED = 2 };
 
 static void choose_spin(struct rsched_context *context)
 {
