@@ -177,7 +177,7 @@ struct rsched_stats {
     uint64_t thread_moves;  /**< progress thread visits that moved something */
 };
 
-RSCHED_API void rsched_exchange_stats(const struct rsched_exchange *exchange,
+RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,
                                       struct rsched_stats *stats);
 
 #ifdef __cplusplus

@@ -148,7 +148,7 @@ int rs_context_peer(struct rsched_context *context, int process,
     return 0;
 }
 
-void rsched_context_stats(struct rsched_context *context,
+void rsched_context_get_stats(struct rsched_context *context,
                           struct rsched_context_stats *stats)
 {
     struct rs_safety *safety = &context->safety;

@@ -268,7 +268,7 @@ bool rsched_exchange_is_active(const struct rsched_exchange *x)
     return x->active;
 }
 
-void rsched_exchange_stats(const struct rsched_exchange *x,
+void rsched_exchange_get_stats(const struct rsched_exchange *x,
                            struct rsched_stats *stats)
 {
     *stats = x->stats;
