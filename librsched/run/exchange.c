@@ -251,6 +251,8 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
             struct rs_edge *e =
                 i < x->num_out ? &x->out[i] : &x->in[i - x->num_out];
 
+            if (!atomic_load(&e->peer->dead))
+                continue;
             error = x->ops->check(e->peer->connection);
             if (error != 0)
                 return rs_exchange_fail(x, error);
