@@ -12,7 +12,7 @@
 
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for. */
-enum { SPIN_POLLS_CROWDED = 8 };
+enum { SPIN_POLLS_CROWDED = 2 };
 
 /* Between two looks for dead peers, each a system call for every peer. */
 #define LOOK_PS (10 * UINT64_C(1000000000))
@@ -76,9 +76,14 @@ int rsched_context_create(const struct rsched_context_params *params,
     rs_log_set_rank(params->process);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->oob_lock, NULL);
+    error = rsched_machine_open(rs_config()->machine, &c->machine);
+    if (error != 0) {
+        rs_fail_within(error, "RSCHED_MACHINE=%s", rs_config()->machine);
+        goto err_free;
+    }
     error = open_engine(c);
     if (error != 0)
-        goto err_free;
+        goto err_destroy_machine;
     error = rs_safety_init(c);
     if (error != 0)
         goto err_close_engine;
@@ -87,6 +92,8 @@ int rsched_context_create(const struct rsched_context_params *params,
 
 err_close_engine:
     c->ops->close(c->engine);
+err_destroy_machine:
+    rsched_machine_destroy(c->machine);
 err_free:
     pthread_mutex_destroy(&c->oob_lock);
     pthread_mutex_destroy(&c->lock);
@@ -105,6 +112,7 @@ void rsched_context_destroy(struct rsched_context *context)
         free(p);
     }
     context->ops->close(context->engine);
+    rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
     pthread_mutex_destroy(&context->lock);
     free(context);
@@ -187,7 +195,7 @@ void rs_context_look(struct rsched_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
-void rsched_context_stats(struct rsched_context *context,
+void rsched_context_get_stats(struct rsched_context *context,
                           struct rsched_context_stats *stats)
 {
     struct rs_safety *safety = &context->safety;

@@ -268,12 +268,12 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
     int error;
 
     if (!x->active) {
-        /* Before a start: nothing can be complete already. */
-        for (uint32_t i = 0; i < x->num_out + x->num_in; i++) {
-            struct rs_edge *e =
-                i < x->num_out ? &x->out[i] : &x->in[i - x->num_out];
+        /* Before a start. A peer that is gone may have sent this epoch ahead,
+         * but it has not received it. */
+        for (uint32_t i = 0; i < x->num_out; i++) {
+            struct rs_edge *e = &x->out[i];
 
-            if (is_dead(e->peer))
+            if (e->bytes > 0 && is_dead(e->peer))
                 return fail_of_peer(x, e->peer);
         }
         return 0;
@@ -309,8 +309,8 @@ static void copy_stats(const struct rsched_exchange *x,
         stats->chunks_in += x->in[i].lane->stats.chunks;
 }
 
-void rsched_exchange_stats(const struct rsched_exchange *x,
-                           struct rsched_stats *stats)
+void rsched_exchange_get_stats(const struct rsched_exchange *x,
+                               struct rsched_stats *stats)
 {
     /* The safety net counts too, so that it must be kept away meanwhile. */
     struct rsched_exchange *taken = (struct rsched_exchange *)(uintptr_t)x;
