@@ -49,7 +49,10 @@ struct rsched_exchange_params {
     const struct rsched_pattern *pattern;
 
     /** A schedule of that pattern, whose order the puts are executed in, or
-     * NULL: then the order of the pattern. Not needed afterwards. */
+     * NULL: then the pattern is planned for the machine RSCHED_MACHINE with
+     * the planner RSCHED_PLANNER. (A variable exchange has the order of its
+     * pattern.) What a process sends to itself comes last in any case: nobody
+     * waits for it. Not needed afterwards. */
     const struct rsched_schedule *schedule;
 
     /** One buffer address for each put and each receive; the layouts' offsets
@@ -177,7 +180,7 @@ struct rsched_stats {
     uint64_t thread_moves;  /**< progress thread visits that moved something */
 };
 
-RSCHED_API void rsched_exchange_stats(const struct rsched_exchange *exchange,
+RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,
                                       struct rsched_stats *stats);
 
 #ifdef __cplusplus

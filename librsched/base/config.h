@@ -15,6 +15,8 @@ struct rs_config {
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
+    const char *machine;     /* RSCHED_MACHINE */
+    const char *planner;     /* RSCHED_PLANNER */
     uint64_t spin_polls;     /* RSCHED_SPIN: polls before yielding */
     uint64_t yield_polls;    /* RSCHED_YIELD: yields before sleeping */
     uint64_t sleep_ps;       /* RSCHED_SLEEP: longest slice of a sleep */

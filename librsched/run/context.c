@@ -72,9 +72,14 @@ int rsched_context_create(const struct rsched_context_params *params,
     rs_log_set_rank(params->process);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->oob_lock, NULL);
+    error = rsched_machine_open(rs_config()->machine, &c->machine);
+    if (error != 0) {
+        rs_fail_within(error, "RSCHED_MACHINE=%s", rs_config()->machine);
+        goto err_free;
+    }
     error = open_engine(c);
     if (error != 0)
-        goto err_free;
+        goto err_destroy_machine;
     error = rs_safety_init(c);
     if (error != 0)
         goto err_close_engine;
@@ -83,6 +88,8 @@ int rsched_context_create(const struct rsched_context_params *params,
 
 err_close_engine:
     c->ops->close(c->engine);
+err_destroy_machine:
+    rsched_machine_destroy(c->machine);
 err_free:
     pthread_mutex_destroy(&c->oob_lock);
     pthread_mutex_destroy(&c->lock);
@@ -101,6 +108,7 @@ void rsched_context_destroy(struct rsched_context *context)
         free(p);
     }
     context->ops->close(context->engine);
+    rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
     pthread_mutex_destroy(&context->lock);
     free(context);
@@ -148,7 +156,7 @@ int rs_context_peer(struct rsched_context *context, int process,
     return 0;
 }
 
-void rsched_context_stats(struct rsched_context *context,
+void rsched_context_get_stats(struct rsched_context *context,
                           struct rsched_context_stats *stats)
 {
     struct rs_safety *safety = &context->safety;

@@ -894,6 +894,28 @@ static int check_params(const struct rsched_exchange_params *params)
     return 0;
 }
 
+/* The order in which the puts are executed: the given schedule's, or a plan of
+ * our own. The sizes of a variable exchange are not known yet. */
+static int order_puts(struct rsched_exchange *x,
+                      const struct rsched_exchange_params *params,
+                      uint32_t **order)
+{
+    struct rsched_schedule *own;
+    int error;
+
+    if (params->schedule != NULL || x->num_puts == 0 ||
+        (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
+        return rs_order_of_schedule(params->schedule, x->num_puts, order);
+    error = rsched_schedule_create(params->pattern, x->context->machine,
+                                   rs_config()->planner, &own);
+    if (error != 0)
+        return rs_fail_within(error, "planning exchange %llu",
+                              (unsigned long long)x->tag);
+    error = rs_order_of_schedule(own, x->num_puts, order);
+    rsched_schedule_destroy(own);
+    return error;
+}
+
 int rsched_exchange_create(struct rsched_context *context,
                            const struct rsched_exchange_params *params,
                            struct rsched_exchange **exchange)
@@ -914,7 +936,7 @@ int rsched_exchange_create(struct rsched_context *context,
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    error = rs_order_of_schedule(params->schedule, x->num_puts, &order);
+    error = order_puts(x, params, &order);
     if (error == 0)
         error = make_edges(x, pattern, true, order);
     if (error == 0)

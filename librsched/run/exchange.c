@@ -251,6 +251,8 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
             struct rs_edge *e =
                 i < x->num_out ? &x->out[i] : &x->in[i - x->num_out];
 
+            if (!atomic_load(&e->peer->dead))
+                continue;
             error = x->ops->check(e->peer->connection);
             if (error != 0)
                 return rs_exchange_fail(x, error);
@@ -268,7 +270,7 @@ bool rsched_exchange_is_active(const struct rsched_exchange *x)
     return x->active;
 }
 
-void rsched_exchange_stats(const struct rsched_exchange *x,
+void rsched_exchange_get_stats(const struct rsched_exchange *x,
                            struct rsched_stats *stats)
 {
     *stats = x->stats;

@@ -100,6 +100,8 @@ static int load_out(struct rsched_exchange *x,
 {
     struct rsched_message message;
 
+    struct rsched_lane *self = NULL;
+
     x->num_tx = 0;
     x->epoch_bytes = x->epoch_self_bytes = 0;
     for (uint32_t i = 0; i < x->num_out; i++) {
@@ -115,11 +117,17 @@ static int load_out(struct rsched_exchange *x,
         error = x->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
-        x->tx[x->num_tx++] = e->lane;
         x->epoch_bytes += message.bytes;
-        if (is_self(x, e))
+        if (is_self(x, e)) {
             x->epoch_self_bytes += message.bytes;
+            self = e->lane;
+        } else {
+            x->tx[x->num_tx++] = e->lane;
+        }
     }
+    /* Nobody waits for what a process sends to itself: last. */
+    if (self != NULL)
+        x->tx[x->num_tx++] = self;
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include <rsched/engine.h>
 #include <rsched/exchange.h>
+#include <rsched/schedule.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -39,6 +40,7 @@ struct rsched_context {
     struct rsched_engine *engine;
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
+    struct rsched_machine *machine; /* exchanges are planned for it */
     struct rs_peer *peers;
     cpu_set_t cpus;       /* that this process and its local peers may use */
     int num_local;        /* processes known to be on this node */
