@@ -151,7 +151,7 @@ static void report(const struct rsched_exchange *exchange, int process)
 {
     struct rsched_stats stats;
 
-    rsched_exchange_stats(exchange, &stats);
+    rsched_exchange_get_stats(exchange, &stats);
     printf("process %d: %llu exchanges, %llu puts, %llu bytes\n", process,
            (unsigned long long)stats.epochs, (unsigned long long)stats.puts,
            (unsigned long long)stats.bytes);
