@@ -211,6 +211,13 @@ RSCHED_API int rsched_schedule_load(const char *path,
                                     struct rsched_machine *machine,
                                     struct rsched_schedule **schedule);
 
+/** As rsched_schedule_load(), from `length` bytes in memory; `name` stands for
+ * the path in error texts. */
+RSCHED_API int rsched_schedule_parse(const char *name, const char *text,
+                                     size_t length,
+                                     struct rsched_machine *machine,
+                                     struct rsched_schedule **schedule);
+
 #ifdef __cplusplus
 }
 #endif

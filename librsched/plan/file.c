@@ -324,3 +324,17 @@ int rsched_schedule_load(const char *path, struct rsched_machine *machine,
     rs_yaml_destroy(yaml);
     return error;
 }
+
+int rsched_schedule_parse(const char *name, const char *text, size_t length,
+                          struct rsched_machine *machine,
+                          struct rsched_schedule **schedule)
+{
+    struct rs_yaml *yaml;
+    int error = rs_yaml_parse(name, text, length, &yaml);
+
+    if (error != 0)
+        return error;
+    error = read_schedule(yaml, machine, schedule);
+    rs_yaml_destroy(yaml);
+    return error;
+}

@@ -90,7 +90,7 @@ def may_include(name, target):
         return True
     if layer == "engines":
         own = "/".join(name.split("/")[:-1][:2])  # engines/ itself sees all of them
-        if within(target, own) or target == "include/rsched/engine.h":
+        if within(target, own) or target in ("include/rsched/engine.h", "engines/engines.h"):
             return True
     if target.startswith("include/"):
         header = target[len("include/"):]
