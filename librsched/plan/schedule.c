@@ -152,19 +152,16 @@ static int score(struct rsched_schedule *schedule)
     return error;
 }
 
-static int finish(struct rsched_schedule *made, const struct rs_place *places,
-                  struct rsched_schedule **schedule)
+/* Of a plan that failed. */
+static int abandon(struct rsched_schedule *made, int error)
 {
-    int error = fill_queues(made, places);
+    const struct rsched_pattern *pattern = made->pattern;
 
-    if (error == 0)
-        error = score(made);
-    if (error != 0) {
-        rsched_schedule_destroy(made);
-        return error;
-    }
-    *schedule = made;
-    return 0;
+    if (error == RSCHED_ELIMIT)
+        rs_fail_within(error, "%s", pattern->source ? pattern->source
+                                                    : pattern->name);
+    rsched_schedule_destroy(made);
+    return error;
 }
 
 int rsched_schedule_create(const struct rsched_pattern *pattern,
@@ -187,15 +184,17 @@ int rsched_schedule_create(const struct rsched_pattern *pattern,
         error = found->plan(&made->problem, found, places,
                             &made->box_makespan);
     if (error == 0)
-        error = finish(made, places, schedule);
+        error = fill_queues(made, places);
+    if (error == 0)
+        error = score(made);
+    if (error == 0)
+        *schedule = made;
     else
-        rsched_schedule_destroy(made);
+        abandon(made, error);
     free(places);
     return error;
 }
 
-/* Each queue's positions must be 0, 1, ... once each: `order` is filled and
- * looked through again. */
 static int check_queues(const struct rsched_schedule *made,
                         const struct rs_place *places)
 {
@@ -210,6 +209,8 @@ static int check_queues(const struct rsched_schedule *made,
     return 0;
 }
 
+/* When the positions of a queue are 0, 1, ... once each, sorting by them
+ * leaves every put where it was. */
 static int check_positions(const struct rsched_schedule *made,
                            const struct rs_place *places)
 {
@@ -244,15 +245,16 @@ int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
     for (size_t i = 0; i < made->problem.num_puts; i++)
         places[i] = (struct rs_place){engines[i], positions[i]};
     error = check_queues(made, places);
-    if (error != 0) {
-        rsched_schedule_destroy(made);
-    } else {
-        error = finish(made, places, &made);
-        if (error == 0)
-            error = check_positions(made, places);
-        if (error == 0)
-            *schedule = made;
-    }
+    if (error == 0)
+        error = fill_queues(made, places);
+    if (error == 0)
+        error = check_positions(made, places);
+    if (error == 0)
+        error = score(made);
+    if (error == 0)
+        *schedule = made;
+    else
+        abandon(made, error);
     free(places);
     return error;
 }
