@@ -8,7 +8,8 @@ function(rsched_compile_options target)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow
                          -Wstrict-prototypes -Wmissing-prototypes
-                         -Wno-format-truncation) # texts are cut on purpose
+                         # Texts are cut on purpose; only gcc warns of it.
+                         $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
   if(RSCHED_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
