@@ -4,7 +4,9 @@
 #define RSCHED_RSCHED_H
 
 #include <rsched/config.h>
+#include <rsched/context.h>
 #include <rsched/error.h>
+#include <rsched/exchange.h>
 #include <rsched/machine.h>
 #include <rsched/pattern.h>
 #include <rsched/schedule.h>

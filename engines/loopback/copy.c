@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/loopback/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+
+/* Halo columns are mostly single numbers: the compiler makes moves of these
+ * sizes, where a call of memcpy would cost more than the copy. */
+static inline void copy_block(char *to, const char *from, uint64_t bytes)
+{
+    switch (bytes) {
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    case 32:
+        memcpy(to, from, 32);
+        break;
+    default:
+        memcpy(to, from, bytes);
+        break;
+    }
+}
+
+static inline void copy_blocks(char *to, int64_t to_stride, const char *from,
+                               int64_t from_stride, uint64_t bytes,
+                               uint64_t count)
+{
+    if (bytes == 8) {
+        for (uint64_t i = 0; i < count; i++, to += to_stride,
+                      from += from_stride)
+            memcpy(to, from, 8);
+    } else {
+        for (uint64_t i = 0; i < count; i++, to += to_stride,
+                      from += from_stride)
+            copy_block(to, from, bytes);
+    }
+}
+
+void rs_copies_pack(const struct rs_copies *list, const struct rs_chunk *chunk,
+                    char *data)
+{
+    const struct rs_copy *end = list->copies + chunk->end;
+
+    for (const struct rs_copy *c = list->copies + chunk->first; c < end; c++) {
+        if (c->count == 1)
+            copy_block(data + c->offset, c->user, c->bytes);
+        else
+            copy_blocks(data + c->offset, (int64_t)c->bytes, c->user,
+                        c->stride, c->bytes, c->count);
+    }
+}
+
+void rs_copies_unpack(const struct rs_copies *list,
+                      const struct rs_chunk *chunk, const char *data)
+{
+    const struct rs_copy *end = list->copies + chunk->end;
+
+    for (const struct rs_copy *c = list->copies + chunk->first; c < end; c++) {
+        if (c->count == 1)
+            copy_block(c->user, data + c->offset, c->bytes);
+        else
+            copy_blocks(c->user, c->stride, data + c->offset,
+                        (int64_t)c->bytes, c->bytes, c->count);
+    }
+}
+
+void rs_copies_run_pair(const struct rs_copies *list)
+{
+    const struct rs_copy *end = list->copies + list->num_copies;
+
+    for (const struct rs_copy *c = list->copies; c < end; c++) {
+        if (c->count == 1)
+            copy_block(c->other, c->user, c->bytes);
+        else
+            copy_blocks(c->other, c->other_stride, c->user, c->stride,
+                        c->bytes, c->count);
+    }
+}
+
+static int grow(void **array, uint32_t *room, uint32_t used, size_t size)
+{
+    uint32_t wanted = *room == 0 ? 8 : *room * 2;
+    void *larger;
+
+    if (used < *room)
+        return 0;
+    if (wanted <= *room)
+        return rs_fail(RSCHED_ELIMIT,
+                       "loopback: a message of more than %u pieces", *room);
+    larger = realloc(*array, wanted * size);
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a copy list");
+    *array = larger;
+    *room = wanted;
+    return 0;
+}
+
+static int add_chunk(struct rs_copies *list)
+{
+    int error = grow((void **)&list->chunks, &list->room_chunks,
+                     list->num_chunks, sizeof(*list->chunks));
+
+    if (error == 0)
+        list->chunks[list->num_chunks++] = (struct rs_chunk){
+            .first = list->num_copies, .end = list->num_copies};
+    return error;
+}
+
+/* Append to the last chunk; contiguous neighbors become one copy. */
+static int add_copy(struct rs_copies *list, const struct rs_copy *copy)
+{
+    struct rs_chunk *chunk = &list->chunks[list->num_chunks - 1];
+    int error;
+
+    if (chunk->end > chunk->first && copy->count == 1) {
+        struct rs_copy *last = &list->copies[list->num_copies - 1];
+
+        if (last->count == 1 && last->user + last->bytes == copy->user &&
+            last->offset + last->bytes == copy->offset) {
+            last->bytes += copy->bytes;
+            chunk->bytes += copy->bytes;
+            return 0;
+        }
+    }
+    error = grow((void **)&list->copies, &list->room_copies, list->num_copies,
+                 sizeof(*list->copies));
+    if (error != 0)
+        return error;
+    list->copies[list->num_copies++] = *copy;
+    chunk->end = list->num_copies;
+    chunk->bytes += copy->bytes * copy->count;
+    return 0;
+}
+
+/* Where in a list of pieces a walk stands. */
+struct cursor {
+    const struct rsched_piece *piece;
+    uint64_t block;  /* within the piece */
+    uint64_t within; /* bytes into the block */
+};
+
+static char *cursor_address(const struct cursor *c)
+{
+    return c->piece->address + (int64_t)c->block * c->piece->stride +
+           c->within;
+}
+
+static void cursor_normalise(struct cursor *c)
+{
+    if (c->within == c->piece->bytes) {
+        c->within = 0;
+        c->block++;
+    }
+    if (c->block == c->piece->count) {
+        c->block = 0;
+        c->piece++;
+    }
+}
+
+static struct cursor cursor_start(const struct rsched_message *message)
+{
+    struct cursor c = {.piece = message->pieces};
+
+    while (c.piece < message->pieces + message->num_pieces &&
+           (c.piece->bytes == 0 || c.piece->count == 0))
+        c.piece++;
+    return c;
+}
+
+/* Pieces without bytes are skipped on the way. */
+static void cursor_skip_empty(struct cursor *c,
+                              const struct rsched_message *message)
+{
+    const struct rsched_piece *end = message->pieces + message->num_pieces;
+
+    while (c->piece < end && (c->piece->bytes == 0 || c->piece->count == 0))
+        c->piece++;
+}
+
+/* The next copy of at most `room` bytes. */
+static struct rs_copy cursor_take(struct cursor *c, uint64_t room)
+{
+    const struct rsched_piece *p = c->piece;
+    struct rs_copy copy = {.user = cursor_address(c), .count = 1};
+
+    if (c->within == 0 && room >= p->bytes) {
+        copy.bytes = p->bytes;
+        copy.count = room / p->bytes;
+        if (copy.count > p->count - c->block)
+            copy.count = p->count - c->block;
+        copy.stride = p->stride;
+        if (copy.count > 1 && copy.stride == (int64_t)copy.bytes) {
+            c->block += copy.count - 1;
+            copy.bytes *= copy.count;
+            copy.count = 1;
+        } else {
+            c->block += copy.count - 1;
+        }
+        c->within = p->bytes;
+    } else {
+        copy.bytes = p->bytes - c->within;
+        if (copy.bytes > room)
+            copy.bytes = room;
+        c->within += copy.bytes;
+    }
+    cursor_normalise(c);
+    return copy;
+}
+
+int rs_copies_compile(struct rs_copies *list,
+                      const struct rsched_message *message,
+                      uint64_t chunk_bytes)
+{
+    struct cursor cursor = cursor_start(message);
+    uint64_t left = message->bytes;
+    int error = 0;
+
+    list->num_copies = list->num_chunks = 0;
+    while (left > 0 && error == 0) {
+        uint64_t offset = 0;
+        uint64_t room = left < chunk_bytes ? left : chunk_bytes;
+
+        error = add_chunk(list);
+        while (error == 0 && offset < room) {
+            struct rs_copy copy = cursor_take(&cursor, room - offset);
+
+            copy.offset = offset;
+            offset += copy.bytes * copy.count;
+            error = add_copy(list, &copy);
+            cursor_skip_empty(&cursor, message);
+        }
+        left -= room;
+    }
+    return error;
+}
+
+int rs_copies_compile_pair(struct rs_copies *list,
+                           const struct rsched_message *from,
+                           const struct rsched_message *to)
+{
+    struct cursor source = cursor_start(from), target = cursor_start(to);
+    uint64_t left = from->bytes;
+    int error;
+
+    list->num_copies = list->num_chunks = 0;
+    error = add_chunk(list);
+    while (left > 0 && error == 0) {
+        uint64_t source_rest = source.piece->bytes - source.within;
+        uint64_t target_rest = target.piece->bytes - target.within;
+        struct cursor at = target;
+        struct rs_copy copy;
+
+        if (source_rest == target_rest && source.within == 0 &&
+            target.within == 0) {
+            /* Equal blocks: as many as both have. */
+            uint64_t blocks = source.piece->count - source.block;
+
+            if (blocks > target.piece->count - target.block)
+                blocks = target.piece->count - target.block;
+            copy = (struct rs_copy){.user = cursor_address(&source),
+                                    .bytes = source_rest,
+                                    .count = blocks,
+                                    .stride = source.piece->stride,
+                                    .other_stride = target.piece->stride};
+            source.block += blocks - 1;
+            target.block += blocks - 1;
+            source.within = target.within = source_rest;
+        } else {
+            uint64_t bytes =
+                source_rest < target_rest ? source_rest : target_rest;
+
+            copy = (struct rs_copy){.user = cursor_address(&source),
+                                    .bytes = bytes,
+                                    .count = 1};
+            source.within += bytes;
+            target.within += bytes;
+        }
+        copy.other = cursor_address(&at);
+        left -= copy.bytes * copy.count;
+        cursor_normalise(&source);
+        cursor_normalise(&target);
+        cursor_skip_empty(&source, from);
+        cursor_skip_empty(&target, to);
+        error = grow((void **)&list->copies, &list->room_copies,
+                     list->num_copies, sizeof(*list->copies));
+        if (error == 0)
+            list->copies[list->num_copies++] = copy;
+    }
+    if (error == 0)
+        list->chunks[0].end = list->num_copies;
+    return error;
+}
+
+void rs_copies_fini(struct rs_copies *list)
+{
+    free(list->copies);
+    free(list->chunks);
+    *list = (struct rs_copies){0};
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of ready-made copies between user memory and landing slots. */
+#ifndef RS_LOOPBACK_COPY_H
+#define RS_LOOPBACK_COPY_H
+
+#include <rsched/engine.h>
+
+/* `count` blocks: user memory at user + i*stride, the other side at
+ * offset + i*bytes of the chunk's data (or, for a copy within the process, at
+ * other + i*other_stride). */
+struct rs_copy {
+    char *user;
+    uint64_t bytes;
+    uint64_t count;
+    int64_t stride;
+    union {
+        uint64_t offset;
+        char *other;
+    };
+    int64_t other_stride;
+};
+
+/* What goes into one landing slot: copies [first, end) of the list. */
+struct rs_chunk {
+    uint32_t first, end;
+    uint64_t bytes;
+};
+
+/* A compiled message. Zero it to initialise; it owns the two arrays and keeps
+ * them for the next compilation. */
+struct rs_copies {
+    struct rs_copy *copies;
+    struct rs_chunk *chunks;
+    uint32_t num_copies, num_chunks;
+    uint32_t room_copies, room_chunks;
+};
+
+/** Cut a message into chunks of `chunk_bytes` (the last may be shorter).
+ * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT (more than 2^32 copies) */
+int rs_copies_compile(struct rs_copies *list,
+                      const struct rsched_message *message,
+                      uint64_t chunk_bytes);
+
+/** One chunk that copies straight from one layout to another of equally many
+ * bytes. @return as rs_copies_compile() */
+int rs_copies_compile_pair(struct rs_copies *list,
+                           const struct rsched_message *from,
+                           const struct rsched_message *to);
+
+void rs_copies_fini(struct rs_copies *list);
+
+void rs_copies_pack(const struct rs_copies *list, const struct rs_chunk *chunk,
+                    char *data);
+void rs_copies_unpack(const struct rs_copies *list,
+                      const struct rs_chunk *chunk, const char *data);
+/** Run a list made by rs_copies_compile_pair(): user is the source. */
+void rs_copies_run_pair(const struct rs_copies *list);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The loopback engine: processes of one node, through shared memory. */
+#include "engines/loopback/loopback.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/error.h"
+
+/* What a peer must know of us. */
+struct address {
+    uint64_t magic;
+    uint64_t job;
+    uint64_t nonce;
+    int32_t pid;
+    int32_t fd;
+};
+static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
+              "wire layout");
+
+static int membarrier(int command)
+{
+    return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+static int loopback_open(const struct rsched_engine_env *env,
+                         struct rsched_engine **engine)
+{
+    struct rsched_engine *e = calloc(1, sizeof(*e));
+    int error;
+
+    if (e == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory");
+    e->env = *env;
+    error = rs_segment_init(&e->segment, env->job);
+    if (error != 0) {
+        free(e);
+        return error;
+    }
+    e->membarrier =
+        membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    *engine = e;
+    return 0;
+}
+
+static void loopback_close(struct rsched_engine *engine)
+{
+    rs_segment_fini(&engine->segment);
+    free(engine);
+}
+
+static void loopback_address(struct rsched_engine *engine,
+                             unsigned char *address)
+{
+    struct address a = {
+        .magic = RS_SEGMENT_MAGIC,
+        .job = engine->env.job,
+        .nonce = engine->segment.header->nonce,
+        .pid = getpid(),
+        .fd = engine->segment.fd,
+    };
+
+    memcpy(address, &a, sizeof(a));
+}
+
+/* Open and map the peer's header; the nonce tells whether it is the right
+ * one: process numbers mean nothing across PID namespaces or nodes. */
+static int open_peer(struct rsched_connection *c, const struct address *a)
+{
+    char path[64];
+    struct stat status;
+    int error;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->fd);
+    c->segment_fd = open(path, O_RDWR | O_CLOEXEC);
+    if (c->segment_fd < 0)
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d: cannot open its memory (%s): %m",
+                       c->peer, path);
+    if (fstat(c->segment_fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_size < RS_HEADER_BYTES || status.st_uid != geteuid()) {
+        error = rs_fail(RSCHED_EUNREACH,
+                        "loopback: peer %d: %s is not its memory", c->peer,
+                        path);
+        goto err_close;
+    }
+    c->header = rs_segment_map(c->segment_fd, 0, RS_HEADER_BYTES);
+    if (c->header == NULL) {
+        error = rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping %s: %m",
+                        c->peer, path);
+        goto err_close;
+    }
+    if (c->header->magic != RS_SEGMENT_MAGIC || c->header->job != a->job ||
+        c->header->nonce != a->nonce) {
+        error = rs_fail(RSCHED_EUNREACH,
+                        "loopback: peer %d: %s belongs to somebody else",
+                        c->peer, path);
+        goto err_unmap;
+    }
+    return 0;
+
+err_unmap:
+    rs_segment_unmap(c->header, RS_HEADER_BYTES);
+err_close:
+    close(c->segment_fd);
+    return error;
+}
+
+static int loopback_connect(struct rsched_engine *engine, int peer,
+                            const unsigned char *address,
+                            struct rsched_connection **connection)
+{
+    struct rsched_connection *c;
+    struct address a;
+    int error;
+
+    memcpy(&a, address, sizeof(a));
+    if (a.magic != RS_SEGMENT_MAGIC)
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d has no loopback engine", peer);
+    if (a.job != engine->env.job)
+        return rs_fail(RSCHED_EUNREACH, "loopback: peer %d is of another job",
+                       peer);
+    c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory");
+    c->engine = engine;
+    c->peer = peer;
+    c->pid = a.pid;
+    c->segment_fd = c->pidfd = -1;
+    c->self = a.nonce == engine->segment.header->nonce;
+    if (!c->self) {
+        error = open_peer(c, &a);
+        if (error != 0) {
+            free(c);
+            return error;
+        }
+        /* The nonce was in its memory just now, so the number is its own. */
+        c->pidfd = (int)syscall(SYS_pidfd_open, a.pid, 0);
+    }
+    *connection = c;
+    return 0;
+}
+
+static void loopback_disconnect(struct rsched_connection *connection)
+{
+    rs_segment_forget(&connection->engine->segment, connection);
+    if (!connection->self) {
+        if (connection->pidfd >= 0)
+            close(connection->pidfd);
+        rs_segment_unmap(connection->header, RS_HEADER_BYTES);
+        close(connection->segment_fd);
+    }
+    free(connection);
+}
+
+bool rs_connection_is_dead(struct rsched_connection *connection)
+{
+    struct pollfd p = {.fd = connection->pidfd, .events = POLLIN};
+
+    if (connection->self)
+        return false;
+    if (connection->pidfd >= 0)
+        return poll(&p, 1, 0) == 1;
+    return kill(connection->pid, 0) != 0 && errno == ESRCH;
+}
+
+static int loopback_check(struct rsched_connection *connection)
+{
+    if (!rs_connection_is_dead(connection))
+        return 0;
+    return rs_fail(RSCHED_EPEER, "loopback: peer %d (pid %d) is dead",
+                   connection->peer, (int)connection->pid);
+}
+
+void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
+{
+    atomic_fetch_add_explicit(&bell->rings, 1, memory_order_release);
+    syscall(SYS_futex, &bell->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add_explicit(&engine->wakes, 1, memory_order_relaxed);
+}
+
+static void loopback_sleep(struct rsched_engine *engine, uint64_t limit_ps,
+                           bool (*ready)(void *arg), void *arg)
+{
+    struct rs_doorbell *bell = &engine->segment.header->doorbell;
+    unsigned rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
+    struct timespec limit;
+
+    /* Whoever writes a word for us looks at `sleepers` afterwards, without a
+     * fence. The barrier below is a fence in every running thread that may be
+     * between the two: either it sees us, or `ready` sees its word. Without
+     * the kernel's help the limit is what bounds a missed wake. */
+    atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
+    if (!engine->membarrier ||
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) {
+        if (limit_ps > 1000 * UINT64_C(1000000))
+            limit_ps = 1000 * UINT64_C(1000000);
+    }
+    if (!ready(arg)) {
+        limit = rs_clock_timespec(limit_ps);
+        syscall(SYS_futex, &bell->rings, FUTEX_WAIT, rings, &limit, NULL, 0);
+    }
+    atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_release);
+}
+
+static uint64_t loopback_memory(struct rsched_engine *engine)
+{
+    return engine->segment.bytes;
+}
+
+static uint64_t loopback_wakes(struct rsched_engine *engine)
+{
+    return atomic_load_explicit(&engine->wakes, memory_order_relaxed);
+}
+
+const struct rsched_engine_ops rs_loopback_ops = {
+    .name = "loopback",
+    .help = "within a process and a node: self copies, landing slots in shared memory",
+    .address = loopback_address,
+    .check = loopback_check,
+    .close = loopback_close,
+    .connect = loopback_connect,
+    .disconnect = loopback_disconnect,
+    .memory = loopback_memory,
+    .open = loopback_open,
+    .rx_create = rs_loopback_rx_create,
+    .rx_destroy = rs_loopback_rx_destroy,
+    .rx_load = rs_loopback_rx_load,
+    .rx_progress = rs_loopback_rx_progress,
+    .rx_start = rs_loopback_rx_start,
+    .sleep = loopback_sleep,
+    .tx_create = rs_loopback_tx_create,
+    .tx_destroy = rs_loopback_tx_destroy,
+    .tx_load = rs_loopback_tx_load,
+    .tx_progress = rs_loopback_tx_progress,
+    .tx_start = rs_loopback_tx_start,
+    .wakes = loopback_wakes,
+};

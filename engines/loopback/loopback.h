@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the loopback engine share. */
+#ifndef RS_LOOPBACK_H
+#define RS_LOOPBACK_H
+
+#include <sys/types.h>
+
+#include <rsched/engine.h>
+
+#include "engines/loopback/copy.h"
+#include "engines/loopback/segment.h"
+
+struct rsched_engine {
+    struct rsched_engine_env env;
+    struct rs_segment segment;
+    bool membarrier; /* the kernel can fence other processes for us */
+    atomic_uint_fast64_t wakes;
+};
+
+struct rsched_connection {
+    struct rsched_engine *engine;
+    int peer;
+    bool self;      /* the peer is this very engine */
+    pid_t pid;
+    int segment_fd; /* the peer's memfd, -1 if self */
+    int pidfd;      /* -1 if there is none */
+    struct rs_segment_header *header; /* the peer's, mapped */
+};
+
+extern const struct rsched_engine_ops rs_loopback_ops;
+
+/** Wake a process whose threads sleep: futex_wake, counted in `engine`. */
+void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
+    __attribute__((cold));
+
+/** Whether nothing can come from the peer any more. */
+bool rs_connection_is_dead(struct rsched_connection *connection);
+
+int rs_loopback_rx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                          unsigned char *descriptor, struct rsched_lane **);
+int rs_loopback_tx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                          const unsigned char *descriptor,
+                          struct rsched_lane **);
+void rs_loopback_rx_destroy(struct rsched_lane *);
+void rs_loopback_tx_destroy(struct rsched_lane *);
+int rs_loopback_tx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_loopback_rx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_loopback_tx_start(struct rsched_lane *);
+int rs_loopback_rx_start(struct rsched_lane *);
+int rs_loopback_tx_progress(struct rsched_lane *);
+int rs_loopback_rx_progress(struct rsched_lane *);
+
+#endif

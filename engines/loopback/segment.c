@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/loopback/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "librsched/base/error.h"
+
+/* Chunk numbers of one lane stay below this, so that bases differ by it. */
+#define BASE_STEP (UINT64_C(1) << 40)
+
+void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes)
+{
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_POPULATE, fd, (off_t)offset);
+
+    if (address == MAP_FAILED)
+        return NULL;
+    /* A forked child has no business here. */
+    madvise(address, bytes, MADV_DONTFORK);
+    return address;
+}
+
+void rs_segment_unmap(void *address, uint64_t bytes)
+{
+    munmap(address, bytes);
+}
+
+static uint64_t round_to_page(uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes + page - 1) / page * page;
+}
+
+int rs_segment_init(struct rs_segment *segment, uint64_t job)
+{
+    struct rs_segment s = {
+        .fd = -1,
+        .bytes = round_to_page(RS_HEADER_BYTES),
+        .next_base = BASE_STEP,
+    };
+    int error;
+
+    s.fd = memfd_create("rsched", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (s.fd < 0)
+        return rs_fail(RSCHED_ESYS, "loopback: memfd_create: %m");
+    if (fchmod(s.fd, 0600) != 0 ||
+        ftruncate(s.fd, (off_t)s.bytes) != 0 ||
+        fcntl(s.fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+        error = rs_fail(RSCHED_ESYS, "loopback: setting up a memfd: %m");
+        goto err_close;
+    }
+    s.header = rs_segment_map(s.fd, 0, RS_HEADER_BYTES);
+    if (s.header == NULL) {
+        error = rs_fail(RSCHED_ESYS, "loopback: mapping a memfd: %m");
+        goto err_close;
+    }
+    if (getrandom(&s.header->nonce, sizeof(s.header->nonce), 0) !=
+        sizeof(s.header->nonce)) {
+        error = rs_fail(RSCHED_ESYS, "loopback: getrandom: %m");
+        goto err_unmap;
+    }
+    s.header->magic = RS_SEGMENT_MAGIC;
+    s.header->job = job;
+    *segment = s;
+    return 0;
+
+err_unmap:
+    rs_segment_unmap(s.header, RS_HEADER_BYTES);
+err_close:
+    close(s.fd);
+    return error;
+}
+
+void rs_segment_fini(struct rs_segment *segment)
+{
+    for (struct rs_block *b = segment->blocks, *next; b != NULL; b = next) {
+        next = b->next;
+        rs_segment_unmap(b->words, b->bytes);
+        free(b);
+    }
+    rs_segment_unmap(segment->header, RS_HEADER_BYTES);
+    close(segment->fd);
+}
+
+static bool block_is_free(const struct rs_block *b,
+                          bool (*gone)(struct rsched_connection *))
+{
+    if (b->in_use)
+        return false;
+    /* Acquire: all that the writer wrote before it closed is over. */
+    return b->unattached || b->writer == NULL ||
+           atomic_load_explicit(&b->words->closed, memory_order_acquire) ==
+               b->base ||
+           gone(b->writer);
+}
+
+static struct rs_block *find_block(struct rs_segment *segment, uint64_t bytes,
+                                   bool (*gone)(struct rsched_connection *))
+{
+    struct rs_block *best = NULL;
+
+    for (struct rs_block *b = segment->blocks; b != NULL; b = b->next) {
+        if (b->bytes >= bytes && b->bytes <= 2 * bytes &&
+            (best == NULL || b->bytes < best->bytes) && block_is_free(b, gone))
+            best = b;
+    }
+    return best;
+}
+
+static int add_block(struct rs_segment *segment, uint64_t bytes,
+                     struct rs_block **block)
+{
+    struct rs_block *b = calloc(1, sizeof(*b));
+    int error;
+
+    if (b == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a block");
+    b->offset = segment->bytes;
+    b->bytes = bytes;
+    /* Reserve the pages now: a full memory must not become a SIGBUS later. */
+    error = posix_fallocate(segment->fd, (off_t)b->offset, (off_t)bytes);
+    if (error != 0) {
+        errno = error;
+        error = rs_fail(RSCHED_ENOMEM,
+                        "loopback: %llu bytes of shared memory: %m",
+                        (unsigned long long)bytes);
+        goto err_free;
+    }
+    segment->bytes += bytes;
+    b->words = rs_segment_map(segment->fd, b->offset, bytes);
+    if (b->words == NULL) {
+        error = rs_fail(RSCHED_ESYS, "loopback: mapping %llu bytes: %m",
+                        (unsigned long long)bytes);
+        goto err_free;
+    }
+    b->next = segment->blocks;
+    segment->blocks = b;
+    *block = b;
+    return 0;
+
+err_free:
+    free(b);
+    return error;
+}
+
+int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
+                        struct rsched_connection *writer,
+                        bool (*gone)(struct rsched_connection *),
+                        struct rs_block **block)
+{
+    uint64_t rounded = round_to_page(bytes);
+    struct rs_block *b = find_block(segment, rounded, gone);
+    int error;
+
+    if (b == NULL) {
+        error = add_block(segment, rounded, &b);
+        if (error != 0)
+            return error;
+    } else {
+        /* Nobody writes it any more, and the next writer learns of it only
+         * through the out-of-band exchange. User data could look like words. */
+        memset(b->words, 0, b->bytes);
+    }
+    b->in_use = true;
+    b->unattached = false;
+    b->writer = writer;
+    b->base = segment->next_base;
+    segment->next_base += BASE_STEP;
+    *block = b;
+    return 0;
+}
+
+void rs_segment_release(struct rs_block *block, bool attached)
+{
+    block->in_use = false;
+    block->unattached = !attached;
+}
+
+void rs_segment_forget(struct rs_segment *segment,
+                       struct rsched_connection *writer)
+{
+    for (struct rs_block *b = segment->blocks; b != NULL; b = b->next) {
+        if (b->writer == writer)
+            b->writer = NULL;
+    }
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared memory of one engine instance: a memfd whose first page is a header
+ * with the process's doorbell, followed by blocks, one for each rx lane. It
+ * has no name; a peer opens it through /proc/PID/fd, which the kernel allows
+ * to processes of the same user that may look at each other.
+ */
+#ifndef RS_LOOPBACK_SEGMENT_H
+#define RS_LOOPBACK_SEGMENT_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    RS_LINE = 64,        /* bytes of a cache line */
+    RS_HEADER_BYTES = 4096, /* the header's share of the memfd */
+};
+
+#define RS_SEGMENT_MAGIC UINT64_C(0x31676573686373) /* "schseg1" */
+
+/* Where the threads of a process sleep, and how peers wake them. */
+struct rs_doorbell {
+    _Alignas(RS_LINE) atomic_uint sleepers; /* threads that sleep or will */
+    atomic_uint rings;                      /* the futex word */
+};
+static_assert(sizeof(struct rs_doorbell) == RS_LINE, "shared layout");
+
+struct rs_segment_header {
+    uint64_t magic;
+    uint64_t job;
+    uint64_t nonce; /* proves that this is the memfd that was meant */
+    _Alignas(RS_LINE) struct rs_doorbell doorbell;
+};
+static_assert(sizeof(struct rs_segment_header) == 2 * RS_LINE,
+              "shared layout");
+
+/* The words of an edge, one line for each writer. */
+struct rs_words {
+    /* Sender. `arrived` of the landing way stands in the slots. */
+    _Alignas(RS_LINE) atomic_uint_fast64_t src_ready;
+    atomic_uint_fast64_t arrived;
+    atomic_uint_fast64_t closed; /* the base of a lane that writes no more */
+    /* Receiver. */
+    _Alignas(RS_LINE) atomic_uint_fast64_t dst_ready;
+    atomic_uint_fast64_t consumed;
+};
+static_assert(sizeof(struct rs_words) == 2 * RS_LINE, "shared layout");
+static_assert(sizeof(atomic_uint_fast64_t) == 8, "shared layout");
+
+enum { RS_SLOT_INLINE = RS_LINE - 16 };
+
+/* The first line of a slot. A chunk of at most RS_SLOT_INLINE bytes travels in
+ * it, a longer one in the lines behind it. */
+struct rs_slot {
+    _Alignas(RS_LINE) atomic_uint_fast64_t arrived; /* base + chunk number + 1 */
+    uint64_t meta; /* message bytes, and its signature in the upper 16 bits */
+    char data[RS_SLOT_INLINE];
+};
+static_assert(sizeof(struct rs_slot) == RS_LINE, "shared layout");
+
+/* A block of the own segment. */
+struct rs_block {
+    struct rs_block *next;
+    uint64_t offset, bytes; /* in the memfd, multiples of the page size */
+    struct rs_words *words; /* mapped */
+    uint64_t base;          /* of the lane that has or had it */
+    bool in_use;
+    bool unattached;        /* nobody ever learnt of it */
+    struct rsched_connection *writer;
+};
+
+struct rs_segment {
+    int fd;
+    struct rs_segment_header *header;
+    uint64_t bytes;   /* of the memfd */
+    uint64_t next_base;
+    struct rs_block *blocks;
+};
+
+int rs_segment_init(struct rs_segment *segment, uint64_t job);
+void rs_segment_fini(struct rs_segment *segment);
+
+/** A block of at least `bytes`, with words and slots zero and a base that no
+ * lane had before. `gone` says whether the writer of an old block can write no
+ * more although it did not say so. */
+int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
+                        struct rsched_connection *writer,
+                        bool (*gone)(struct rsched_connection *),
+                        struct rs_block **block);
+
+/** Give a block back. It is used again once its writer has closed. */
+void rs_segment_release(struct rs_block *block, bool attached);
+
+/** No lane of this writer will ever write again. */
+void rs_segment_forget(struct rs_segment *segment,
+                       struct rsched_connection *writer);
+
+/** Map bytes [offset, offset + bytes) of a segment. NULL with errno. */
+void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes);
+void rs_segment_unmap(void *address, uint64_t bytes);
+
+#endif

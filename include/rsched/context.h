@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * CONTEXT: what all exchanges of a process share.
+ *
+ * A context holds the engines, the connections to peers, the progress thread
+ * and the settings. A process makes one; making several works and is used by
+ * tests (ranks as threads of one process).
+ *
+ * Memory and descriptors grow with the number of neighbors that exchanges
+ * really have, never with the number of processes.
+ */
+#ifndef RSCHED_CONTEXT_H
+#define RSCHED_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rsched_context;
+
+/** An out-of-band transfer under way; made by `isend` and `irecv` of
+ * struct rsched_oob and known only to them. */
+struct rsched_oob_request;
+
+/**
+ * How processes talk to each other while an exchange is made: small messages
+ * of known length between pairs, through whatever the host program has (MPI,
+ * PMIx, sockets, a queue in a test). Nothing of it is used by start, test and
+ * wait.
+ *
+ * Messages between one ordered pair with one tag must arrive in the order in
+ * which they were sent; messages with different tags are independent. Buffers
+ * stay valid until the request is done. The calls are made by the thread that
+ * makes the exchange, one at a time for each context.
+ *
+ * Each call returns 0 or a negative RSCHED_E* code, which fails the creation.
+ */
+struct rsched_oob {
+    void *arg; /**< passed on to each call */
+
+    /** Begin to send `length` bytes to process `peer`; must not wait for the
+     * receiver. */
+    int (*isend)(void *arg, int peer, uint64_t tag, const void *buffer,
+                 size_t length, struct rsched_oob_request **request);
+
+    /** Begin to receive exactly `length` bytes from process `peer`. */
+    int (*irecv)(void *arg, int peer, uint64_t tag, void *buffer,
+                 size_t length, struct rsched_oob_request **request);
+
+    /** Progress a request. Sets *done; when true the request is gone. */
+    int (*test)(void *arg, struct rsched_oob_request *request, bool *done);
+
+    /** Give up a request: afterwards the buffer is not touched any more. */
+    void (*cancel)(void *arg, struct rsched_oob_request *request);
+};
+
+/** What a context is made from. Zero it, then set what is needed. */
+struct rsched_context_params {
+    int process;       /**< this process's number; exchanges name their peers
+                            by such numbers */
+    int num_processes; /**< how many there are; for messages only */
+    int num_local;     /**< how many of them run on this node, 0 if unknown;
+                            decides how long a wait may spin */
+    uint64_t job;      /**< the same number in all processes of the job and no
+                            other's; a peer with a different one is refused */
+    struct rsched_oob oob; /**< may be all zero if exchanges have no peers but
+                                the process itself */
+
+    /** Called again and again while rsched waits, so that the host's own
+     * communication goes on; may be NULL. Never called by the progress
+     * thread. */
+    void (*host_progress)(void *arg);
+    void *host_arg;
+};
+
+/**
+ * Make a context.
+ *
+ * @param params  copied
+ * @param context where it is stored; destroy it with rsched_context_destroy()
+ * @return 0; RSCHED_EINVAL (also for a wrong RSCHED_* variable, named in the
+ *         text), RSCHED_ENOMEM, RSCHED_ESYS
+ */
+RSCHED_API int rsched_context_create(const struct rsched_context_params *params,
+                                     struct rsched_context **context);
+
+/**
+ * Destroy a context; NULL is allowed. All its exchanges must have been
+ * destroyed. Needs nothing from the peers, which may be gone.
+ */
+RSCHED_API void rsched_context_destroy(struct rsched_context *context);
+
+/**
+ * Do what other exchanges of the context have left undone. start, test and
+ * wait of one exchange progress that exchange only; a thread that waits for
+ * something else for a long time may call this (or leave it to the progress
+ * thread). Any thread may call it.
+ */
+RSCHED_API void rsched_context_progress(struct rsched_context *context);
+
+/** How long somebody has waited in vain; zero it before the first step. */
+struct rsched_pause {
+    uint64_t steps;
+};
+
+/**
+ * One step of waiting for something that rsched_exchange_test() did not find
+ * done: spins, later yields the core, later sleeps for a bounded time, and
+ * calls the host's progress. For callers that wait for several things at
+ * once:
+ *
+ *     struct rsched_pause pause = {0};
+ *     while (!everything_done())
+ *         rsched_context_pause(context, &pause);
+ *
+ * A caller may miss an event between its test and the sleep; the sleep is
+ * bounded (RSCHED_SLEEP), and the sleep of the first steps is short.
+ */
+RSCHED_API void rsched_context_pause(struct rsched_context *context,
+                                     struct rsched_pause *pause);
+
+/** What all exchanges of a context have done; see struct rsched_stats. */
+struct rsched_context_stats {
+    uint64_t connections;    /**< peers that engines are connected to */
+    uint64_t shared_bytes;   /**< shared memory that this process owns */
+    uint64_t ticks;          /**< of the progress thread */
+    uint64_t tick_moves;     /**< ticks that moved something */
+    uint64_t yields, sleeps; /**< in waits */
+    uint64_t wakes;          /**< sleepers woken, each a system call */
+};
+
+RSCHED_API void rsched_context_get_stats(struct rsched_context *context,
+                                     struct rsched_context_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

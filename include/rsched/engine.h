@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * ENGINE: the plug-in interface of what moves the bytes.
+ *
+ * An engine is one folder under engines/, one struct rsched_engine_ops and one
+ * line in engines/engines.c. It knows this header and librsched/base, nothing
+ * else; librsched knows it through this header only.
+ *
+ * Words: an engine instance belongs to one context. A **connection** joins it
+ * with the same engine in one peer process (which may be the process itself).
+ * An **edge** is what moves from one process to another in one exchange; its
+ * sending half is a tx **lane**, its receiving half an rx lane. Each epoch, an
+ * edge carries one message: the bytes of its pieces, in their order.
+ *
+ * Protocol (the landing way): an edge has four words, 64 bits, monotonic, each
+ * with one writer. `arrived` (sender) and `consumed` (receiver) count chunks
+ * here; `src_ready` and `dst_ready` are for ways without landing slots. A
+ * chunk may be written into its slot once consumed is within the number of
+ * slots. Words are not reset when memory is used again: a lane counts from a
+ * base that both ends agree on when it is made, its generation.
+ *
+ * State rules: all functions but the lane's start and progress, `ready` and
+ * `sleep` are called with the context's lock held. A lane belongs to one
+ * thread at a time. Nothing but open, connect, create and load may allocate.
+ *
+ * Errors: 0 or a negative RSCHED_E* code, with a text set by rs_fail().
+ */
+#ifndef RSCHED_ENGINE_H
+#define RSCHED_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    /** Room for what a peer must know of an engine to connect to it. */
+    RSCHED_ENGINE_ADDRESS_BYTES = 64,
+    /** Room for what a sender must know of a receiver's lane. */
+    RSCHED_LANE_DESCRIPTOR_BYTES = 64,
+};
+
+/** Blocks of user memory: block i is the `bytes` bytes at address + i*stride.
+ * A struct rsched_run with an address. */
+struct rsched_piece {
+    char *address;
+    uint64_t bytes;
+    uint64_t count;
+    int64_t stride;
+};
+
+/** One epoch's message as one side sees it. */
+struct rsched_message {
+    const struct rsched_piece *pieces; /**< num_pieces of them */
+    size_t num_pieces;
+    uint64_t bytes;     /**< sum over the pieces, at least 1 */
+    uint16_t signature; /**< both sides have the same one if they agree how the
+                             message is made up of puts */
+};
+
+struct rsched_engine;
+struct rsched_connection;
+
+/** What both ends of an edge know of it when its lanes are made. */
+struct rsched_lane_spec {
+    uint64_t bytes; /**< of each message; 0 if they vary */
+};
+
+/** Counters of a lane, read by anybody who owns the lane. */
+struct rsched_lane_stats {
+    uint64_t chunks; /**< filled (tx) or emptied (rx) */
+    uint64_t stalls; /**< progress calls that found no slot free (tx) */
+};
+
+/** What every lane begins with; an engine embeds it in its own. */
+struct rsched_lane {
+    const struct rsched_engine_ops *ops;
+    struct rsched_connection *connection;
+    struct rsched_lane_stats stats;
+    /** tx: the peer has learnt of the rx lane and may write to it.
+     * Set by librsched on rx lanes. */
+    bool attached;
+    /** Set by load: an epoch does not fit into the landing slots, so that it
+     * needs the help of both sides to complete. */
+    bool streams;
+    /** Set by rx_create: the tx lane delivers, there is nothing to progress. */
+    bool passive;
+};
+
+/** What an engine may know of its context. */
+struct rsched_engine_env {
+    int process;
+    uint64_t job;
+    uint64_t chunk_bytes; /**< RSCHED_CHUNK */
+    uint64_t ring_bytes;  /**< RSCHED_RING */
+};
+
+/** What start and progress of a lane return, if it is not an error. */
+enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
+
+/** The functions of an engine. All are set; one that makes no sense for an
+ * engine fails with RSCHED_ENOTSUP. */
+struct rsched_engine_ops {
+    const char *name;
+    const char *help; /**< one line for `rsched info` */
+
+    /** Make an instance. RSCHED_ENOTSUP, with a text that says what is
+     * missing, when this machine cannot. */
+    int (*open)(const struct rsched_engine_env *env,
+                struct rsched_engine **engine);
+    /** All connections have been disconnected. */
+    void (*close)(struct rsched_engine *engine);
+
+    /** Write what a peer must know to connect. */
+    void (*address)(struct rsched_engine *engine, unsigned char *address);
+
+    /** Connect to process `peer`, whose engine has this address.
+     * RSCHED_EUNREACH, with the reason, when it cannot be reached. */
+    int (*connect)(struct rsched_engine *engine, int peer,
+                   const unsigned char *address,
+                   struct rsched_connection **connection);
+    /** All its lanes have been destroyed. The peer may be dead. */
+    void (*disconnect)(struct rsched_connection *connection);
+
+    /** See whether the peer lives; called now and then by those who wait, with
+     * no lock held. @return 0, or RSCHED_EPEER: it is known to be dead. */
+    int (*check)(struct rsched_connection *connection);
+
+    /** Receiver: make the rx lane of an edge and describe it. */
+    int (*rx_create)(struct rsched_connection *connection,
+                     const struct rsched_lane_spec *spec,
+                     unsigned char *descriptor, struct rsched_lane **lane);
+    /** Sender: make the tx lane that goes with a peer's descriptor. */
+    int (*tx_create)(struct rsched_connection *connection,
+                     const struct rsched_lane_spec *spec,
+                     const unsigned char *descriptor,
+                     struct rsched_lane **lane);
+    /** No epoch is under way, or it is given up. Memory that the peer may
+     * still write stays until it cannot. */
+    void (*rx_destroy)(struct rsched_lane *lane);
+    void (*tx_destroy)(struct rsched_lane *lane);
+
+    /** Compile what the next epochs move; between epochs only. The message is
+     * not needed afterwards. For a connection of a process with itself the tx
+     * lane is loaded before the rx lane. On failure the lane cannot be
+     * started until a load succeeds. */
+    int (*tx_load)(struct rsched_lane *lane,
+                   const struct rsched_message *message);
+    int (*rx_load)(struct rsched_lane *lane,
+                   const struct rsched_message *message);
+
+    /** Begin an epoch and do what can be done at once. Never waits.
+     * @return RSCHED_LANE_DONE: the buffers of this side are free (tx) or
+     *         full (rx); RSCHED_LANE_PENDING: progress must be called. */
+    int (*tx_start)(struct rsched_lane *lane);
+    int (*rx_start)(struct rsched_lane *lane);
+    /** Go on with an epoch; as start. */
+    int (*tx_progress)(struct rsched_lane *lane);
+    int (*rx_progress)(struct rsched_lane *lane);
+
+    /** Sleep until a peer may have done something for any lane of the engine,
+     * at most `limit_ps`. `ready` is called once after others can see that we
+     * sleep: if it returns true, so does the sleep, at once. May return
+     * early. */
+    void (*sleep)(struct rsched_engine *engine, uint64_t limit_ps,
+                  bool (*ready)(void *arg), void *arg);
+
+    /** Bytes of memory that the engine holds for its peers. */
+    uint64_t (*memory)(struct rsched_engine *engine);
+    /** Sleepers woken so far. */
+    uint64_t (*wakes)(struct rsched_engine *engine);
+};
+
+/**
+ * The engines of this library, in the order in which they are tried.
+ *
+ * @param index 0, 1, ...
+ * @return NULL when there are no more. Thread-safe.
+ */
+RSCHED_API const struct rsched_engine_ops *rsched_engine_at(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * EXCHANGE: a pattern that runs.
+ *
+ * An exchange is a pattern bound to buffers and peers and compiled, by the
+ * engines, to lists that a start only has to hand over. Its life:
+ *
+ *     create -> inactive -> start -> active -> wait or test -> inactive
+ *            -> start ... -> destroy
+ *
+ * The number of a start, from 0, is its **epoch**. A process may be one epoch
+ * ahead of its neighbors; data of different epochs never mix.
+ *
+ * Thread-safety: an exchange belongs to one thread at a time; different
+ * exchanges of a context may be used by different threads at once.
+ */
+#ifndef RSCHED_EXCHANGE_H
+#define RSCHED_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/context.h>
+#include <rsched/error.h>
+#include <rsched/pattern.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rsched_exchange;
+struct rsched_schedule;
+
+/** Flags of rsched_exchange_params. */
+enum {
+    /** Sizes and layouts change from epoch to epoch. The pattern then only
+     * says how many puts and receives there are with each peer;
+     * rsched_exchange_load() gives an epoch's sizes, layouts and addresses
+     * before each start. Each message carries its size and is checked. */
+    RSCHED_EXCHANGE_VARIABLE = 1u << 0,
+};
+
+/** What an exchange is made from. Zero it, then set what is needed. */
+struct rsched_exchange_params {
+    /** What must move. Puts and receives name their other process; the own
+     * side is this process or RSCHED_ANY_PROCESS. Not needed afterwards. */
+    const struct rsched_pattern *pattern;
+
+    /** A schedule of that pattern, whose order the puts are executed in, or
+     * NULL: then the pattern is planned for the machine RSCHED_MACHINE with
+     * the planner RSCHED_PLANNER. (A variable exchange has the order of its
+     * pattern.) What a process sends to itself comes last in any case: nobody
+     * waits for it. Not needed afterwards. */
+    const struct rsched_schedule *schedule;
+
+    /** One buffer address for each put and each receive; the layouts' offsets
+     * count from them. The arrays are copied. NULL is allowed when there are
+     * no puts (receives), and with RSCHED_EXCHANGE_VARIABLE. */
+    const void *const *send;
+    void *const *receive;
+
+    /** Names this creation: every process of the exchange gives the same tag,
+     * and no other exchange that is being made between two of them has it. */
+    uint64_t tag;
+
+    unsigned flags; /**< RSCHED_EXCHANGE_* */
+};
+
+/**
+ * Make an exchange. Collective among neighbors only: returns when all peers
+ * that the pattern names have agreed, which needs them to call it too, but no
+ * other process.
+ *
+ * @param exchange where it is stored; destroy it with
+ *                 rsched_exchange_destroy()
+ * @return 0, or
+ *         RSCHED_EINVAL    the pattern or the parameters are wrong
+ *         RSCHED_EMISMATCH a peer has other sizes, counts, settings, version,
+ *                          page size or byte order; the text says which
+ *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
+ *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
+ *         RSCHED_EPEER     a peer has failed
+ *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
+ *         When one process fails to agree with a peer, that peer fails too.
+ */
+RSCHED_API int
+rsched_exchange_create(struct rsched_context *context,
+                       const struct rsched_exchange_params *params,
+                       struct rsched_exchange **exchange);
+
+/**
+ * Give the puts and receives other addresses; sizes and layouts stay. Local.
+ * The exchange must be inactive and not variable.
+ *
+ * @return 0, RSCHED_ESTATE, RSCHED_EINVAL
+ */
+RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
+                                    const void *const *send,
+                                    void *const *receive);
+
+/**
+ * Say what the next epochs of a variable exchange move. Local. The pattern
+ * must have the puts and receives of the exchange's own, in the same order and
+ * with the same processes; bytes, layouts and addresses are free. It holds
+ * until the next load. A put of 0 bytes sends nothing at all, so the receiver
+ * must expect 0 bytes too.
+ *
+ * @return 0, RSCHED_ESTATE (active, or not variable), RSCHED_EINVAL,
+ *         RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
+                                    const struct rsched_pattern *pattern,
+                                    const void *const *send,
+                                    void *const *receive);
+
+/**
+ * Start the next epoch. Local: never waits for a peer. From now on the send
+ * buffers must not be written and the receive buffers not be touched, until
+ * the epoch is complete.
+ *
+ * @return 0; RSCHED_ESTATE (active already); RSCHED_EPEER (a peer of the
+ *         exchange is known to be dead; nothing was started)
+ */
+RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
+
+/**
+ * Progress the exchange and see whether the epoch is complete: the send
+ * buffers may be reused and the receive buffers hold this epoch's data.
+ *
+ * @param done set to true if so, and the exchange is inactive again; also
+ *             true for an exchange that is inactive
+ * @return 0; RSCHED_EPEER, RSCHED_ETRUNC, RSCHED_EMISMATCH: the epoch has
+ *         failed and the exchange is inactive. Other exchanges stay usable.
+ */
+RSCHED_API int rsched_exchange_test(struct rsched_exchange *exchange,
+                                    bool *done);
+
+/**
+ * Wait until the epoch is complete; returns at once when the exchange is
+ * inactive. Spins, then yields, then sleeps; drives the host's progress.
+ *
+ * @return as rsched_exchange_test()
+ */
+RSCHED_API int rsched_exchange_wait(struct rsched_exchange *exchange);
+
+/**
+ * As rsched_exchange_test(), but *done says whether all that moves to and from
+ * one peer is complete. The exchange stays active until test or wait.
+ */
+RSCHED_API int rsched_exchange_test_peer(struct rsched_exchange *exchange,
+                                         int peer, bool *done);
+
+/** Whether an epoch is under way. */
+RSCHED_API bool
+rsched_exchange_is_active(const struct rsched_exchange *exchange);
+
+/**
+ * Destroy an exchange; NULL is allowed. Local, also when peers are dead. The
+ * exchange must be inactive (an active one is given up: what its neighbors
+ * see of that epoch is undefined). Memory that a living peer could still
+ * write is kept aside until it cannot.
+ */
+RSCHED_API void rsched_exchange_destroy(struct rsched_exchange *exchange);
+
+/** What an exchange has done since it was made. */
+struct rsched_stats {
+    uint64_t epochs;        /**< started */
+    uint64_t edges_out;     /**< edges with at least one put, self included */
+    uint64_t edges_in;      /**< edges with at least one receive */
+    uint64_t edges_self;    /**< of edges_out, to the process itself */
+    uint64_t puts;          /**< moved by completed or running epochs */
+    uint64_t bytes;         /**< of these puts */
+    uint64_t self_bytes;    /**< of these, within the process */
+    uint64_t chunks_out;    /**< landing slots filled */
+    uint64_t chunks_in;     /**< landing slots emptied */
+    uint64_t credit_stalls; /**< times that no landing slot was free */
+    uint64_t deferred;      /**< epochs with something that start could not do */
+    uint64_t thread_moves;  /**< progress thread visits that moved something */
+};
+
+RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,
+                                      struct rsched_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,998 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making and destroying exchanges: the agreement between neighbors.
+ *
+ * Four rounds of out-of-band messages with each peer, each of known length:
+ *
+ *   hello   who I am, what I can, how many puts and receives we share
+ *   sizes   my puts to you in the order in which they will travel, and the
+ *           bytes that I expect from you
+ *   table   receiver to sender: the way and lane of the edge, with a hash over
+ *           everything that was agreed
+ *   ack     sender to receiver: the hash again, or why not
+ *
+ * A process that finds something wrong goes on to the end with a status in its
+ * messages, so that its peer fails too and nobody waits for ever. Each message
+ * depends on earlier rounds with the same peer only: creations need not be
+ * symmetric.
+ */
+#include "librsched/run/run.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
+#include "librsched/base/log.h"
+#include "librsched/run/order.h"
+
+#define MAGIC 0x72736368u /* "rsch" */
+
+enum {
+    PROTOCOL_VERSION = 1,
+    BYTE_ORDER_MARK = 0x0102,
+    REASON_BYTES = 128,
+    CPU_WORDS = 16, /* 1024 CPUs */
+    WAY_LANDING = 1,
+};
+
+struct hello {
+    uint32_t magic;
+    uint16_t byte_order;
+    uint16_t version;
+    uint32_t page_bytes;
+    uint32_t flags;
+    uint64_t settings;
+    uint64_t job;
+    uint64_t tag;
+    int32_t process;
+    int32_t status;
+    uint32_t num_puts;     /* from me to you */
+    uint32_t num_receives; /* from you to me */
+    uint64_t cpus[CPU_WORDS];
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
+    char reason[REASON_BYTES];
+};
+static_assert(sizeof(struct hello) == 376, "wire layout");
+
+struct table {
+    uint32_t magic;
+    int32_t status;
+    uint64_t hash;
+    uint32_t num_puts;
+    uint16_t way;  /* of every put of the edge */
+    uint16_t lane; /* likewise */
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES];
+    char reason[REASON_BYTES];
+};
+static_assert(sizeof(struct table) == 216, "wire layout");
+
+struct ack {
+    uint64_t hash;
+    int32_t status;
+    uint32_t reserved;
+    char reason[REASON_BYTES];
+};
+static_assert(sizeof(struct ack) == 144, "wire layout");
+
+/* One entry of the sizes message for each put, then one for each receive. */
+struct size_entry {
+    uint64_t bytes;
+    uint64_t k; /* puts: it is the k-th of the sender's puts to the receiver */
+};
+
+/* The talk with one peer. */
+struct talk {
+    int process;
+    struct rs_peer *peer;
+    struct rs_edge *out, *in; /* NULL when there are no puts (receives) */
+    struct hello hello_out, hello_in;
+    struct size_entry *sizes_out, *sizes_in;
+    struct table table_out, table_in;
+    struct ack ack_out, ack_in;
+    struct rsched_oob_request *requests[2];
+    bool done[2];
+    int status; /* first thing that went wrong with this peer */
+    char reason[REASON_BYTES];
+};
+
+struct creation {
+    struct rsched_context *context;
+    struct rsched_exchange *x;
+    struct talk *talks; /* all peers but the process itself */
+    uint32_t num_talks;
+    uint64_t deadline_ps; /* 0: none */
+};
+
+static void talk_failed(struct talk *t, int error)
+{
+    if (t->status != 0)
+        return;
+    t->status = error;
+    snprintf(t->reason, sizeof(t->reason), "%s", rsched_last_error());
+}
+
+/* The peer has said that it failed, and why. */
+static void peer_failed(struct talk *t, int32_t status, char *reason)
+{
+    reason[REASON_BYTES - 1] = '\0';
+    talk_failed(t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
+                           "process %d says: %s", t->process, reason));
+}
+
+/* ---- rounds ---- */
+
+struct message {
+    void *buffer;
+    size_t bytes; /* 0: none */
+};
+
+typedef void round_fn(struct talk *t, struct message *out, struct message *in);
+
+static int post_round(struct creation *c, uint64_t tag, round_fn *messages)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+    int error = 0;
+
+    for (uint32_t i = 0; i < c->num_talks && error == 0; i++) {
+        struct talk *t = &c->talks[i];
+        struct message out = {0}, in = {0};
+
+        messages(t, &out, &in);
+        t->done[0] = in.bytes == 0;
+        t->done[1] = out.bytes == 0;
+        pthread_mutex_lock(&c->context->oob_lock);
+        if (!t->done[0])
+            error = oob->irecv(oob->arg, t->process, tag, in.buffer, in.bytes,
+                               &t->requests[0]);
+        if (error != 0)
+            t->done[0] = true;
+        if (!t->done[1] && error == 0)
+            error = oob->isend(oob->arg, t->process, tag, out.buffer,
+                               out.bytes, &t->requests[1]);
+        if (error != 0)
+            t->done[1] = true;
+        pthread_mutex_unlock(&c->context->oob_lock);
+    }
+    return error;
+}
+
+/* @return how many requests are left, or an error */
+static int test_round(struct creation *c)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+    int left = 0, error = 0;
+
+    for (uint32_t i = 0; i < c->num_talks && error == 0; i++) {
+        struct talk *t = &c->talks[i];
+
+        for (int r = 0; r < 2 && error == 0; r++) {
+            if (t->done[r])
+                continue;
+            pthread_mutex_lock(&c->context->oob_lock);
+            error = oob->test(oob->arg, t->requests[r], &t->done[r]);
+            pthread_mutex_unlock(&c->context->oob_lock);
+            left += !t->done[r];
+        }
+    }
+    return error != 0 ? error : left;
+}
+
+static void cancel_round(struct creation *c)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+
+    pthread_mutex_lock(&c->context->oob_lock);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        for (int r = 0; r < 2; r++) {
+            if (!c->talks[i].done[r])
+                oob->cancel(oob->arg, c->talks[i].requests[r]);
+            c->talks[i].done[r] = true;
+        }
+    }
+    pthread_mutex_unlock(&c->context->oob_lock);
+}
+
+static int timed_out(const struct creation *c, const char *round)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (!c->talks[i].done[0] || !c->talks[i].done[1])
+            return rs_fail(RSCHED_ETIMEOUT,
+                           "process %d did not answer (%s) within "
+                           "RSCHED_SETUP_TIMEOUT",
+                           c->talks[i].process, round);
+    }
+    return RSCHED_ETIMEOUT;
+}
+
+static int do_round(struct creation *c, const char *name, round_fn *messages)
+{
+    struct rsched_pause pause = {0};
+    int left;
+
+    /* Marks all requests as absent for cancel_round(). */
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        c->talks[i].done[0] = c->talks[i].done[1] = true;
+    left = post_round(c, c->x->tag, messages);
+    if (left == 0)
+        left = test_round(c);
+    while (left > 0) {
+        rsched_context_pause(c->context, &pause);
+        left = test_round(c);
+        if (left > 0 && c->deadline_ps != 0 &&
+            rs_clock_now() > c->deadline_ps)
+            left = timed_out(c, name);
+    }
+    if (left < 0) {
+        cancel_round(c);
+        return rs_fail_within(left, "making exchange %llu",
+                              (unsigned long long)c->x->tag);
+    }
+    return 0;
+}
+
+/* ---- hello ---- */
+
+static void fill_hello(struct creation *c, struct talk *t)
+{
+    struct rsched_context *context = c->context;
+    struct hello *h = &t->hello_out;
+
+    *h = (struct hello){
+        .magic = MAGIC,
+        .byte_order = BYTE_ORDER_MARK,
+        .version = PROTOCOL_VERSION,
+        .page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+        .flags = c->x->flags,
+        .settings = rs_config_agreement_hash(),
+        .job = context->params.job,
+        .tag = c->x->tag,
+        .process = context->params.process,
+        .num_puts = t->out == NULL ? 0 : t->out->num_order,
+        .num_receives = t->in == NULL ? 0 : t->in->num_order,
+    };
+    for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
+        if (CPU_ISSET(cpu, &context->cpus))
+            h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
+    }
+    context->ops->address(context->engine, h->address);
+}
+
+static void hello_messages(struct talk *t, struct message *out,
+                           struct message *in)
+{
+    *out = (struct message){&t->hello_out, sizeof(t->hello_out)};
+    *in = (struct message){&t->hello_in, sizeof(t->hello_in)};
+}
+
+static int check_hello(const struct talk *t)
+{
+    const struct hello *own = &t->hello_out, *peer = &t->hello_in;
+
+    if (peer->magic != own->magic || peer->byte_order != own->byte_order)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has another byte order or does not run "
+                       "rsched",
+                       t->process);
+    if (peer->version != own->version)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d speaks protocol %u, this one %u",
+                       t->process, peer->version, own->version);
+    if (peer->page_bytes != own->page_bytes)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has pages of %u bytes, this one of %u",
+                       t->process, peer->page_bytes, own->page_bytes);
+    if (peer->settings != own->settings)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has other settings (RSCHED_CHUNK or "
+                       "RSCHED_RING)",
+                       t->process);
+    if (peer->job != own->job || peer->process != t->process)
+        return rs_fail(RSCHED_EMISMATCH, "process %d is of another job",
+                       t->process);
+    if (peer->tag != own->tag || peer->flags != own->flags)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d makes another exchange (tag %llu)",
+                       t->process, (unsigned long long)peer->tag);
+    if (peer->num_receives != own->num_puts)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d expects %u puts, this one has %u for it",
+                       t->process, peer->num_receives, own->num_puts);
+    if (peer->num_puts != own->num_receives)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has %u puts, this one expects %u",
+                       t->process, peer->num_puts, own->num_receives);
+    return 0;
+}
+
+/* ---- sizes ---- */
+
+/* A peer whose counts differ still gets a message of the length that it
+ * computes: both lengths are known to both from the hellos. */
+static size_t sizes_bytes(const struct hello *from)
+{
+    return ((size_t)from->num_puts + from->num_receives) *
+           sizeof(struct size_entry);
+}
+
+static int fill_sizes(struct creation *c, struct talk *t,
+                      const struct rsched_pattern *pattern)
+{
+    struct size_entry *entry;
+    uint32_t *ranks = NULL;
+
+    t->sizes_out = calloc(1, sizes_bytes(&t->hello_out) + 1);
+    t->sizes_in = calloc(1, sizes_bytes(&t->hello_in) + 1);
+    if (t->sizes_out == NULL || t->sizes_in == NULL)
+        return rs_fail(RSCHED_ENOMEM, "making exchange %llu: no memory",
+                       (unsigned long long)c->x->tag);
+    if (t->out != NULL &&
+        rs_order_ranks(t->out->order, t->out->num_order, &ranks) != 0)
+        return RSCHED_ENOMEM;
+    entry = t->sizes_out;
+    for (uint32_t i = 0; t->out != NULL && i < t->out->num_order; i++) {
+        entry->bytes = rsched_pattern_put(pattern, t->out->order[i])->bytes;
+        (entry++)->k = ranks[i];
+    }
+    free(ranks);
+    for (uint32_t i = 0; t->in != NULL && i < t->in->num_order; i++)
+        (entry++)->bytes =
+            rsched_pattern_receive(pattern, t->in->order[i])->bytes;
+    return 0;
+}
+
+static void sizes_messages(struct talk *t, struct message *out,
+                           struct message *in)
+{
+    *out = (struct message){t->sizes_out, sizes_bytes(&t->hello_out)};
+    *in = (struct message){t->sizes_in, sizes_bytes(&t->hello_in)};
+}
+
+/* Bring our receives into the order in which the sender's puts travel. */
+static int adopt_order(struct creation *c, struct talk *t,
+                       const struct rsched_pattern *pattern)
+{
+    bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    uint32_t n = t->in->num_order;
+    uint32_t *order = calloc(n, sizeof(*order));
+    bool *seen = calloc(n, sizeof(*seen));
+    int error = 0;
+
+    if (order == NULL || seen == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory for an order");
+    for (uint32_t i = 0; error == 0 && i < n; i++) {
+        const struct size_entry *e = &t->sizes_in[i];
+        uint64_t bytes;
+
+        if (e->k >= n || seen[e->k]) {
+            error = rs_fail(RSCHED_EMISMATCH,
+                            "process %d sent an order that is none",
+                            t->process);
+            break;
+        }
+        seen[e->k] = true;
+        order[i] = t->in->order[e->k];
+        bytes = rsched_pattern_receive(pattern, order[i])->bytes;
+        if (!variable && bytes != e->bytes)
+            error = rs_fail(bytes < e->bytes ? RSCHED_ETRUNC
+                                             : RSCHED_EMISMATCH,
+                            "put %llu of process %d has %llu bytes, this one "
+                            "expects %llu",
+                            (unsigned long long)e->k, t->process,
+                            (unsigned long long)e->bytes,
+                            (unsigned long long)bytes);
+    }
+    if (error == 0)
+        memcpy(t->in->order, order, n * sizeof(*order));
+    free(seen);
+    free(order);
+    return error;
+}
+
+/* ---- table ---- */
+
+/* Over all that both ends must agree on for the edge from `sender`. */
+static uint64_t edge_hash(const struct table *table,
+                          const struct size_entry *puts)
+{
+    uint64_t hash = XXH64(puts, table->num_puts * sizeof(*puts), table->way);
+
+    hash = XXH64(&table->lane, sizeof(table->lane), hash);
+    return XXH64(table->descriptor, sizeof(table->descriptor), hash);
+}
+
+static uint64_t sum_bytes(const struct size_entry *entries, uint32_t n)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        bytes += entries[i].bytes;
+    return bytes;
+}
+
+static struct rsched_lane_spec lane_spec(const struct rsched_exchange *x,
+                                         const struct size_entry *puts,
+                                         uint32_t n)
+{
+    return (struct rsched_lane_spec){
+        .bytes = (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0
+                     ? 0
+                     : sum_bytes(puts, n)};
+}
+
+static int connect_peer(struct creation *c, struct talk *t)
+{
+    struct rsched_context *context = c->context;
+    cpu_set_t cpus;
+    int error;
+
+    CPU_ZERO(&cpus);
+    for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
+        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
+            CPU_SET(cpu, &cpus);
+    }
+    pthread_mutex_lock(&context->lock);
+    error = rs_context_peer(context, t->process, t->hello_in.address, &cpus,
+                            &t->peer);
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}
+
+/* The receiver decides. */
+static int fill_table(struct creation *c, struct talk *t)
+{
+    struct table *table = &t->table_out;
+    struct rsched_lane_spec spec =
+        lane_spec(c->x, t->sizes_in, t->in->num_order);
+    int error;
+
+    table->num_puts = t->in->num_order;
+    table->way = WAY_LANDING;
+    pthread_mutex_lock(&c->context->lock);
+    error = c->x->ops->rx_create(t->peer->connection, &spec,
+                                 table->descriptor, &t->in->lane);
+    pthread_mutex_unlock(&c->context->lock);
+    if (error == 0)
+        table->hash = edge_hash(table, t->sizes_in);
+    return error;
+}
+
+static void table_messages(struct talk *t, struct message *out,
+                           struct message *in)
+{
+    if (t->hello_out.num_receives > 0 || t->hello_in.num_puts > 0)
+        *out = (struct message){&t->table_out, sizeof(t->table_out)};
+    if (t->hello_out.num_puts > 0 || t->hello_in.num_receives > 0)
+        *in = (struct message){&t->table_in, sizeof(t->table_in)};
+}
+
+/* ---- ack ---- */
+
+static int adopt_table(struct creation *c, struct talk *t)
+{
+    const struct table *table = &t->table_in;
+    struct rsched_lane_spec spec =
+        lane_spec(c->x, t->sizes_out, t->out->num_order);
+    int error;
+
+    if (table->num_puts != t->out->num_order || table->way != WAY_LANDING ||
+        table->lane != 0 || table->hash != edge_hash(table, t->sizes_out))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d sent a table that does not fit",
+                       t->process);
+    pthread_mutex_lock(&c->context->lock);
+    error = c->x->ops->tx_create(t->peer->connection, &spec,
+                                 table->descriptor, &t->out->lane);
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static void ack_messages(struct talk *t, struct message *out,
+                         struct message *in)
+{
+    struct message to_peer, from_peer;
+
+    /* The ack goes the other way than the table. */
+    to_peer = from_peer = (struct message){0};
+    table_messages(t, &to_peer, &from_peer);
+    if (from_peer.bytes > 0)
+        *out = (struct message){&t->ack_out, sizeof(t->ack_out)};
+    if (to_peer.bytes > 0)
+        *in = (struct message){&t->ack_in, sizeof(t->ack_in)};
+}
+
+/* ---- all rounds ---- */
+
+static int greet(struct creation *c)
+{
+    int error;
+
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        fill_hello(c, &c->talks[i]);
+    RS_FAILPOINT("create:hello");
+    error = do_round(c, "hello", hello_messages);
+    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+        int wrong = check_hello(t);
+
+        if (wrong != 0)
+            talk_failed(t, wrong);
+        /* With a foreign hello, lengths mean nothing: this is the end. */
+        if (t->hello_in.magic != MAGIC ||
+            t->hello_in.byte_order != BYTE_ORDER_MARK ||
+            t->hello_in.version != PROTOCOL_VERSION)
+            error = wrong;
+    }
+    return error;
+}
+
+static int tell_sizes(struct creation *c, const struct rsched_pattern *pattern)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++)
+        error = fill_sizes(c, &c->talks[i], pattern);
+    RS_FAILPOINT("create:sizes");
+    if (error == 0)
+        error = do_round(c, "sizes", sizes_messages);
+    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+        int wrong = 0;
+
+        if (t->status == 0 && t->in != NULL)
+            wrong = adopt_order(c, t, pattern);
+        if (t->status == 0 && wrong == 0)
+            wrong = connect_peer(c, t);
+        if (wrong != 0)
+            talk_failed(t, wrong);
+    }
+    return error;
+}
+
+static int agree_on_tables(struct creation *c)
+{
+    int error;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        t->table_out.magic = MAGIC;
+        if (t->status == 0 && t->in != NULL) {
+            int wrong = fill_table(c, t);
+
+            if (wrong != 0)
+                talk_failed(t, wrong);
+        }
+        t->table_out.status = t->status;
+        memcpy(t->table_out.reason, t->reason, REASON_BYTES);
+    }
+    RS_FAILPOINT("create:table");
+    error = do_round(c, "table", table_messages);
+    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        if (t->table_in.status != 0)
+            peer_failed(t, t->table_in.status, t->table_in.reason);
+        else if (t->status == 0 && t->out != NULL) {
+            int wrong = adopt_table(c, t);
+
+            if (wrong != 0)
+                talk_failed(t, wrong);
+        }
+    }
+    return error;
+}
+
+static int acknowledge(struct creation *c)
+{
+    int error;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        t->ack_out.status = t->status;
+        t->ack_out.hash = t->table_in.hash;
+        memcpy(t->ack_out.reason, t->reason, REASON_BYTES);
+    }
+    RS_FAILPOINT("create:ack");
+    error = do_round(c, "ack", ack_messages);
+    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        if (t->ack_in.status != 0)
+            peer_failed(t, t->ack_in.status, t->ack_in.reason);
+        else if (t->status == 0 && t->in != NULL &&
+                 t->ack_in.hash != t->table_out.hash)
+            talk_failed(t, rs_fail(RSCHED_EMISMATCH,
+                                   "process %d acknowledged another table",
+                                   t->process));
+        if (t->ack_in.status == 0 && t->in != NULL && t->in->lane != NULL)
+            t->in->lane->attached = true;
+    }
+    RS_FAILPOINT("create:end");
+    return error;
+}
+
+/* The first thing that went wrong with any peer, as this thread's error. */
+static int first_failure(const struct creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (c->talks[i].status != 0)
+            return rs_fail(c->talks[i].status, "making exchange %llu: %s",
+                           (unsigned long long)c->x->tag, c->talks[i].reason);
+    }
+    return 0;
+}
+
+/* The receives of the process from itself, in the order of its puts. */
+static int adopt_own_order(const struct rs_edge *out, struct rs_edge *in)
+{
+    uint32_t n = out->num_order;
+    uint32_t *order = calloc(n, sizeof(*order));
+    uint32_t *ranks = NULL;
+    int error;
+
+    if (order == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for an order");
+    error = rs_order_ranks(out->order, n, &ranks);
+    for (uint32_t i = 0; error == 0 && i < n; i++)
+        order[i] = in->order[ranks[i]];
+    if (error == 0)
+        memcpy(in->order, order, n * sizeof(*order));
+    free(ranks);
+    free(order);
+    return error;
+}
+
+/* The edges of the process with itself need no messages. */
+static int make_self_lanes(struct creation *c, struct rs_edge *out,
+                           struct rs_edge *in)
+{
+    struct rsched_context *context = c->context;
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES];
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES] = {0};
+    struct rsched_lane_spec spec = {0};
+    struct rs_peer *peer;
+    int error;
+
+    if (out == NULL && in == NULL)
+        return 0;
+    if (out == NULL || in == NULL || out->num_order != in->num_order)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "making exchange %llu: %u puts to the process itself, "
+                       "which expects %u",
+                       (unsigned long long)c->x->tag,
+                       out == NULL ? 0 : out->num_order,
+                       in == NULL ? 0 : in->num_order);
+    pthread_mutex_lock(&context->lock);
+    context->ops->address(context->engine, address);
+    error = rs_context_peer(context, context->params.process, address,
+                            &context->cpus, &peer);
+    if (error == 0)
+        error = c->x->ops->rx_create(peer->connection, &spec, descriptor,
+                                     &in->lane);
+    if (error == 0)
+        error = c->x->ops->tx_create(peer->connection, &spec, descriptor,
+                                     &out->lane);
+    pthread_mutex_unlock(&context->lock);
+    if (error != 0)
+        return error;
+    in->lane->attached = true;
+    out->peer = in->peer = peer;
+    return adopt_own_order(out, in);
+}
+
+/* ---- edges ---- */
+
+/* Sort the puts (receives) of a pattern by the other process into edges; the
+ * puts of an edge in the schedule's order. */
+static int make_edges(struct rsched_exchange *x,
+                      const struct rsched_pattern *pattern, bool out,
+                      const uint32_t *order)
+{
+    const struct rsched_put *(*look)(const struct rsched_pattern *, size_t) =
+        out ? rsched_pattern_put : rsched_pattern_receive;
+    size_t n = out ? x->num_puts : x->num_receives;
+    int own = x->context->params.process;
+    struct rs_edge *edges = calloc(n + 1, sizeof(*edges));
+    uint32_t num_edges = 0;
+    int *process = calloc(n + 1, sizeof(*process));
+    int error = 0;
+
+    if (edges == NULL || process == NULL) {
+        error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
+        goto out;
+    }
+    for (size_t i = 0; i < n && error == 0; i++) {
+        uint32_t id = order == NULL ? (uint32_t)i : order[i];
+        const struct rsched_put *put = look(pattern, id);
+        int other = out ? put->destination : put->source;
+        int self = out ? put->source : put->destination;
+        uint32_t e = 0;
+
+        if (other < 0 || other >= x->context->params.num_processes ||
+            (self != RSCHED_ANY_PROCESS && self != own)) {
+            error = rs_fail(RSCHED_EINVAL,
+                            "making exchange %llu: %s %u goes from process %d "
+                            "to %d (this is %d of %d)",
+                            (unsigned long long)x->tag,
+                            out ? "put" : "receive", id, put->source,
+                            put->destination, own,
+                            x->context->params.num_processes);
+            break;
+        }
+        while (e < num_edges && process[e] != other)
+            e++;
+        if (e == num_edges)
+            process[num_edges++] = other;
+        error = rs_order_append(&edges[e].order, &edges[e].num_order, id);
+    }
+out:
+    if (out) {
+        x->out = edges;
+        x->num_out = num_edges;
+    } else {
+        x->in = edges;
+        x->num_in = num_edges;
+    }
+    /* The process number waits in `bytes` until there is a peer. */
+    for (uint32_t e = 0; edges != NULL && process != NULL && e < num_edges; e++)
+        edges[e].bytes = (uint64_t)process[e];
+    free(process);
+    return error;
+}
+
+static struct talk *find_talk(struct creation *c, int process)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (c->talks[i].process == process)
+            return &c->talks[i];
+    }
+    c->talks[c->num_talks].process = process;
+    return &c->talks[c->num_talks++];
+}
+
+static void make_talks(struct creation *c, struct rs_edge **self_out,
+                       struct rs_edge **self_in)
+{
+    struct rsched_exchange *x = c->x;
+    int own = x->context->params.process;
+
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        int process = (int)x->out[i].bytes;
+
+        if (process == own)
+            *self_out = &x->out[i];
+        else
+            find_talk(c, process)->out = &x->out[i];
+    }
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        int process = (int)x->in[i].bytes;
+
+        if (process == own)
+            *self_in = &x->in[i];
+        else
+            find_talk(c, process)->in = &x->in[i];
+    }
+}
+
+static int agree(struct creation *c, const struct rsched_pattern *pattern)
+{
+    int error;
+
+    if (c->num_talks == 0)
+        return 0;
+    if (c->context->params.oob.isend == NULL)
+        return rs_fail(RSCHED_EINVAL,
+                       "making exchange %llu: the context has no out-of-band "
+                       "callbacks",
+                       (unsigned long long)c->x->tag);
+    error = greet(c);
+    if (error == 0)
+        error = tell_sizes(c, pattern);
+    if (error == 0)
+        error = agree_on_tables(c);
+    if (error == 0)
+        error = acknowledge(c);
+    if (error == 0)
+        error = first_failure(c);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        if (t->out != NULL)
+            t->out->peer = t->peer;
+        if (t->in != NULL)
+            t->in->peer = t->peer;
+        free(t->sizes_out);
+        free(t->sizes_in);
+    }
+    return error;
+}
+
+static int make_lanes(struct rsched_exchange *x,
+                      const struct rsched_pattern *pattern)
+{
+    uint64_t timeout = rs_config()->setup_timeout_ps;
+    struct rs_edge *self_out = NULL, *self_in = NULL;
+    struct creation c = {
+        .context = x->context,
+        .x = x,
+        .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
+        .talks = calloc(x->num_out + x->num_in + 1, sizeof(struct talk)),
+    };
+    int error, self_error;
+
+    if (c.talks == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
+    make_talks(&c, &self_out, &self_in);
+    /* An own mistake must not keep the peers waiting. */
+    self_error = make_self_lanes(&c, self_out, self_in);
+    for (uint32_t i = 0; self_error != 0 && i < c.num_talks; i++)
+        talk_failed(&c.talks[i], self_error);
+    error = agree(&c, pattern);
+    free(c.talks);
+    return error != 0 ? error : self_error;
+}
+
+static int copy_pattern(struct rsched_exchange *x,
+                        const struct rsched_pattern *pattern)
+{
+    int error = rsched_pattern_create(rsched_pattern_name(pattern),
+                                      &x->pattern);
+    int64_t id = 0;
+
+    if (error != 0)
+        return error;
+    for (uint32_t i = 0; id >= 0 && i < x->num_puts; i++)
+        id = rsched_pattern_add_put(x->pattern, rsched_pattern_put(pattern, i));
+    for (uint32_t i = 0; id >= 0 && i < x->num_receives; i++)
+        id = rsched_pattern_add_receive(x->pattern,
+                                        rsched_pattern_receive(pattern, i));
+    return id < 0 ? (int)id : 0;
+}
+
+static int make_arrays(struct rsched_exchange *x)
+{
+    x->tx = calloc(x->num_out + 1, sizeof(*x->tx));
+    x->rx = calloc(x->num_in + 1, sizeof(*x->rx));
+    x->pending_tx.lanes = calloc(x->num_out + 1, sizeof(*x->tx));
+    x->pending_rx.lanes = calloc(x->num_in + 1, sizeof(*x->rx));
+    if (x->tx == NULL || x->rx == NULL || x->pending_tx.lanes == NULL ||
+        x->pending_rx.lanes == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
+    return 0;
+}
+
+static int check_params(const struct rsched_exchange_params *params)
+{
+    bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+
+    if (params->pattern == NULL ||
+        (params->flags & ~(unsigned)RSCHED_EXCHANGE_VARIABLE) != 0)
+        return rs_fail(RSCHED_EINVAL,
+                       "making exchange %llu: no pattern, or unknown flags",
+                       (unsigned long long)params->tag);
+    if (!variable && ((params->send == NULL &&
+                       rsched_pattern_num_puts(params->pattern) > 0) ||
+                      (params->receive == NULL &&
+                       rsched_pattern_num_receives(params->pattern) > 0)))
+        return rs_fail(RSCHED_EINVAL,
+                       "making exchange %llu: no addresses of buffers",
+                       (unsigned long long)params->tag);
+    if (rsched_pattern_num_puts(params->pattern) > INT32_MAX ||
+        rsched_pattern_num_receives(params->pattern) > INT32_MAX)
+        return rs_fail(RSCHED_ELIMIT,
+                       "making exchange %llu: more than 2^31 puts",
+                       (unsigned long long)params->tag);
+    return 0;
+}
+
+/* The order in which the puts are executed: the given schedule's, or a plan of
+ * our own. The sizes of a variable exchange are not known yet. */
+static int order_puts(struct rsched_exchange *x,
+                      const struct rsched_exchange_params *params,
+                      uint32_t **order)
+{
+    struct rsched_schedule *own;
+    int error;
+
+    if (params->schedule != NULL || x->num_puts == 0 ||
+        (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
+        return rs_order_of_schedule(params->schedule, x->num_puts, order);
+    error = rsched_schedule_create(params->pattern, x->context->machine,
+                                   rs_config()->planner, &own);
+    if (error != 0)
+        return rs_fail_within(error, "planning exchange %llu",
+                              (unsigned long long)x->tag);
+    error = rs_order_of_schedule(own, x->num_puts, order);
+    rsched_schedule_destroy(own);
+    return error;
+}
+
+int rsched_exchange_create(struct rsched_context *context,
+                           const struct rsched_exchange_params *params,
+                           struct rsched_exchange **exchange)
+{
+    const struct rsched_pattern *pattern = params->pattern;
+    struct rsched_exchange *x;
+    uint32_t *order = NULL;
+    int error = check_params(params);
+
+    if (error != 0)
+        return error;
+    x = calloc(1, sizeof(*x));
+    if (x == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
+    x->context = context;
+    x->ops = context->ops;
+    x->flags = params->flags;
+    x->tag = params->tag;
+    x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
+    x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
+    error = order_puts(x, params, &order);
+    if (error == 0)
+        error = make_edges(x, pattern, true, order);
+    if (error == 0)
+        error = make_edges(x, pattern, false, NULL);
+    if (error == 0)
+        error = make_arrays(x);
+    if (error == 0)
+        error = make_lanes(x, pattern);
+    if (error == 0 && (x->flags & RSCHED_EXCHANGE_VARIABLE) == 0) {
+        error = copy_pattern(x, pattern);
+        if (error == 0)
+            error = rs_exchange_compile(x, pattern, params->send,
+                                        params->receive);
+    }
+    free(order);
+    if (error != 0) {
+        rsched_exchange_destroy(x);
+        return error;
+    }
+    *exchange = x;
+    return 0;
+}
+
+static void free_edges(struct rs_edge *edges, uint32_t num_edges)
+{
+    for (uint32_t i = 0; edges != NULL && i < num_edges; i++)
+        free(edges[i].order);
+    free(edges);
+}
+
+void rsched_exchange_destroy(struct rsched_exchange *x)
+{
+    if (x == NULL)
+        return;
+    RS_FAILPOINT("destroy");
+    if (x->offered)
+        rs_safety_reclaim(x);
+    rs_safety_remove(x);
+    pthread_mutex_lock(&x->context->lock);
+    for (uint32_t i = 0; x->out != NULL && i < x->num_out; i++) {
+        if (x->out[i].lane != NULL)
+            x->ops->tx_destroy(x->out[i].lane);
+    }
+    for (uint32_t i = 0; x->in != NULL && i < x->num_in; i++) {
+        if (x->in[i].lane != NULL)
+            x->ops->rx_destroy(x->in[i].lane);
+    }
+    pthread_mutex_unlock(&x->context->lock);
+    free_edges(x->out, x->num_out);
+    free_edges(x->in, x->num_in);
+    rsched_pattern_destroy(x->pattern);
+    free(x->tx);
+    free(x->rx);
+    free(x->pending_tx.lanes);
+    free(x->pending_rx.lanes);
+    free(x->pieces);
+    free(x->error_text);
+    free(x);
+}

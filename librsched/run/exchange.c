@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starting, testing and waiting: the hot path. */
+#include "librsched/run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
+
+/* Bring the state of the exchange to this thread. */
+static inline void own(struct rsched_exchange *x)
+{
+    if (unlikely(x->offered))
+        rs_safety_reclaim(x);
+}
+
+bool rs_exchange_is_deferred(const struct rsched_exchange *x)
+{
+    if (x->pending_tx.count > 0)
+        return true;
+    for (uint32_t i = 0; i < x->pending_rx.count; i++) {
+        if (x->pending_rx.lanes[i]->streams)
+            return true;
+    }
+    return false;
+}
+
+/* The application's thread leaves the library with the epoch unfinished. */
+static inline void leave(struct rsched_exchange *x)
+{
+    if (unlikely(rs_exchange_is_deferred(x)))
+        rs_safety_offer(x);
+}
+
+int rs_exchange_fail(struct rsched_exchange *x, int error)
+{
+    if (x->error == 0) {
+        x->error = error;
+        x->error_text = strdup(rsched_last_error());
+    }
+    x->pending_tx.count = x->pending_rx.count = 0;
+    return error;
+}
+
+static int __attribute__((cold)) failed(const struct rsched_exchange *x)
+{
+    return rs_fail(x->error, "exchange %llu: %s", (unsigned long long)x->tag,
+                   x->error_text != NULL ? x->error_text : "failed");
+}
+
+/* Progress the lanes of a list and keep those that are still pending, in
+ * order. @return whether a chunk moved, or an error */
+static inline int progress_list(struct rs_pending *pending,
+                                int (*progress)(struct rsched_lane *))
+{
+    uint32_t kept = 0;
+    bool moved = false;
+
+    for (uint32_t i = 0; i < pending->count; i++) {
+        struct rsched_lane *lane = pending->lanes[i];
+        uint64_t chunks = lane->stats.chunks;
+        int status = progress(lane);
+
+        if (unlikely(status < 0))
+            return status;
+        moved = moved || lane->stats.chunks != chunks;
+        if (status == RSCHED_LANE_PENDING)
+            pending->lanes[kept++] = lane;
+    }
+    pending->count = kept;
+    return moved;
+}
+
+bool rs_exchange_progress(struct rsched_exchange *x)
+{
+    int moved_in = progress_list(&x->pending_rx, x->ops->rx_progress);
+    int moved_out;
+
+    if (unlikely(moved_in < 0)) {
+        rs_exchange_fail(x, moved_in);
+        return true;
+    }
+    if (likely(x->pending_tx.count == 0))
+        return moved_in;
+    moved_out = progress_list(&x->pending_tx, x->ops->tx_progress);
+    if (unlikely(moved_out < 0)) {
+        rs_exchange_fail(x, moved_out);
+        return true;
+    }
+    return moved_in || moved_out;
+}
+
+static inline bool is_complete(const struct rsched_exchange *x)
+{
+    return x->pending_tx.count == 0 && x->pending_rx.count == 0;
+}
+
+static int finish(struct rsched_exchange *x)
+{
+    x->active = false;
+    return likely(x->error == 0) ? 0 : failed(x);
+}
+
+int rsched_exchange_start(struct rsched_exchange *x)
+{
+    int status;
+
+    if (unlikely(x->active))
+        return rs_fail(RSCHED_ESTATE, "exchange %llu: started while active",
+                       (unsigned long long)x->tag);
+    /* A peer may have died while nobody waited for it. */
+    if (unlikely(x->error != 0 ||
+                 (atomic_load_explicit(&x->context->any_dead,
+                                       memory_order_relaxed) &&
+                  rs_exchange_check_peers(x) != 0)))
+        return failed(x);
+    RS_FAILPOINT("start");
+    own(x);
+    x->active = true;
+    x->stats.epochs++;
+    x->stats.puts += x->epoch_puts;
+    x->stats.bytes += x->epoch_bytes;
+    x->stats.self_bytes += x->epoch_self_bytes;
+    for (uint32_t i = 0; i < x->num_rx; i++) {
+        x->ops->rx_start(x->rx[i]);
+        x->pending_rx.lanes[i] = x->rx[i];
+    }
+    x->pending_rx.count = x->num_rx;
+    for (uint32_t i = 0; i < x->num_tx; i++) {
+        status = x->ops->tx_start(x->tx[i]);
+        if (unlikely(status != RSCHED_LANE_DONE)) {
+            if (status < 0) {
+                x->active = false;
+                return rs_exchange_fail(x, status);
+            }
+            x->pending_tx.lanes[x->pending_tx.count++] = x->tx[i];
+        }
+    }
+    if (unlikely(x->pending_tx.count > 0))
+        x->stats.deferred++;
+    RS_FAILPOINT("started");
+    leave(x);
+    return 0;
+}
+
+int rsched_exchange_test(struct rsched_exchange *x, bool *done)
+{
+    *done = true;
+    if (!x->active)
+        return 0;
+    own(x);
+    rs_exchange_progress(x);
+    if (is_complete(x))
+        return finish(x);
+    *done = false;
+    leave(x);
+    return 0;
+}
+
+int rsched_exchange_wait(struct rsched_exchange *x)
+{
+    struct rsched_pause pause = {0};
+
+    if (!x->active)
+        return 0;
+    RS_FAILPOINT("wait");
+    own(x);
+    for (;;) {
+        rs_exchange_progress(x);
+        if (is_complete(x))
+            return finish(x);
+        if (unlikely(rs_wait_step(x, &pause) != 0))
+            return finish(x);
+    }
+}
+
+static bool peer_is_pending(const struct rs_pending *pending,
+                            const struct rs_edge *edges, uint32_t num_edges,
+                            int process)
+{
+    for (uint32_t e = 0; e < num_edges; e++) {
+        if (edges[e].peer->process != process)
+            continue;
+        for (uint32_t i = 0; i < pending->count; i++) {
+            if (pending->lanes[i] == edges[e].lane)
+                return true;
+        }
+    }
+    return false;
+}
+
+int rsched_exchange_test_peer(struct rsched_exchange *x, int peer, bool *done)
+{
+    *done = true;
+    if (!x->active)
+        return 0;
+    own(x);
+    rs_exchange_progress(x);
+    *done = !peer_is_pending(&x->pending_tx, x->out, x->num_out, peer) &&
+            !peer_is_pending(&x->pending_rx, x->in, x->num_in, peer);
+    if (unlikely(x->error != 0))
+        return finish(x);
+    leave(x);
+    return 0;
+}
+
+static struct rs_edge *edge_of(struct rsched_exchange *x,
+                               const struct rsched_lane *lane)
+{
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        if (x->out[i].lane == lane)
+            return &x->out[i];
+    }
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        if (x->in[i].lane == lane)
+            return &x->in[i];
+    }
+    return NULL;
+}
+
+/* @return 0 or RSCHED_EPEER, noted in the exchange */
+static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
+                      int (*progress)(struct rsched_lane *))
+{
+    for (uint32_t i = 0; i < pending->count; i++) {
+        struct rsched_lane *lane = pending->lanes[i];
+        struct rs_edge *edge = edge_of(x, lane);
+        int error = x->ops->check(lane->connection);
+
+        if (error == 0)
+            continue;
+        atomic_store(&edge->peer->dead, true);
+        atomic_store(&x->context->any_dead, true);
+        /* It may have done all that this epoch needs before it died. */
+        if (progress(lane) == RSCHED_LANE_DONE)
+            continue;
+        x->ops->check(lane->connection); /* its text again */
+        return rs_exchange_fail(x, error);
+    }
+    return 0;
+}
+
+int rs_exchange_check_peers(struct rsched_exchange *x)
+{
+    int error;
+
+    if (!x->active) {
+        /* Before a start: nothing can be complete already. */
+        for (uint32_t i = 0; i < x->num_out + x->num_in; i++) {
+            struct rs_edge *e =
+                i < x->num_out ? &x->out[i] : &x->in[i - x->num_out];
+
+            if (!atomic_load(&e->peer->dead))
+                continue;
+            error = x->ops->check(e->peer->connection);
+            if (error != 0)
+                return rs_exchange_fail(x, error);
+        }
+        return 0;
+    }
+    error = check_list(x, &x->pending_rx, x->ops->rx_progress);
+    if (error == 0)
+        error = check_list(x, &x->pending_tx, x->ops->tx_progress);
+    return error;
+}
+
+bool rsched_exchange_is_active(const struct rsched_exchange *x)
+{
+    return x->active;
+}
+
+void rsched_exchange_get_stats(const struct rsched_exchange *x,
+                           struct rsched_stats *stats)
+{
+    *stats = x->stats;
+    stats->edges_out = x->num_out;
+    stats->edges_in = x->num_in;
+    stats->edges_self = 0;
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        const struct rs_edge *e = &x->out[i];
+
+        stats->edges_self +=
+            e->peer->process == x->context->params.process;
+        stats->chunks_out += e->lane->stats.chunks;
+        stats->credit_stalls += e->lane->stats.stalls;
+    }
+    for (uint32_t i = 0; i < x->num_in; i++)
+        stats->chunks_in += x->in[i].lane->stats.chunks;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From puts with layouts and addresses to the messages that lanes compile. */
+#include "librsched/run/run.h"
+
+#include <stdlib.h>
+
+#include <xxhash.h>
+
+#include "librsched/base/error.h"
+
+typedef const struct rsched_put *look_fn(const struct rsched_pattern *pattern,
+                                         size_t id);
+
+static int reserve_pieces(struct rsched_exchange *x, size_t number)
+{
+    struct rsched_piece *larger;
+    size_t room = x->room_pieces == 0 ? 16 : x->room_pieces;
+
+    if (number <= x->room_pieces)
+        return 0;
+    while (room < number)
+        room *= 2;
+    larger = realloc(x->pieces, room * sizeof(*larger));
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "exchange: no memory for pieces");
+    x->pieces = larger;
+    x->room_pieces = room;
+    return 0;
+}
+
+/* Append the pieces of a put; blocks that touch become one. */
+static int add_put(struct rsched_exchange *x, size_t *num_pieces,
+                   const struct rsched_put *put, char *address)
+{
+    size_t runs = put->layout.num_runs;
+    int error = reserve_pieces(x, *num_pieces + (runs == 0 ? 1 : runs));
+
+    if (error != 0 || put->bytes == 0)
+        return error;
+    if (runs == 0) {
+        x->pieces[(*num_pieces)++] = (struct rsched_piece){
+            .address = address, .bytes = put->bytes, .count = 1};
+        return 0;
+    }
+    for (size_t i = 0; i < runs; i++) {
+        const struct rsched_run *run = &put->layout.runs[i];
+
+        x->pieces[(*num_pieces)++] = (struct rsched_piece){
+            /* Not pointer arithmetic: with absolute offsets the address is
+             * NULL. */
+            .address = (char *)((uintptr_t)address + (uintptr_t)run->offset),
+            .bytes = run->bytes,
+            .count = run->count,
+            .stride = run->stride};
+    }
+    return 0;
+}
+
+/* The message of one edge; its pieces are in x->pieces. */
+static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
+                        look_fn *look, const struct rsched_pattern *pattern,
+                        const void *const *addresses,
+                        struct rsched_message *message)
+{
+    uint64_t bytes = 0, hash = 0;
+    size_t num_pieces = 0;
+
+    for (uint32_t i = 0; i < edge->num_order; i++) {
+        uint32_t id = edge->order[i];
+        const struct rsched_put *put = look(pattern, id);
+        int error;
+
+        if (put->memory != RSCHED_MEMORY_HOST)
+            return rs_fail(RSCHED_ENOTSUP,
+                           "exchange: no engine moves device memory");
+        error = add_put(x, &num_pieces, put,
+                        addresses == NULL ? NULL : (char *)addresses[id]);
+        if (error != 0)
+            return error;
+        bytes += put->bytes;
+        hash = XXH64(&put->bytes, sizeof(put->bytes), hash);
+    }
+    *message = (struct rsched_message){
+        .pieces = x->pieces,
+        .num_pieces = num_pieces,
+        .bytes = bytes,
+        .signature = (uint16_t)hash,
+    };
+    return 0;
+}
+
+static bool is_self(const struct rsched_exchange *x, const struct rs_edge *e)
+{
+    return e->peer->process == x->context->params.process;
+}
+
+static int load_out(struct rsched_exchange *x,
+                    const struct rsched_pattern *pattern,
+                    const void *const *send)
+{
+    struct rsched_message message;
+
+    struct rsched_lane *self = NULL;
+
+    x->num_tx = 0;
+    x->epoch_bytes = x->epoch_self_bytes = 0;
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        struct rs_edge *e = &x->out[i];
+        int error = make_message(x, e, rsched_pattern_put, pattern, send,
+                                 &message);
+
+        if (error != 0)
+            return error;
+        e->bytes = message.bytes;
+        if (message.bytes == 0)
+            continue;
+        error = x->ops->tx_load(e->lane, &message);
+        if (error != 0)
+            return error;
+        x->epoch_bytes += message.bytes;
+        if (is_self(x, e)) {
+            x->epoch_self_bytes += message.bytes;
+            self = e->lane;
+        } else {
+            x->tx[x->num_tx++] = e->lane;
+        }
+    }
+    /* Nobody waits for what a process sends to itself: last. */
+    if (self != NULL)
+        x->tx[x->num_tx++] = self;
+    return 0;
+}
+
+/* The bytes that the process sends to itself; 0 if it has no such edge. */
+static uint64_t self_bytes_out(const struct rsched_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        if (is_self(x, &x->out[i]))
+            return x->out[i].bytes;
+    }
+    return 0;
+}
+
+static int load_in(struct rsched_exchange *x,
+                   const struct rsched_pattern *pattern, void *const *receive)
+{
+    struct rsched_message message;
+
+    x->num_rx = 0;
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        struct rs_edge *e = &x->in[i];
+        int error = make_message(x, e, rsched_pattern_receive, pattern,
+                                 (const void *const *)receive, &message);
+
+        if (error != 0)
+            return error;
+        e->bytes = message.bytes;
+        if (is_self(x, e) && message.bytes != self_bytes_out(x))
+            return rs_fail(RSCHED_EMISMATCH,
+                           "exchange: %llu bytes to the process itself, which "
+                           "expects %llu",
+                           (unsigned long long)self_bytes_out(x),
+                           (unsigned long long)message.bytes);
+        if (message.bytes == 0)
+            continue;
+        error = x->ops->rx_load(e->lane, &message);
+        if (error != 0)
+            return error;
+        if (!e->lane->passive)
+            x->rx[x->num_rx++] = e->lane;
+    }
+    return 0;
+}
+
+int rs_exchange_compile(struct rsched_exchange *x,
+                        const struct rsched_pattern *pattern,
+                        const void *const *send, void *const *receive)
+{
+    int error = load_out(x, pattern, send);
+
+    if (error == 0)
+        error = load_in(x, pattern, receive);
+    if (error != 0) /* half loaded: nothing may be started */
+        x->num_tx = x->num_rx = 0;
+    x->epoch_puts = x->num_puts;
+    return error;
+}
+
+static int check_inactive(const struct rsched_exchange *x, bool variable)
+{
+    if (x->active)
+        return rs_fail(RSCHED_ESTATE, "exchange %llu: changed while active",
+                       (unsigned long long)x->tag);
+    if (variable != ((x->flags & RSCHED_EXCHANGE_VARIABLE) != 0))
+        return rs_fail(RSCHED_ESTATE, "exchange %llu is%s variable",
+                       (unsigned long long)x->tag, variable ? " not" : "");
+    return 0;
+}
+
+int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
+                         void *const *receive)
+{
+    int error = check_inactive(x, false);
+
+    if (error == 0)
+        error = rs_exchange_compile(x, x->pattern, send, receive);
+    return error;
+}
+
+/* The pattern of a load has the same puts with the same processes. */
+static int check_same_processes(const struct rsched_exchange *x,
+                                const struct rsched_pattern *pattern)
+{
+    bool same = rsched_pattern_num_puts(pattern) == x->num_puts &&
+                rsched_pattern_num_receives(pattern) == x->num_receives;
+
+    for (uint32_t e = 0; same && e < x->num_out; e++) {
+        for (uint32_t i = 0; same && i < x->out[e].num_order; i++)
+            same = rsched_pattern_put(pattern, x->out[e].order[i])
+                       ->destination == x->out[e].peer->process;
+    }
+    for (uint32_t e = 0; same && e < x->num_in; e++) {
+        for (uint32_t i = 0; same && i < x->in[e].num_order; i++)
+            same = rsched_pattern_receive(pattern, x->in[e].order[i])
+                       ->source == x->in[e].peer->process;
+    }
+    if (same)
+        return 0;
+    return rs_fail(RSCHED_EINVAL,
+                   "exchange %llu: loaded with a pattern of other processes",
+                   (unsigned long long)x->tag);
+}
+
+int rsched_exchange_load(struct rsched_exchange *x,
+                         const struct rsched_pattern *pattern,
+                         const void *const *send, void *const *receive)
+{
+    int error = check_inactive(x, true);
+
+    if (error == 0)
+        error = check_same_processes(x, pattern);
+    if (error == 0)
+        error = rs_exchange_compile(x, pattern, send, receive);
+    return error;
+}

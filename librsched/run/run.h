@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of librsched/run share: contexts and exchanges from inside. */
+#ifndef RS_RUN_H
+#define RS_RUN_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include <rsched/engine.h>
+#include <rsched/exchange.h>
+#include <rsched/schedule.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* A process that exchanges have an edge with. Lives as long as the context. */
+struct rs_peer {
+    struct rs_peer *next;
+    int process;
+    struct rsched_connection *connection;
+    atomic_bool dead; /* sticky */
+};
+
+/* The thread that goes on where start, test and wait had to stop. */
+struct rs_safety {
+    pthread_t thread;
+    pthread_mutex_t lock;  /* guards the list and `running` */
+    struct rsched_exchange *exchanges; /* that have ever been offered */
+    bool running;
+    atomic_bool stop;
+    atomic_uint word;      /* futex: the thread sleeps on it while idle */
+    atomic_bool idle;
+    atomic_uint_fast64_t ticks, moves;
+};
+
+struct rsched_context {
+    struct rsched_context_params params;
+    const struct rsched_engine_ops *ops; /* of the one engine there is so far */
+    struct rsched_engine *engine;
+    pthread_mutex_t lock; /* peers, and all engine calls that need it */
+    pthread_mutex_t oob_lock;
+    struct rsched_machine *machine; /* exchanges are planned for it */
+    struct rs_peer *peers;
+    cpu_set_t cpus;       /* that this process and its local peers may use */
+    int num_local;        /* processes known to be on this node */
+    atomic_bool any_dead; /* among the peers */
+    struct rs_safety safety;
+    /* How a wait goes on; see wait.c. */
+    atomic_uint_fast64_t spin_polls, yield_polls;
+    uint64_t sleep_ps;
+    atomic_uint_fast64_t yields, sleeps;
+};
+
+/* Who may touch an exchange's running state. Only the application's thread
+ * moves it away from and back to OWNED; see safety.c. */
+enum rs_owner { RS_OWNED, RS_OFFERED, RS_TAKEN };
+
+/* What moves between this process and one peer in one direction. */
+struct rs_edge {
+    struct rsched_lane *lane;
+    struct rs_peer *peer;
+    uint64_t bytes;      /* of the loaded message; 0: not started */
+    uint32_t *order;     /* put (receive) ids in the order of the message */
+    uint32_t num_order;
+};
+
+/* Lanes that are under way. */
+struct rs_pending {
+    struct rsched_lane **lanes;
+    uint32_t count;
+};
+
+struct rsched_exchange {
+    /* Hot. */
+    struct rsched_context *context;
+    bool active;
+    bool offered;         /* the safety net may have it: take it back first */
+    int error;            /* sticky: the exchange cannot go on */
+    atomic_int owner;     /* enum rs_owner */
+    uint32_t num_tx, num_rx;    /* lanes with bytes; rx without passive ones */
+    struct rsched_lane **tx, **rx;
+    struct rs_pending pending_tx, pending_rx;
+    const struct rsched_engine_ops *ops;
+    struct rsched_stats stats;
+    uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
+
+    /* Cold. */
+    unsigned flags;
+    uint64_t tag;
+    struct rs_edge *out, *in;
+    uint32_t num_out, num_in;
+    uint32_t num_puts, num_receives;
+    struct rsched_pattern *pattern; /* own copy: layouts for bind */
+    struct rsched_piece *pieces; /* room for the longest message */
+    size_t room_pieces;
+    char *error_text;
+    struct rsched_exchange *next; /* in the safety net's list */
+    bool listed;
+};
+
+/* context.c */
+
+/** The peer's record, connected; made at first use. The caller holds the
+ * context's lock. */
+int rs_context_peer(struct rsched_context *context, int process,
+                    const unsigned char *address, const cpu_set_t *cpus,
+                    struct rs_peer **peer);
+
+/* load.c */
+
+/** Compile the messages of all edges from a pattern and addresses. */
+int rs_exchange_compile(struct rsched_exchange *x,
+                        const struct rsched_pattern *pattern,
+                        const void *const *send, void *const *receive);
+
+/* exchange.c */
+
+/** Go on with what is pending. @return whether anything moved */
+bool rs_exchange_progress(struct rsched_exchange *x);
+
+/** Whether progress is needed even if the application does nothing. */
+bool rs_exchange_is_deferred(const struct rsched_exchange *x);
+
+/** Note an error that ends the epoch and the exchange; keeps the text. */
+int rs_exchange_fail(struct rsched_exchange *x, int error);
+
+/** Look whether peers that the exchange waits for are dead. */
+int rs_exchange_check_peers(struct rsched_exchange *x);
+
+/* safety.c */
+
+int rs_safety_init(struct rsched_context *context);
+void rs_safety_fini(struct rsched_context *context);
+
+/** Let the safety net go on with an exchange. */
+void rs_safety_offer(struct rsched_exchange *x);
+/** Take it back. */
+void rs_safety_reclaim(struct rsched_exchange *x);
+/** The exchange is about to be destroyed; it is owned. */
+void rs_safety_remove(struct rsched_exchange *x);
+
+/* wait.c */
+
+/** One step of waiting for an exchange. @return 0, or RSCHED_EPEER */
+int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause);
+
+static inline void rs_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The safety net: a thread that goes on with what start, test or wait had to
+ * leave undone, so that a peer does not wait for a process that computes.
+ *
+ * An exchange is OWNED by the application's thread while one of its functions
+ * runs and whenever nothing is deferred; then the hot path pays nothing. It is
+ * OFFERED when something is left; the thread, or the application's next call,
+ * takes it by compare-and-swap.
+ *
+ * The thread ticks while something is offered and for LINGER_TICKS afterwards
+ * (so that a code that defers in every step does not wake it in every step),
+ * then sleeps until it is woken.
+ */
+#include "librsched/run/run.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+
+enum { LINGER_TICKS = 20 };
+
+int rs_safety_init(struct rsched_context *context)
+{
+    pthread_mutex_init(&context->safety.lock, NULL);
+    return 0;
+}
+
+static void futex_wait(atomic_uint *word, unsigned value, uint64_t limit_ps)
+{
+    struct timespec limit = rs_clock_timespec(limit_ps);
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
+            limit_ps == 0 ? NULL : &limit, NULL, 0);
+}
+
+static void wake_thread(struct rs_safety *safety)
+{
+    atomic_fetch_add(&safety->word, 1);
+    syscall(SYS_futex, &safety->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static bool take(struct rsched_exchange *x)
+{
+    int offered = RS_OFFERED;
+
+    /* Acquire: all that its last owner did is visible. */
+    return atomic_compare_exchange_strong_explicit(
+        &x->owner, &offered, RS_TAKEN, memory_order_acquire,
+        memory_order_relaxed);
+}
+
+static void give(struct rsched_exchange *x)
+{
+    /* Release: what this thread did is visible to the next owner. */
+    atomic_store_explicit(&x->owner, RS_OFFERED, memory_order_release);
+}
+
+/* @return whether anything is still to be done */
+static bool tick(struct rs_safety *safety)
+{
+    bool deferred = false;
+
+    pthread_mutex_lock(&safety->lock);
+    for (struct rsched_exchange *x = safety->exchanges; x != NULL;
+         x = x->next) {
+        if (!take(x))
+            continue;
+        if (rs_exchange_progress(x)) {
+            x->stats.thread_moves++;
+            atomic_fetch_add_explicit(&safety->moves, 1, memory_order_relaxed);
+        }
+        deferred = deferred || rs_exchange_is_deferred(x);
+        give(x);
+    }
+    pthread_mutex_unlock(&safety->lock);
+    atomic_fetch_add_explicit(&safety->ticks, 1, memory_order_relaxed);
+    return deferred;
+}
+
+static void *thread_main(void *arg)
+{
+    struct rs_safety *safety = arg;
+    uint64_t tick_ps = rs_config()->progress_ps;
+    unsigned lingered = 0;
+
+    while (!atomic_load(&safety->stop)) {
+        unsigned word = atomic_load(&safety->word);
+
+        /* A tick late, so that an application that goes straight into its
+         * wait does the work itself. */
+        futex_wait(&safety->word, word, tick_ps);
+        lingered = tick(safety) ? 0 : lingered + 1;
+        if (lingered <= LINGER_TICKS)
+            continue;
+        /* Whoever offers looks at `idle` after the offer; look for an offer
+         * after `idle` (sequentially consistent on both sides). */
+        word = atomic_load(&safety->word);
+        atomic_store(&safety->idle, true);
+        if (!tick(safety) && !atomic_load(&safety->stop))
+            futex_wait(&safety->word, word, 0);
+        atomic_store(&safety->idle, false);
+        lingered = 0;
+    }
+    return NULL;
+}
+
+/* Called with the lock held. Without a thread the application's own calls
+ * still make progress; say so once. */
+static void start_thread(struct rs_safety *safety)
+{
+    sigset_t all, old;
+    int error;
+
+    if (safety->running || rs_config()->progress_ps == 0)
+        return;
+    /* Signals are the application's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&safety->thread, NULL, thread_main, safety);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    safety->running = error == 0;
+}
+
+void rs_safety_offer(struct rsched_exchange *x)
+{
+    struct rs_safety *safety = &x->context->safety;
+
+    if (unlikely(!x->listed)) {
+        pthread_mutex_lock(&safety->lock);
+        x->next = safety->exchanges;
+        safety->exchanges = x;
+        x->listed = true;
+        start_thread(safety);
+        pthread_mutex_unlock(&safety->lock);
+    }
+    x->offered = true;
+    atomic_store(&x->owner, RS_OFFERED);
+    if (unlikely(atomic_load(&safety->idle)))
+        wake_thread(safety);
+}
+
+void rs_safety_reclaim(struct rsched_exchange *x)
+{
+    int offered = RS_OFFERED;
+
+    while (!atomic_compare_exchange_weak_explicit(
+        &x->owner, &offered, RS_OWNED, memory_order_acquire,
+        memory_order_relaxed)) {
+        offered = RS_OFFERED;
+        sched_yield();
+    }
+    x->offered = false;
+}
+
+void rs_safety_remove(struct rsched_exchange *x)
+{
+    struct rs_safety *safety = &x->context->safety;
+
+    if (!x->listed)
+        return;
+    pthread_mutex_lock(&safety->lock);
+    for (struct rsched_exchange **p = &safety->exchanges; *p != NULL;
+         p = &(*p)->next) {
+        if (*p == x) {
+            *p = x->next;
+            break;
+        }
+    }
+    x->listed = false;
+    pthread_mutex_unlock(&safety->lock);
+}
+
+void rs_safety_fini(struct rsched_context *context)
+{
+    struct rs_safety *safety = &context->safety;
+
+    if (safety->running) {
+        atomic_store(&safety->stop, true);
+        wake_thread(safety);
+        pthread_join(safety->thread, NULL);
+    }
+    pthread_mutex_destroy(&safety->lock);
+}
+
+void rsched_context_progress(struct rsched_context *context)
+{
+    tick(&context->safety);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What was accelerated, what was not, and why. Exchanges count for themselves;
+ * the hot path counts nothing here. */
+#include "mpi/internal.h"
+
+#include <string.h>
+
+const char *const rs_call_names[RS_NUM_CALLS] = {
+#define RS_XX(id, name) [RS_CALL_##id] = (name),
+    RS_CALL_MAP(RS_XX)
+#undef RS_XX
+};
+
+const char *const rs_reason_slugs[RS_NUM_REASONS] = {
+    [RS_ACCELERATED] = "accelerated",
+#define RS_XX(id, slug, text) [RS_REASON_##id] = (slug),
+    RS_REASON_MAP(RS_XX)
+#undef RS_XX
+};
+
+const char *const rs_reason_texts[RS_NUM_REASONS] = {
+    [RS_ACCELERATED] = "accelerated",
+#define RS_XX(id, slug, text) [RS_REASON_##id] = (text),
+    RS_REASON_MAP(RS_XX)
+#undef RS_XX
+};
+
+static atomic_uint_least64_t calls[RS_NUM_CALLS][RS_NUM_REASONS];
+static atomic_uint_least64_t numbers[RS_NUM_NUMBERS];
+
+static void count(atomic_uint_least64_t *counter, uint64_t by)
+{
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+void rs_count_native(enum rs_call call, enum rs_reason reason)
+{
+    count(&calls[call][reason], 1);
+}
+
+void rs_count_accelerated(enum rs_call call, uint64_t by)
+{
+    count(&calls[call][RS_ACCELERATED], by);
+}
+
+void rs_count_packed(uint64_t blocks)
+{
+    count(&numbers[RS_NUMBER_PACKED], blocks);
+}
+
+void rs_count_loads(uint64_t loads)
+{
+    count(&numbers[RS_NUMBER_LOADS], loads);
+}
+
+static void add_exchange(uint64_t *to, const struct rsched_exchange *exchange,
+                         bool persistent)
+{
+    struct rsched_stats stats;
+
+    rsched_exchange_get_stats(exchange, &stats);
+    to[RS_NUMBER_STARTS] += persistent ? stats.epochs : 0;
+    to[RS_NUMBER_EDGES_OUT] += stats.edges_out;
+    to[RS_NUMBER_EDGES_IN] += stats.edges_in;
+    to[RS_NUMBER_EDGES_SELF] += stats.edges_self;
+    to[RS_NUMBER_PUTS] += stats.puts;
+    to[RS_NUMBER_BYTES] += stats.bytes;
+    to[RS_NUMBER_SELF_BYTES] += stats.self_bytes;
+    to[RS_NUMBER_CHUNKS] += stats.chunks_out;
+    to[RS_NUMBER_STALLS] += stats.credit_stalls;
+}
+
+void rs_count_retire(const struct rsched_exchange *exchange, bool persistent)
+{
+    uint64_t more[RS_NUM_NUMBERS] = {0};
+
+    add_exchange(more, exchange, persistent);
+    for (int i = 0; i < RS_NUM_NUMBERS; i++)
+        count(&numbers[i], more[i]);
+}
+
+void rs_count_collect(struct rs_counts *counts)
+{
+    pthread_mutex_lock(&rs_process.lock);
+    for (int call = 0; call < RS_NUM_CALLS; call++) {
+        for (int reason = 0; reason < RS_NUM_REASONS; reason++)
+            counts->calls[call][reason] = calls[call][reason];
+    }
+    for (int i = 0; i < RS_NUM_NUMBERS; i++)
+        counts->numbers[i] = numbers[i];
+    for (const struct rs_request *r = rs_requests; r != NULL; r = r->next)
+        add_exchange(counts->numbers, r->exchange, true);
+    for (const struct rs_comm *c = rs_comms; c != NULL; c = c->next) {
+        for (int kind = 0; kind < RS_NUM_KINDS; kind++)
+            counts->calls[kind][RS_ACCELERATED] += c->calls[kind];
+        counts->numbers[RS_NUMBER_LOADS] += c->loads;
+        if (c->channel != NULL)
+            add_exchange(counts->numbers, c->channel, false);
+    }
+    pthread_mutex_unlock(&rs_process.lock);
+}
+
+/* ---- queries ---- */
+
+static uint64_t sum_native(const uint64_t *reasons)
+{
+    uint64_t sum = 0;
+
+    for (int reason = RS_ACCELERATED + 1; reason < RS_NUM_REASONS; reason++)
+        sum += reasons[reason];
+    return sum;
+}
+
+/* "CALL.accelerated", "CALL.native", "CALL.native.REASON" */
+static bool call_counter(const struct rs_counts *counts, const char *name,
+                         uint64_t *value)
+{
+    static const char native[] = "native";
+    size_t length = strcspn(name, ".");
+
+    if (name[length] == '\0')
+        return false;
+    for (int call = 0; call < RS_NUM_CALLS; call++) {
+        const char *rest = name + length + 1;
+
+        if (strlen(rs_call_names[call]) != length ||
+            memcmp(rs_call_names[call], name, length) != 0)
+            continue;
+        if (strcmp(rest, "accelerated") == 0) {
+            *value = counts->calls[call][RS_ACCELERATED];
+            return true;
+        }
+        if (strncmp(rest, native, sizeof(native) - 1) != 0)
+            return false;
+        rest += sizeof(native) - 1;
+        if (*rest == '\0') {
+            *value = sum_native(counts->calls[call]);
+            return true;
+        }
+        for (int reason = 1; *rest == '.' && reason < RS_NUM_REASONS; reason++) {
+            if (strcmp(rest + 1, rs_reason_slugs[reason]) == 0) {
+                *value = counts->calls[call][reason];
+                return true;
+            }
+        }
+        return false;
+    }
+    return false;
+}
+
+static bool live_counter(const char *name, uint64_t *value)
+{
+    uint64_t requests = 0, comms = 0;
+
+    pthread_mutex_lock(&rs_process.lock);
+    for (const struct rs_request *r = rs_requests; r != NULL; r = r->next)
+        requests++;
+    for (const struct rs_comm *c = rs_comms; c != NULL; c = c->next)
+        comms += c->reason == RS_ACCELERATED;
+    pthread_mutex_unlock(&rs_process.lock);
+    if (strcmp(name, "requests") == 0)
+        *value = requests;
+    else if (strcmp(name, "communicators") == 0)
+        *value = comms;
+    else
+        return false;
+    return true;
+}
+
+int rsched_mpi_counter(const char *name, uint64_t *value)
+{
+    static const struct {
+        const char *name;
+        enum rs_number number;
+    } plain[] = {
+        {"starts", RS_NUMBER_STARTS},
+        {"edges_out", RS_NUMBER_EDGES_OUT},
+        {"edges_in", RS_NUMBER_EDGES_IN},
+        {"edges_self", RS_NUMBER_EDGES_SELF},
+        {"puts", RS_NUMBER_PUTS},
+        {"bytes", RS_NUMBER_BYTES},
+        {"self_bytes", RS_NUMBER_SELF_BYTES},
+        {"packed", RS_NUMBER_PACKED},
+        {"loads", RS_NUMBER_LOADS},
+    };
+    struct rs_counts counts;
+    uint64_t accelerated = 0, native = 0;
+
+    rs_count_collect(&counts);
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+        if (strcmp(plain[i].name, name) == 0) {
+            *value = counts.numbers[plain[i].number];
+            return 0;
+        }
+    }
+    for (int call = 0; call < RS_NUM_CALLS; call++) {
+        accelerated += counts.calls[call][RS_ACCELERATED];
+        native += sum_native(counts.calls[call]);
+    }
+    if (strcmp(name, "accelerated") == 0) {
+        *value = accelerated;
+        return 0;
+    }
+    if (strcmp(name, "native") == 0) {
+        *value = native;
+        return 0;
+    }
+    return call_counter(&counts, name, value) || live_counter(name, value)
+               ? 0
+               : RSCHED_ENAME;
+}
+
+const char *rsched_mpi_reason(size_t index)
+{
+    static const char *const reasons[] = {
+#define RS_XX(id, slug, text) slug "\t" text,
+        RS_REASON_MAP(RS_XX)
+#undef RS_XX
+    };
+
+    return index < sizeof(reasons) / sizeof(reasons[0]) ? reasons[index] : NULL;
+}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Datatypes, taken apart into runs in the order of their type maps. Extents
+ * are always what the native MPI says they are: programs lay out their buffers
+ * by it. */
+#include "mpi/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* A type with more runs is packed by the native MPI: copying run by run
+     * would not be faster, and the lists cost memory. */
+    MAX_RUNS = 1 << 15,
+    /* Runs looked at, before merging, so that even types whose many parts
+     * merge are taken apart in bounded time. */
+    MAX_STEPS = 1 << 20,
+};
+
+/* Types freed that somebody compares handles with. */
+static atomic_uint_least64_t generation;
+
+uint64_t rs_type_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_acquire);
+}
+
+/* ---- lists of runs ---- */
+
+struct list {
+    struct rsched_run *runs;
+    size_t num, space;
+    size_t steps;
+    bool opaque, no_memory;
+};
+
+static bool list_grow(struct list *list)
+{
+    size_t space = list->space == 0 ? 8 : 2 * list->space;
+    struct rsched_run *runs;
+
+    if (list->num >= MAX_RUNS) {
+        list->opaque = true;
+        return false;
+    }
+    runs = realloc(list->runs, space * sizeof(*runs));
+    if (runs == NULL) {
+        list->no_memory = true;
+        return false;
+    }
+    list->runs = runs;
+    list->space = space;
+    return true;
+}
+
+/* Put `run` into `last` where both together are one run. */
+static bool merge(struct rsched_run *last, const struct rsched_run *run)
+{
+    if (last->count == 1 && run->count == 1 &&
+        last->offset + (int64_t)last->bytes == run->offset) {
+        last->bytes += run->bytes;
+        return true;
+    }
+    if (last->bytes != run->bytes)
+        return false;
+    if (last->count == 1 && run->count == 1) {
+        last->stride = run->offset - last->offset;
+        last->count = 2;
+        return true;
+    }
+    if (last->count == 1) {
+        if (last->offset + run->stride != run->offset)
+            return false;
+        last->stride = run->stride;
+    } else if (last->offset + (int64_t)last->count * last->stride !=
+                   run->offset ||
+               (run->count > 1 && run->stride != last->stride)) {
+        return false;
+    }
+    last->count += run->count;
+    return true;
+}
+
+static void append(struct list *list, struct rsched_run run)
+{
+    if (run.bytes == 0 || run.count == 0 || list->opaque || list->no_memory)
+        return;
+    if (++list->steps > MAX_STEPS) {
+        list->opaque = true;
+        return;
+    }
+    if (run.count > 1 && run.stride == (int64_t)run.bytes) {
+        run.bytes *= run.count;
+        run.count = 1;
+    }
+    if (list->num > 0 && merge(&list->runs[list->num - 1], &run))
+        return;
+    if (list->num == list->space && !list_grow(list))
+        return;
+    list->runs[list->num++] = run;
+}
+
+/* Append `count` copies of `runs`, the first moved by `offset`, each next one
+ * by `stride` more. */
+static void append_copies(struct list *list, const struct rsched_run *runs,
+                          size_t num_runs, int64_t offset, uint64_t count,
+                          int64_t stride)
+{
+    struct rsched_run run;
+
+    if (num_runs == 0 || count == 0)
+        return;
+    run = runs[0];
+    run.offset += offset;
+    if (num_runs == 1 && (run.count == 1 || count == 1)) {
+        if (run.count == 1) {
+            run.count = count;
+            run.stride = stride;
+        }
+        append(list, run);
+        return;
+    }
+    if (num_runs == 1 && stride == (int64_t)run.count * run.stride) {
+        run.count *= count;
+        append(list, run);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < num_runs; k++) {
+            run = runs[k];
+            run.offset += offset + (int64_t)i * stride;
+            append(list, run);
+        }
+        if (list->opaque || list->no_memory)
+            return;
+    }
+}
+
+static void append_flat(struct list *list, const struct rs_flat *flat,
+                        int64_t offset, int64_t count, int64_t stride)
+{
+    if (flat->opaque && count > 0 && flat->size > 0)
+        list->opaque = true;
+    else if (count > 0)
+        append_copies(list, flat->runs, flat->num_runs, offset,
+                      (uint64_t)count, stride);
+}
+
+/* ---- named types ---- */
+
+/* The types that MPI_MINLOC and MPI_MAXLOC use: a value and an int. */
+#define PAIR_MAP(XX)                                                         \
+    XX(MPI_FLOAT_INT, float)                                                 \
+    XX(MPI_DOUBLE_INT, double)                                               \
+    XX(MPI_LONG_INT, long)                                                   \
+    XX(MPI_SHORT_INT, short)                                                 \
+    XX(MPI_LONG_DOUBLE_INT, long double)
+
+static bool append_pair(struct list *list, MPI_Datatype type)
+{
+#define PAIR_XX(name, ctype)                                                 \
+    if (type == name) {                                                      \
+        struct pair {                                                        \
+            ctype value;                                                     \
+            int index;                                                       \
+        };                                                                   \
+        append(list, (struct rsched_run){0, sizeof(ctype), 1, 0});           \
+        append(list, (struct rsched_run){offsetof(struct pair, index),       \
+                                         sizeof(int), 1, 0});                \
+        return true;                                                         \
+    }
+    PAIR_MAP(PAIR_XX)
+#undef PAIR_XX
+    return false;
+}
+
+static void append_named(struct list *list, MPI_Datatype type,
+                         const struct rs_flat *flat)
+{
+    if (flat->size == 0 || append_pair(list, type))
+        return;
+    if (flat->lb == 0 && (int64_t)flat->size == flat->extent)
+        append(list, (struct rsched_run){0, flat->size, 1, 0});
+    else
+        list->opaque = true; /* gaps that nobody told us of */
+}
+
+/* ---- constructors ---- */
+
+/* What a type was made with. */
+struct contents {
+    int combiner;
+    int num_integers, num_addresses, num_types;
+    int *integers;
+    MPI_Aint *addresses;
+    MPI_Datatype *types;
+};
+
+static bool is_named(int combiner)
+{
+    return combiner == MPI_COMBINER_NAMED ||
+           combiner == MPI_COMBINER_F90_REAL ||
+           combiner == MPI_COMBINER_F90_COMPLEX ||
+           combiner == MPI_COMBINER_F90_INTEGER;
+}
+
+/* False when the type cannot be described with int counts. */
+static bool envelope(MPI_Datatype type, struct contents *c)
+{
+#if MPI_VERSION >= 4
+    MPI_Count integers, addresses, large, types;
+
+    PMPI_Type_get_envelope_c(type, &integers, &addresses, &large, &types,
+                             &c->combiner);
+    if (large > 0)
+        return false;
+    c->num_integers = (int)integers;
+    c->num_addresses = (int)addresses;
+    c->num_types = (int)types;
+#else
+    PMPI_Type_get_envelope(type, &c->num_integers, &c->num_addresses,
+                           &c->num_types, &c->combiner);
+#endif
+    return true;
+}
+
+static void free_contents(struct contents *c)
+{
+    struct contents inner;
+
+    for (int i = 0; i < c->num_types && c->types != NULL; i++) {
+        if (!envelope(c->types[i], &inner) || !is_named(inner.combiner))
+            PMPI_Type_free(&c->types[i]);
+    }
+    free(c->integers);
+    free(c->addresses);
+    free(c->types);
+}
+
+static bool get_contents(MPI_Datatype type, struct contents *c)
+{
+    c->integers = calloc((size_t)c->num_integers + 1, sizeof(int));
+    c->addresses = calloc((size_t)c->num_addresses + 1, sizeof(MPI_Aint));
+    c->types = calloc((size_t)c->num_types + 1, sizeof(MPI_Datatype));
+    if (c->integers == NULL || c->addresses == NULL || c->types == NULL) {
+        c->num_types = 0;
+        free_contents(c);
+        return false;
+    }
+    PMPI_Type_get_contents(type, c->num_integers, c->num_addresses,
+                           c->num_types, c->integers, c->addresses, c->types);
+    return true;
+}
+
+/* Blocks of `length` at constant distance. */
+static void append_vector(struct list *list, const struct rs_flat *inner,
+                          int count, int length, int64_t stride)
+{
+    struct list block = {0};
+
+    append_flat(&block, inner, 0, length, inner->extent);
+    append_copies(list, block.runs, block.num, 0, count > 0 ? (uint64_t)count : 0,
+                  stride);
+    list->opaque |= block.opaque;
+    list->no_memory |= block.no_memory;
+    free(block.runs);
+}
+
+static void append_subarray(struct list *list, const struct contents *c,
+                            const struct rs_flat *inner)
+{
+    int dims = c->integers[0];
+    const int *sizes = c->integers + 1, *subsizes = sizes + dims;
+    const int *starts = subsizes + dims;
+    bool c_order = c->integers[1 + 3 * dims] == MPI_ORDER_C;
+    int64_t stride = inner->extent;
+    struct list box = {0};
+
+    append_flat(&box, inner, 0, 1, 0);
+    for (int i = 0; i < dims; i++) {
+        int d = c_order ? dims - 1 - i : i; /* fastest first */
+        struct list next = {.opaque = box.opaque, .no_memory = box.no_memory};
+
+        append_copies(&next, box.runs, box.num, starts[d] * stride,
+                      (uint64_t)subsizes[d], stride);
+        free(box.runs);
+        box = next;
+        stride *= sizes[d];
+    }
+    append_copies(list, box.runs, box.num, 0, 1, 0);
+    list->opaque |= box.opaque;
+    list->no_memory |= box.no_memory;
+    free(box.runs);
+}
+
+static void append_struct(struct list *list, const struct contents *c)
+{
+    for (int i = 0; i < c->integers[0]; i++) {
+        struct rs_flat *inner;
+
+        if (c->integers[1 + i] == 0)
+            continue;
+        inner = rs_flat_get(c->types[i]);
+        if (inner == NULL) {
+            list->no_memory = true;
+            return;
+        }
+        append_flat(list, inner, c->addresses[i], c->integers[1 + i],
+                    inner->extent);
+        rs_flat_drop(inner);
+    }
+}
+
+static void append_constructed(struct list *list, const struct contents *c,
+                               const struct rs_flat *inner)
+{
+    const int *n = c->integers;
+    const MPI_Aint *a = c->addresses;
+    int64_t extent = inner->extent;
+
+    switch (c->combiner) {
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED:
+        append_flat(list, inner, 0, 1, 0);
+        break;
+    case MPI_COMBINER_CONTIGUOUS:
+        append_flat(list, inner, 0, n[0], extent);
+        break;
+    case MPI_COMBINER_VECTOR:
+        append_vector(list, inner, n[0], n[1], n[2] * extent);
+        break;
+    case MPI_COMBINER_HVECTOR:
+        append_vector(list, inner, n[0], n[1], a[0]);
+        break;
+    case MPI_COMBINER_INDEXED:
+        for (int i = 0; i < n[0]; i++)
+            append_flat(list, inner, n[1 + n[0] + i] * extent, n[1 + i],
+                        extent);
+        break;
+    case MPI_COMBINER_HINDEXED:
+        for (int i = 0; i < n[0]; i++)
+            append_flat(list, inner, a[i], n[1 + i], extent);
+        break;
+    case MPI_COMBINER_INDEXED_BLOCK:
+        for (int i = 0; i < n[0]; i++)
+            append_flat(list, inner, n[2 + i] * extent, n[1], extent);
+        break;
+    case MPI_COMBINER_HINDEXED_BLOCK:
+        for (int i = 0; i < n[0]; i++)
+            append_flat(list, inner, a[i], n[1], extent);
+        break;
+    case MPI_COMBINER_SUBARRAY:
+        append_subarray(list, c, inner);
+        break;
+    default: /* DARRAY, and what later MPIs may bring */
+        list->opaque = true;
+        break;
+    }
+}
+
+static void append_derived(struct list *list, MPI_Datatype type,
+                           struct contents *c)
+{
+    struct rs_flat *inner;
+
+    if (!get_contents(type, c)) {
+        list->no_memory = true;
+        return;
+    }
+    if (c->combiner == MPI_COMBINER_STRUCT) {
+        append_struct(list, c);
+    } else if (c->num_types != 1) {
+        list->opaque = true;
+    } else if ((inner = rs_flat_get(c->types[0])) != NULL) {
+        append_constructed(list, c, inner);
+        rs_flat_drop(inner);
+    } else {
+        list->no_memory = true;
+    }
+    free_contents(c);
+}
+
+/* ---- the objects ---- */
+
+static uint64_t runs_size(const struct rsched_run *runs, size_t num)
+{
+    uint64_t size = 0;
+
+    for (size_t i = 0; i < num; i++)
+        size += runs[i].bytes * runs[i].count;
+    return size;
+}
+
+/* Move the list into `flat`. */
+static bool finish(struct rs_flat *flat, struct list *list)
+{
+    if (list->no_memory) {
+        free(list->runs);
+        free(flat);
+        return false;
+    }
+    if (!list->opaque && runs_size(list->runs, list->num) != flat->size)
+        list->opaque = true; /* we and the native MPI read it differently */
+    if (list->opaque) {
+        free(list->runs);
+        list->runs = NULL;
+        list->num = 0;
+    }
+    flat->opaque = list->opaque;
+    flat->runs = list->runs;
+    flat->num_runs = list->num;
+    return true;
+}
+
+static struct rs_flat *flatten(MPI_Datatype type, bool *named)
+{
+    struct rs_flat *flat = calloc(1, sizeof(*flat));
+    struct contents contents = {0};
+    struct list list = {0};
+    MPI_Aint lb, extent;
+    MPI_Count size;
+
+    if (flat == NULL)
+        return NULL;
+    atomic_init(&flat->refs, 1);
+    PMPI_Type_get_extent(type, &lb, &extent);
+    PMPI_Type_size_x(type, &size);
+    flat->lb = lb;
+    flat->extent = extent;
+    flat->size = (uint64_t)size;
+    if (!envelope(type, &contents)) {
+        list.opaque = true;
+        *named = false;
+    } else if ((*named = is_named(contents.combiner))) {
+        append_named(&list, type, flat);
+    } else {
+        append_derived(&list, type, &contents);
+    }
+    return finish(flat, &list) ? flat : NULL;
+}
+
+struct rs_flat *rs_flat_get(MPI_Datatype type)
+{
+    struct rs_flat *flat;
+    bool named;
+    int found;
+
+    PMPI_Type_get_attr(type, rs_process.type_keyval, &flat, &found);
+    if (!found) {
+        flat = flatten(type, &named);
+        if (flat == NULL || named)
+            return flat;
+        PMPI_Type_set_attr(type, rs_process.type_keyval, flat);
+    }
+    atomic_fetch_add_explicit(&flat->refs, 1, memory_order_relaxed);
+    return flat;
+}
+
+void rs_flat_drop(struct rs_flat *flat)
+{
+    if (flat == NULL)
+        return;
+    /* acq_rel: whoever frees must see what the others did with it. */
+    if (atomic_fetch_sub_explicit(&flat->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    free(flat->runs);
+    free(flat);
+}
+
+struct rs_flat *rs_flat_repeat(const struct rs_flat *flat, uint64_t count)
+{
+    struct rs_flat *repeated = calloc(1, sizeof(*repeated));
+    struct list list = {.opaque = flat->opaque && count > 0 && flat->size > 0};
+
+    if (repeated == NULL)
+        return NULL;
+    atomic_init(&repeated->refs, 1);
+    repeated->size = flat->size * count;
+    append_copies(&list, flat->runs, flat->num_runs, 0, count, flat->extent);
+    return finish(repeated, &list) ? repeated : NULL;
+}
+
+int rs_type_deleted(MPI_Datatype type, int keyval, void *value, void *extra)
+{
+    (void)type;
+    (void)keyval;
+    (void)extra;
+    /* Release: whoever sees the new number must not trust the old handle. */
+    atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+    rs_flat_drop(value);
+    return MPI_SUCCESS;
+}

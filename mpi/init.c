@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The backend in this process, from MPI_Init to MPI_Finalize. */
+#include "mpi/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+struct rs_process rs_process = {
+    .reason = RS_REASON_NO_INIT,
+    .comm_keyval = MPI_KEYVAL_INVALID,
+    .type_keyval = MPI_KEYVAL_INVALID,
+    .log_level = RS_LOG_WARN,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rsched_context *_Atomic context;
+static bool context_tried;
+
+/* ---- settings ---- */
+
+static const char *setting(const char *name)
+{
+    const struct rsched_setting *s;
+
+    for (size_t i = 0; (s = rsched_config_setting(i)) != NULL; i++) {
+        if (strcmp(s->name, name) == 0)
+            return s->value;
+    }
+    return "";
+}
+
+static int position(const char *word, const char *const *words, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static bool read_settings(void)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    static const char *const reports[] = {"none", "summary", "full", "json"};
+    static const char *const yes[] = {"no", "yes", "1", "on"};
+
+    if (rsched_config_check() != 0)
+        return false;
+    rs_process.log_level = position(setting("RSCHED_LOG_LEVEL"), levels, 4);
+    rs_process.report =
+        (enum rs_report_level)position(setting("RSCHED_REPORT"), reports, 4);
+    rs_process.report_file = setting("RSCHED_REPORT_FILE");
+    rs_process.reason = position(setting("RSCHED_DISABLE"), yes, 4) > 0
+                            ? RS_REASON_DISABLED
+                            : RS_ACCELERATED;
+    return true;
+}
+
+void rs_log(int level, const char *format, ...)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    char line[1200];
+    int length;
+    va_list args;
+
+    if (level > rs_process.log_level)
+        return;
+    length = snprintf(line, sizeof(line), "rsched[%d] %s: ", rs_process.rank,
+                      names[level]);
+    va_start(args, format);
+    vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+    va_end(args);
+    /* One call, so that the lines of several processes do not mix. */
+    fprintf(stderr, "%s\n", line);
+}
+
+/* ---- the context ---- */
+
+static void native_progress(void *arg)
+{
+    int flag;
+
+    (void)arg;
+    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, rs_process.comm, &flag,
+                MPI_STATUS_IGNORE);
+}
+
+void rs_native_progress(void)
+{
+    native_progress(NULL);
+}
+
+struct rsched_context *rs_context(void)
+{
+    /* Acquire: the context must be seen with its address. */
+    struct rsched_context *made =
+        atomic_load_explicit(&context, memory_order_acquire);
+
+    if (made != NULL)
+        return made;
+    pthread_mutex_lock(&context_lock);
+    made = atomic_load_explicit(&context, memory_order_relaxed);
+    if (!context_tried) {
+        struct rsched_context_params params = {
+            .process = rs_process.rank,
+            .num_processes = rs_process.size,
+            .num_local = rs_process.num_local,
+            .job = rs_process.job,
+            .oob = rs_oob(),
+            .host_progress = native_progress,
+        };
+
+        context_tried = true;
+        if (rsched_context_create(&params, &made) == 0)
+            /* Release: pairs with the load above. */
+            atomic_store_explicit(&context, made, memory_order_release);
+        else
+            rs_log(RS_LOG_WARN, "%s", rsched_last_error());
+    }
+    pthread_mutex_unlock(&context_lock);
+    return made;
+}
+
+/* ---- init ---- */
+
+/* Agree with all processes; complains when some do not come, which happens
+ * when they run without the backend. */
+static void agree(int *values, int num)
+{
+    MPI_Request request;
+    struct timespec now, start;
+    bool complained = false;
+    int done = 0, mine[2];
+
+    memcpy(mine, values, (size_t)num * sizeof(int));
+    PMPI_Iallreduce(mine, values, num, MPI_INT, MPI_MAX, MPI_COMM_WORLD,
+                    &request);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (;;) {
+        PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (done)
+            return;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (!complained && now.tv_sec - start.tv_sec > 10) {
+            complained = true;
+            rs_log(RS_LOG_WARN,
+                   "MPI_Init has waited 10 s for other processes; are all of "
+                   "them started with the rsched backend?");
+        }
+        if (now.tv_sec != start.tv_sec)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void find_node(void)
+{
+    MPI_Comm node;
+
+    PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
+                         MPI_INFO_NULL, &node);
+    PMPI_Comm_size(node, &rs_process.num_local);
+    PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,
+                   node);
+    PMPI_Comm_free(&node);
+}
+
+static void share_job(void)
+{
+    uint64_t job = 0;
+
+    if (rs_process.rank == 0 &&
+        getrandom(&job, sizeof(job), 0) != (ssize_t)sizeof(job))
+        job = (uint64_t)time(NULL);
+    PMPI_Bcast(&job, 1, MPI_UINT64_T, 0, rs_process.comm);
+    rs_process.job = job;
+}
+
+static void backend_init(void)
+{
+    MPI_Request nothing = MPI_REQUEST_NULL;
+    int values[2];
+
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rs_process.rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &rs_process.size);
+    if (!read_settings()) {
+        fprintf(stderr, "rsched: %s\n", rsched_last_error());
+        PMPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    values[0] = rs_process.reason == RS_REASON_DISABLED;
+    values[1] = (int)rs_process.report;
+    agree(values, 2);
+    rs_process.report = (enum rs_report_level)values[1];
+    PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
+    if (values[0]) {
+        rs_process.reason = RS_REASON_DISABLED;
+        return;
+    }
+    /* Failures of ours are reported, not fatal. */
+    PMPI_Comm_set_errhandler(rs_process.comm, MPI_ERRORS_RETURN);
+    PMPI_Comm_dup(MPI_COMM_SELF, &rs_process.errors);
+    PMPI_Comm_group(MPI_COMM_WORLD, &rs_process.world);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, rs_comm_deleted,
+                            &rs_process.comm_keyval, NULL);
+    PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, rs_type_deleted,
+                            &rs_process.type_keyval, NULL);
+    PMPI_Wait(&nothing, &rs_process.empty);
+    find_node();
+    share_job();
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    int error = PMPI_Init(argc, argv);
+
+    if (error == MPI_SUCCESS)
+        backend_init();
+    return error;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int error = PMPI_Init_thread(argc, argv, required, provided);
+
+    if (error == MPI_SUCCESS)
+        backend_init();
+    return error;
+}
+
+/* ---- finalize ---- */
+
+static void backend_fini(void)
+{
+    enum rs_reason reason = rs_process.reason;
+
+    if (reason == RS_REASON_NO_INIT)
+        return;
+    rs_report();
+    rs_process.reason = RS_REASON_NO_INIT;
+    if (reason == RS_ACCELERATED) {
+        rs_request_sweep();
+        rs_comm_sweep();
+        rsched_context_destroy(atomic_load(&context));
+        rs_oob_fini();
+        PMPI_Type_free_keyval(&rs_process.type_keyval);
+        PMPI_Comm_free_keyval(&rs_process.comm_keyval);
+        PMPI_Group_free(&rs_process.world);
+        PMPI_Comm_free(&rs_process.errors);
+    }
+    PMPI_Comm_free(&rs_process.comm);
+}
+
+int MPI_Finalize(void)
+{
+    backend_fini();
+    return PMPI_Finalize();
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the MPI backend share. Compiled once per MPI. */
+#ifndef RS_MPI_INTERNAL_H
+#define RS_MPI_INTERNAL_H
+
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/mpi.h>
+#include <rsched/rsched.h>
+
+/* Persistent neighborhood collectives have their MPI-4 names where there are
+ * such, and Open MPI 4's extension names elsewhere. */
+#if MPI_VERSION >= 4
+#define RS_INIT(name) MPI_##name##_init
+#define RS_PINIT(name) PMPI_##name##_init
+#else
+#define RS_INIT(name) MPIX_##name##_init
+#define RS_PINIT(name) PMPIX_##name##_init
+#endif
+
+/* ---- what is counted (count.c) ---- */
+
+/** The five neighborhood collectives, in the order of enum rs_call. */
+enum rs_kind {
+    RS_ALLTOALL,
+    RS_ALLTOALLV,
+    RS_ALLTOALLW,
+    RS_ALLGATHER,
+    RS_ALLGATHERV,
+    RS_NUM_KINDS,
+};
+
+/** All calls that are counted: blocking ones from 0 on, persistent ones from
+ * RS_CALL_INIT on, both in the order of enum rs_kind. */
+#define RS_CALL_MAP(XX)                                                      \
+    XX(NEIGHBOR_ALLTOALL, "neighbor_alltoall")                               \
+    XX(NEIGHBOR_ALLTOALLV, "neighbor_alltoallv")                             \
+    XX(NEIGHBOR_ALLTOALLW, "neighbor_alltoallw")                             \
+    XX(NEIGHBOR_ALLGATHER, "neighbor_allgather")                             \
+    XX(NEIGHBOR_ALLGATHERV, "neighbor_allgatherv")                           \
+    XX(NEIGHBOR_ALLTOALL_INIT, "neighbor_alltoall_init")                     \
+    XX(NEIGHBOR_ALLTOALLV_INIT, "neighbor_alltoallv_init")                   \
+    XX(NEIGHBOR_ALLTOALLW_INIT, "neighbor_alltoallw_init")                   \
+    XX(NEIGHBOR_ALLGATHER_INIT, "neighbor_allgather_init")                   \
+    XX(NEIGHBOR_ALLGATHERV_INIT, "neighbor_allgatherv_init")                 \
+    XX(INEIGHBOR_ALLTOALL, "ineighbor_alltoall")                             \
+    XX(INEIGHBOR_ALLTOALLV, "ineighbor_alltoallv")                           \
+    XX(INEIGHBOR_ALLTOALLW, "ineighbor_alltoallw")                           \
+    XX(INEIGHBOR_ALLGATHER, "ineighbor_allgather")                           \
+    XX(INEIGHBOR_ALLGATHERV, "ineighbor_allgatherv")                         \
+    XX(SEND_INIT, "send_init")                                               \
+    XX(BSEND_INIT, "bsend_init")                                             \
+    XX(SSEND_INIT, "ssend_init")                                             \
+    XX(RSEND_INIT, "rsend_init")                                             \
+    XX(RECV_INIT, "recv_init")
+
+enum rs_call {
+#define RS_XX(id, name) RS_CALL_##id,
+    RS_CALL_MAP(RS_XX)
+#undef RS_XX
+    RS_NUM_CALLS,
+    RS_CALL_INIT = RS_CALL_NEIGHBOR_ALLTOALL_INIT,
+};
+
+/** Why a call is native; ordered so that the largest of several processes'
+ * reasons is the one that all of them give. */
+#define RS_REASON_MAP(XX)                                                    \
+    XX(DISABLED, "disabled", "RSCHED_DISABLE is set in a process")           \
+    XX(NO_INIT, "no-init",                                                   \
+       "MPI_Init was not seen (sessions, or a binding that bypasses MPI_)")  \
+    XX(RELEASE, "release", "not accelerated in this release")                \
+    XX(INTERCOMM, "intercommunicator", "an intercommunicator")               \
+    XX(NODES, "nodes", "the communicator spans several nodes")               \
+    XX(WORLD, "world",                                                       \
+       "the communicator has processes of another MPI_COMM_WORLD")           \
+    XX(MEMORY, "memory", "out of memory in a process")                       \
+    XX(CONTEXT, "context", "no rsched context in a process")                 \
+    XX(SETUP, "setup", "setting up the exchange failed in a process")        \
+    XX(ARGUMENT, "argument", "an argument is invalid in a process")
+
+enum rs_reason {
+    RS_ACCELERATED = 0,
+#define RS_XX(id, slug, text) RS_REASON_##id,
+    RS_REASON_MAP(RS_XX)
+#undef RS_XX
+    RS_NUM_REASONS,
+};
+
+/** Count a call that is passed on. */
+void rs_count_native(enum rs_call call, enum rs_reason reason);
+void rs_count_accelerated(enum rs_call call, uint64_t calls);
+/** Keep what an exchange has done, before it is destroyed. */
+void rs_count_retire(const struct rsched_exchange *exchange, bool persistent);
+void rs_count_packed(uint64_t blocks);
+void rs_count_loads(uint64_t loads);
+
+/** Print the report of all processes, as RSCHED_REPORT asks. Collective over
+ * the backend's communicator. */
+void rs_report(void);
+
+/** All counters as numbers, for the report. */
+enum rs_number {
+    RS_NUMBER_STARTS,
+    RS_NUMBER_EDGES_OUT,
+    RS_NUMBER_EDGES_IN,
+    RS_NUMBER_EDGES_SELF,
+    RS_NUMBER_PUTS,
+    RS_NUMBER_BYTES,
+    RS_NUMBER_SELF_BYTES,
+    RS_NUMBER_CHUNKS,
+    RS_NUMBER_STALLS,
+    RS_NUMBER_PACKED,
+    RS_NUMBER_LOADS,
+    RS_NUM_NUMBERS,
+};
+
+struct rs_counts {
+    uint64_t calls[RS_NUM_CALLS][RS_NUM_REASONS];
+    uint64_t numbers[RS_NUM_NUMBERS];
+};
+
+void rs_count_collect(struct rs_counts *counts);
+
+extern const char *const rs_call_names[RS_NUM_CALLS];
+extern const char *const rs_reason_slugs[RS_NUM_REASONS];
+extern const char *const rs_reason_texts[RS_NUM_REASONS];
+
+/* ---- the process (init.c) ---- */
+
+enum rs_report_level { RS_REPORT_NONE, RS_REPORT_SUMMARY, RS_REPORT_FULL,
+                       RS_REPORT_JSON };
+
+struct rs_process {
+    enum rs_reason reason; /* RS_ACCELERATED between init and finalize */
+    int rank, size;        /* in MPI_COMM_WORLD */
+    int node;              /* lowest rank on this node */
+    int num_local;         /* processes on this node */
+    uint64_t job;
+    MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
+    MPI_Group world;    /* its group */
+    MPI_Comm errors;    /* to raise errors of freed communicators on */
+    int comm_keyval, type_keyval;
+    enum rs_report_level report;
+    const char *report_file;
+    int log_level;
+    MPI_Status empty; /* what completion of nothing returns */
+    pthread_mutex_t lock; /* of the lists of requests and communicators */
+};
+
+extern struct rs_process rs_process;
+
+/** The context, made at the first use; NULL when that failed. */
+struct rsched_context *rs_context(void);
+/** Drive the native MPI's progress. */
+void rs_native_progress(void);
+
+enum { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
+void rs_log(int level, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
+/** The out-of-band callbacks (oob.c), over rs_process.comm. */
+struct rsched_oob rs_oob(void);
+void rs_oob_fini(void);
+
+/* ---- datatypes (datatype.c) ---- */
+
+/** A datatype's bytes in the order of its type map. */
+struct rs_flat {
+    atomic_uint refs;
+    bool opaque; /* too many runs, or a constructor that is not taken apart */
+    uint64_t size;
+    int64_t lb, extent;
+    size_t num_runs;
+    struct rsched_run *runs;
+};
+
+/** Take a datatype apart; the result is kept with the datatype. NULL when out
+ * of memory. Drop it with rs_flat_drop(). */
+struct rs_flat *rs_flat_get(MPI_Datatype type);
+void rs_flat_drop(struct rs_flat *flat);
+/** The runs of `count` repetitions; opaque like rs_flat when they are too
+ * many. NULL when out of memory. */
+struct rs_flat *rs_flat_repeat(const struct rs_flat *flat, uint64_t count);
+/** Changes when a datatype that rs_flat_get() has seen is freed, after which
+ * an equal handle may mean another type. */
+uint64_t rs_type_generation(void);
+/** Callback of rs_process.type_keyval. */
+int rs_type_deleted(MPI_Datatype type, int keyval, void *value, void *extra);
+
+/* ---- plans (plan.c) ---- */
+
+/** How the blocks of the neighbors lie in the buffer. */
+enum rs_spread {
+    RS_SPREAD_SAME,   /* one block for all of them */
+    RS_SPREAD_DENSE,  /* block after block */
+    RS_SPREAD_DISPLS, /* at int displacements, in extents */
+    RS_SPREAD_BYTES,  /* at MPI_Aint displacements, in bytes */
+};
+
+/** One side's arguments of a neighborhood collective. */
+struct rs_side {
+    void *buffer;
+    const int *counts;        /* one, or one for each neighbor */
+    const MPI_Datatype *types; /* likewise */
+    const void *displs;
+    bool many_counts, many_types;
+    enum rs_spread spread;
+};
+
+struct rs_args {
+    enum rs_kind kind;
+    struct rs_side send, receive;
+};
+
+struct rs_comm;
+
+/** A block that the native MPI packs. */
+struct rs_packed {
+    MPI_Datatype type; /* our own duplicate */
+    uint64_t count, size;
+    int64_t at; /* from the user's buffer */
+    char *bytes;
+};
+
+/** Arguments made into a pattern and addresses. */
+struct rs_plan {
+    struct rsched_pattern *pattern;
+    size_t num_sends, num_receives;
+    const void **sends; /* addresses in force */
+    void **receives;
+    int64_t *send_at, *receive_at; /* the same, from the buffers; where packed
+                                      these are not used */
+    struct rs_packed **send_packed, **receive_packed; /* NULL: not packed */
+    bool packed;
+    const void *send_buffer; /* in force */
+    void *receive_buffer;
+
+    /* The arguments it was made from, for blocking calls. */
+    uint64_t generation;
+    int *counts[2];
+    MPI_Datatype *types[2];
+    void *displs[2];
+};
+
+/** Make a plan of valid arguments. */
+enum rs_reason rs_plan_create(const struct rs_comm *comm,
+                              const struct rs_args *args,
+                              struct rs_plan **plan);
+void rs_plan_destroy(struct rs_plan *plan);
+/** Whether native MPI accepts the arguments; if not it says why. */
+bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);
+/** Note the arguments, and compare; buffers are not looked at. */
+bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
+                  const struct rs_args *args);
+bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
+                     const struct rs_args *args);
+/** Count from other buffers. */
+void rs_plan_rebase(struct rs_plan *plan, const struct rs_args *args);
+/** Before a start, and after its completion, if plan->packed. */
+int rs_plan_pack(struct rs_plan *plan);
+int rs_plan_unpack(struct rs_plan *plan);
+
+/* ---- communicators (comm.c) ---- */
+
+struct rs_comm {
+    struct rs_comm *next, *previous;
+    atomic_uint refs;
+    MPI_Comm comm; /* MPI_COMM_NULL when the program has freed it */
+    MPI_Errhandler errhandler; /* that it had then */
+    enum rs_reason reason;  /* RS_ACCELERATED, or why all is native */
+    bool cartesian;
+    int num_sends, num_receives; /* neighbors, MPI_PROC_NULL included */
+    int *send_to, *receive_from; /* ranks in MPI_COMM_WORLD */
+    uint64_t id;        /* no other communicator of these processes has it */
+    uint64_t creations; /* exchanges made on it */
+
+    /* Blocking calls. */
+    enum rs_reason blocking; /* RS_ACCELERATED once the channel is made */
+    bool channel_tried;
+    struct rsched_exchange *channel;
+    struct rs_plan *plans[RS_NUM_KINDS];
+    struct rs_plan *loaded; /* the one that the channel has */
+    uint64_t calls[RS_NUM_KINDS], loads;
+};
+
+/** The communicator's record; collective at the first call. NULL: native,
+ * for *reason. */
+struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason);
+void rs_comm_hold(struct rs_comm *comm);
+void rs_comm_drop(struct rs_comm *comm);
+/** The largest of all processes' reasons. */
+enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason);
+/** Which put or receive comes i-th so that edges pair as the standard says. */
+int rs_comm_send_slot(const struct rs_comm *comm, int i);
+int rs_comm_receive_slot(const struct rs_comm *comm, int i);
+/** Make an exchange with all processes of the communicator: 0 and *reason, or
+ * an MPI error that has been raised. */
+int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
+                     bool variable, struct rsched_exchange **exchange,
+                     enum rs_reason *reason);
+/** The MPI error class for an rsched error, whose text is logged. */
+int rs_error_class(int error);
+/** Raise an MPI error on the communicator; returns the error. */
+int rs_raise(struct rs_comm *comm, int error);
+int rs_comm_deleted(MPI_Comm comm, int keyval, void *value, void *extra);
+/** Drop what programs left at the end. */
+void rs_comm_sweep(void);
+extern struct rs_comm *rs_comms;
+
+/* ---- requests (request.c) ---- */
+
+enum rs_state {
+    RS_INACTIVE,
+    RS_ACTIVE,
+    RS_COMPLETE, /* its epoch is over, the program does not know yet */
+};
+
+struct rs_request {
+    struct rsched_exchange *exchange; /* NULL: not in use */
+    enum rs_state state;
+    bool packed;
+    int error; /* an MPI error, when RS_COMPLETE */
+    MPI_Request handle; /* the carrier */
+    struct rs_comm *comm;
+    struct rs_plan *plan;
+    struct rs_request *next, *previous; /* of those in use or in the pool */
+};
+
+/** A request for a new exchange; NULL when out of memory. */
+struct rs_request *rs_request_create(void);
+/** Put it to use; takes over all that is given. */
+void rs_request_open(struct rs_request *request, struct rs_comm *comm,
+                     struct rsched_exchange *exchange, struct rs_plan *plan);
+/** Give back one that was not opened. */
+void rs_request_discard(struct rs_request *request);
+void rs_request_sweep(void);
+extern struct rs_request *rs_requests;
+
+#endif

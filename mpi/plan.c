@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The arguments of a neighborhood collective, made into a pattern and
+ * addresses. */
+#include "mpi/internal.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the arguments of one neighbor ---- */
+
+struct block {
+    int64_t at; /* bytes from the buffer */
+    uint64_t count;
+    MPI_Datatype type;
+};
+
+static struct block side_block(const struct rs_side *side, int slot)
+{
+    struct block block;
+    MPI_Aint lb, extent = 0;
+
+    block.count = (uint64_t)side->counts[side->many_counts ? slot : 0];
+    block.type = side->types[side->many_types ? slot : 0];
+    if (side->spread == RS_SPREAD_DENSE || side->spread == RS_SPREAD_DISPLS)
+        PMPI_Type_get_extent(block.type, &lb, &extent);
+    switch (side->spread) {
+    case RS_SPREAD_SAME:
+        block.at = 0;
+        break;
+    case RS_SPREAD_DENSE:
+        block.at = (int64_t)slot * (int64_t)block.count * extent;
+        break;
+    case RS_SPREAD_DISPLS:
+        block.at = (int64_t)((const int *)side->displs)[slot] * extent;
+        break;
+    default:
+        block.at = ((const MPI_Aint *)side->displs)[slot];
+        break;
+    }
+    return block;
+}
+
+static bool side_valid(const struct rs_side *side, int slots)
+{
+    int counts = side->many_counts ? slots : 1;
+    int types = side->many_types ? slots : 1;
+
+    if ((side->many_counts || side->many_types) && slots == 0)
+        return true;
+    if (side->counts == NULL || side->types == NULL ||
+        (side->spread >= RS_SPREAD_DISPLS && side->displs == NULL))
+        return false;
+    for (int i = 0; i < counts; i++) {
+        if (side->counts[i] < 0)
+            return false;
+    }
+    for (int i = 0; i < types; i++) {
+        if (side->types[i] == MPI_DATATYPE_NULL)
+            return false;
+    }
+    return side->buffer != MPI_IN_PLACE;
+}
+
+bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args)
+{
+    return side_valid(&args->send, comm->num_sends) &&
+           side_valid(&args->receive, comm->num_receives);
+}
+
+/* ---- making ---- */
+
+static char *address(const void *buffer, int64_t offset)
+{
+    /* As an integer: MPI_BOTTOM is a null pointer that is counted from. */
+    return (char *)((uintptr_t)buffer + (uintptr_t)offset);
+}
+
+/* A block whose datatype the native MPI packs into memory of ours. */
+static struct rs_packed *packed_create(const struct block *block, uint64_t size)
+{
+    struct rs_packed *packed = calloc(1, sizeof(*packed));
+
+    if (packed == NULL)
+        return NULL;
+    packed->bytes = malloc(size);
+    if (packed->bytes == NULL) {
+        free(packed);
+        return NULL;
+    }
+    PMPI_Type_dup(block->type, &packed->type);
+    packed->count = block->count;
+    packed->size = size;
+    packed->at = block->at;
+    return packed;
+}
+
+static void packed_destroy(struct rs_packed *packed)
+{
+    if (packed == NULL)
+        return;
+    PMPI_Type_free(&packed->type);
+    free(packed->bytes);
+    free(packed);
+}
+
+/* Add one put or receive and note where its bytes are. */
+static enum rs_reason add(struct rs_plan *plan, const struct block *block,
+                          int source, int destination, bool send)
+{
+    struct rsched_put put = {.source = source, .destination = destination};
+    struct rs_flat *one = rs_flat_get(block->type);
+    struct rs_flat *all = one ? rs_flat_repeat(one, block->count) : NULL;
+    size_t i = send ? plan->num_sends : plan->num_receives;
+    struct rs_packed *packed = NULL;
+    enum rs_reason reason = RS_REASON_MEMORY;
+    int64_t at = block->at;
+
+    if (all == NULL)
+        goto out;
+    put.bytes = all->size;
+    if (all->opaque) {
+        packed = packed_create(block, all->size);
+        if (packed == NULL)
+            goto out;
+        plan->packed = true;
+    } else if (all->num_runs > 0) {
+        /* From the first byte, so that no address is null. */
+        int64_t first = all->runs[0].offset;
+
+        for (size_t k = 0; k < all->num_runs; k++)
+            all->runs[k].offset -= first;
+        at += first;
+        put.layout.runs = all->runs;
+        put.layout.num_runs = all->num_runs;
+    }
+    if ((send ? rsched_pattern_add_put(plan->pattern, &put)
+              : rsched_pattern_add_receive(plan->pattern, &put)) < 0) {
+        rs_log(RS_LOG_WARN, "%s", rsched_last_error());
+        packed_destroy(packed);
+        goto out;
+    }
+    (send ? plan->send_at : plan->receive_at)[i] = at;
+    (send ? plan->send_packed : plan->receive_packed)[i] = packed;
+    if (send)
+        plan->num_sends++;
+    else
+        plan->num_receives++;
+    reason = RS_ACCELERATED;
+out:
+    rs_flat_drop(all);
+    rs_flat_drop(one);
+    return reason;
+}
+
+static enum rs_reason add_all(struct rs_plan *plan, const struct rs_comm *comm,
+                              const struct rs_args *args)
+{
+    enum rs_reason reason;
+
+    for (int i = 0; i < comm->num_sends; i++) {
+        int slot = rs_comm_send_slot(comm, i);
+        struct block block;
+
+        if (comm->send_to[slot] == MPI_PROC_NULL)
+            continue;
+        block = side_block(&args->send, slot);
+        reason = add(plan, &block, rs_process.rank, comm->send_to[slot], true);
+        if (reason != RS_ACCELERATED)
+            return reason;
+    }
+    for (int i = 0; i < comm->num_receives; i++) {
+        int slot = rs_comm_receive_slot(comm, i);
+        struct block block;
+
+        if (comm->receive_from[slot] == MPI_PROC_NULL)
+            continue;
+        block = side_block(&args->receive, slot);
+        reason = add(plan, &block, comm->receive_from[slot], rs_process.rank,
+                     false);
+        if (reason != RS_ACCELERATED)
+            return reason;
+    }
+    return RS_ACCELERATED;
+}
+
+static bool plan_allocate(struct rs_plan *plan, const struct rs_comm *comm)
+{
+    size_t sends = (size_t)comm->num_sends + 1;
+    size_t receives = (size_t)comm->num_receives + 1;
+
+    plan->sends = calloc(sends, sizeof(*plan->sends));
+    plan->send_at = calloc(sends, sizeof(*plan->send_at));
+    plan->send_packed = calloc(sends, sizeof(*plan->send_packed));
+    plan->receives = calloc(receives, sizeof(*plan->receives));
+    plan->receive_at = calloc(receives, sizeof(*plan->receive_at));
+    plan->receive_packed = calloc(receives, sizeof(*plan->receive_packed));
+    return plan->sends != NULL && plan->send_at != NULL &&
+           plan->send_packed != NULL && plan->receives != NULL &&
+           plan->receive_at != NULL && plan->receive_packed != NULL &&
+           rsched_pattern_create(rs_call_names[0], &plan->pattern) == 0;
+}
+
+void rs_plan_rebase(struct rs_plan *plan, const struct rs_args *args)
+{
+    plan->send_buffer = args->send.buffer;
+    plan->receive_buffer = args->receive.buffer;
+    for (size_t i = 0; i < plan->num_sends; i++)
+        plan->sends[i] = plan->send_packed[i] != NULL
+                             ? plan->send_packed[i]->bytes
+                             : address(args->send.buffer, plan->send_at[i]);
+    for (size_t i = 0; i < plan->num_receives; i++)
+        plan->receives[i] =
+            plan->receive_packed[i] != NULL
+                ? plan->receive_packed[i]->bytes
+                : address(args->receive.buffer, plan->receive_at[i]);
+}
+
+enum rs_reason rs_plan_create(const struct rs_comm *comm,
+                              const struct rs_args *args,
+                              struct rs_plan **created)
+{
+    struct rs_plan *plan = calloc(1, sizeof(*plan));
+    enum rs_reason reason = RS_REASON_MEMORY;
+
+    if (plan == NULL)
+        return reason;
+    plan->generation = rs_type_generation();
+    if (plan_allocate(plan, comm))
+        reason = add_all(plan, comm, args);
+    if (reason != RS_ACCELERATED) {
+        rs_plan_destroy(plan);
+        return reason;
+    }
+    for (size_t i = 0; plan->packed && i < plan->num_sends; i++)
+        rs_count_packed(plan->send_packed[i] != NULL);
+    for (size_t i = 0; plan->packed && i < plan->num_receives; i++)
+        rs_count_packed(plan->receive_packed[i] != NULL);
+    rs_plan_rebase(plan, args);
+    *created = plan;
+    return RS_ACCELERATED;
+}
+
+void rs_plan_destroy(struct rs_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (size_t i = 0; i < plan->num_sends; i++)
+        packed_destroy(plan->send_packed[i]);
+    for (size_t i = 0; i < plan->num_receives; i++)
+        packed_destroy(plan->receive_packed[i]);
+    for (int side = 0; side < 2; side++) {
+        free(plan->counts[side]);
+        free(plan->types[side]);
+        free(plan->displs[side]);
+    }
+    rsched_pattern_destroy(plan->pattern);
+    free(plan->sends);
+    free(plan->send_at);
+    free(plan->send_packed);
+    free(plan->receives);
+    free(plan->receive_at);
+    free(plan->receive_packed);
+    free(plan);
+}
+
+/* ---- packing ---- */
+
+/* MPI_Pack counts bytes in an int: at most so many at once. */
+enum { PACK_BYTES = 1 << 30 };
+
+/* How many repetitions are packed at once; 0 when not even one can be. */
+static uint64_t pack_step(const struct rs_packed *packed)
+{
+    uint64_t each = packed->size / packed->count;
+
+    return each > INT_MAX ? 0 : each > PACK_BYTES ? 1 : PACK_BYTES / each;
+}
+
+static int move(const struct rs_packed *packed, const void *buffer, bool pack)
+{
+    uint64_t step = pack_step(packed);
+    uint64_t each = packed->size / packed->count;
+    MPI_Aint lb, extent;
+    int error = MPI_SUCCESS;
+
+    if (step == 0)
+        return MPI_ERR_COUNT;
+    PMPI_Type_get_extent(packed->type, &lb, &extent);
+    for (uint64_t i = 0; i < packed->count && error == MPI_SUCCESS; i += step) {
+        uint64_t n = packed->count - i < step ? packed->count - i : step;
+        char *user = address(buffer, packed->at + (int64_t)i * extent);
+        char *ours = packed->bytes + i * each;
+        int position = 0;
+
+        if (pack)
+            error = PMPI_Pack(user, (int)n, packed->type, ours,
+                              (int)(n * each), &position, MPI_COMM_SELF);
+        else
+            error = PMPI_Unpack(ours, (int)(n * each), &position, user,
+                                (int)n, packed->type, MPI_COMM_SELF);
+    }
+    return error;
+}
+
+int rs_plan_pack(struct rs_plan *plan)
+{
+    int error = MPI_SUCCESS;
+
+    for (size_t i = 0; i < plan->num_sends && error == MPI_SUCCESS; i++) {
+        if (plan->send_packed[i] != NULL)
+            error = move(plan->send_packed[i], plan->send_buffer, true);
+    }
+    return error;
+}
+
+int rs_plan_unpack(struct rs_plan *plan)
+{
+    int error = MPI_SUCCESS;
+
+    for (size_t i = 0; i < plan->num_receives && error == MPI_SUCCESS; i++) {
+        if (plan->receive_packed[i] != NULL)
+            error = move(plan->receive_packed[i], plan->receive_buffer, false);
+    }
+    return error;
+}
+
+/* ---- the same again? ---- */
+
+static size_t displ_size(const struct rs_side *side)
+{
+    return side->spread == RS_SPREAD_DISPLS  ? sizeof(int)
+           : side->spread == RS_SPREAD_BYTES ? sizeof(MPI_Aint)
+                                             : 0;
+}
+
+static void *copy(const void *array, size_t bytes, bool *good)
+{
+    void *mine = malloc(bytes + 1);
+
+    if (mine == NULL)
+        *good = false;
+    else if (bytes > 0)
+        memcpy(mine, array, bytes);
+    return mine;
+}
+
+static bool equal(const void *mine, const void *array, size_t bytes)
+{
+    return bytes == 0 || memcmp(mine, array, bytes) == 0;
+}
+
+bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
+                  const struct rs_args *args)
+{
+    bool good = true;
+
+    for (int i = 0; i < 2; i++) {
+        const struct rs_side *side = i ? &args->receive : &args->send;
+        size_t slots = (size_t)(i ? comm->num_receives : comm->num_sends);
+        size_t counts = side->many_counts ? slots : 1;
+        size_t types = side->many_types ? slots : 1;
+
+        plan->counts[i] = copy(side->counts, counts * sizeof(int), &good);
+        plan->types[i] =
+            copy(side->types, types * sizeof(MPI_Datatype), &good);
+        plan->displs[i] =
+            copy(side->displs, slots * displ_size(side), &good);
+    }
+    return good;
+}
+
+bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
+                     const struct rs_args *args)
+{
+    if (plan->generation != rs_type_generation())
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const struct rs_side *side = i ? &args->receive : &args->send;
+        size_t slots = (size_t)(i ? comm->num_receives : comm->num_sends);
+        size_t counts = side->many_counts ? slots : 1;
+        size_t types = side->many_types ? slots : 1;
+
+        if (side->counts == NULL || side->types == NULL ||
+            (displ_size(side) != 0 && side->displs == NULL) ||
+            side->buffer == MPI_IN_PLACE)
+            return false;
+        if (!equal(plan->counts[i], side->counts, counts * sizeof(int)) ||
+            !equal(plan->types[i], side->types,
+                   types * sizeof(MPI_Datatype)) ||
+            !equal(plan->displs[i], side->displs, slots * displ_size(side)))
+            return false;
+    }
+    return true;
+}

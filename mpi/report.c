@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The report in MPI_Finalize. */
+#include "mpi/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NUM_COUNTS = sizeof(struct rs_counts) / sizeof(uint64_t) };
+
+static uint64_t native_calls(const struct rs_counts *counts, int call)
+{
+    uint64_t sum = 0;
+
+    for (int reason = RS_ACCELERATED + 1; reason < RS_NUM_REASONS; reason++)
+        sum += counts->calls[call][reason];
+    return sum;
+}
+
+/* RSCHED_REPORT_FILE with %r replaced; standard error when there is none. */
+static FILE *open_report(void)
+{
+    char path[4096];
+    const char *from = rs_process.report_file;
+    size_t n = 0;
+    FILE *out;
+
+    if (*from == '\0')
+        return stderr;
+    while (*from != '\0' && n + 16 < sizeof(path)) {
+        if (from[0] == '%' && from[1] == 'r') {
+            n += (size_t)snprintf(path + n, 16, "%d", rs_process.rank);
+            from += 2;
+        } else {
+            path[n++] = *from++;
+        }
+    }
+    path[n] = '\0';
+    out = fopen(path, "w");
+    if (out == NULL) {
+        rs_log(RS_LOG_ERROR, "cannot write the report %s", path);
+        return stderr;
+    }
+    return out;
+}
+
+static void close_report(FILE *out)
+{
+    if (out == stderr)
+        fflush(out);
+    else if (fclose(out) != 0)
+        rs_log(RS_LOG_ERROR, "cannot write the report");
+}
+
+/* ---- as text ---- */
+
+static void print_calls(FILE *out, const struct rs_counts *counts)
+{
+    bool none = true;
+
+    for (int call = 0; call < RS_NUM_CALLS; call++) {
+        uint64_t accelerated = counts->calls[call][RS_ACCELERATED];
+        uint64_t native = native_calls(counts, call);
+
+        if (accelerated + native == 0)
+            continue;
+        if (none)
+            fprintf(out, "rsched:   %-28s %14s %14s\n", "call", "accelerated",
+                    "native");
+        none = false;
+        fprintf(out, "rsched:   %-28s %14" PRIu64 " %14" PRIu64 "\n",
+                rs_call_names[call], accelerated, native);
+    }
+    if (none)
+        fprintf(out, "rsched:   no neighborhood collective and no persistent "
+                     "request was seen\n");
+}
+
+static void print_numbers(FILE *out, const struct rs_counts *counts)
+{
+    const uint64_t *n = counts->numbers;
+
+    if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
+        return;
+    fprintf(out,
+            "rsched:   %" PRIu64 " starts of persistent requests, %" PRIu64
+            " puts on %" PRIu64 " edges (%" PRIu64 " to the process itself)\n",
+            n[RS_NUMBER_STARTS], n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT],
+            n[RS_NUMBER_EDGES_SELF]);
+    fprintf(out,
+            "rsched:   %" PRIu64 " bytes: %" PRIu64
+            " through landing slots (%" PRIu64 " chunks, %" PRIu64
+            " waits for a free one), %" PRIu64 " within a process\n",
+            n[RS_NUMBER_BYTES], n[RS_NUMBER_BYTES] - n[RS_NUMBER_SELF_BYTES],
+            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS], n[RS_NUMBER_SELF_BYTES]);
+    if (n[RS_NUMBER_PACKED] > 0)
+        fprintf(out, "rsched:   %" PRIu64 " blocks packed by the native MPI\n",
+                n[RS_NUMBER_PACKED]);
+}
+
+static void print_reasons(FILE *out, const struct rs_counts *counts)
+{
+    for (int reason = RS_ACCELERATED + 1; reason < RS_NUM_REASONS; reason++) {
+        uint64_t sum = 0;
+
+        for (int call = 0; call < RS_NUM_CALLS; call++)
+            sum += counts->calls[call][reason];
+        if (sum == 0)
+            continue;
+        fprintf(out, "rsched:   native because: %s: %" PRIu64 " (",
+                rs_reason_texts[reason], sum);
+        for (int call = 0, first = 1; call < RS_NUM_CALLS; call++) {
+            if (counts->calls[call][reason] == 0)
+                continue;
+            fprintf(out, "%s%s %" PRIu64, first ? "" : ", ",
+                    rs_call_names[call], counts->calls[call][reason]);
+            first = 0;
+        }
+        fprintf(out, ")\n");
+    }
+}
+
+static void print_text(FILE *out, const struct rs_counts *total,
+                       const struct rs_counts *each)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+
+    PMPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n")] = '\0';
+    for (char *c = library; *c != '\0'; c++)
+        *c = *c == '\t' ? ' ' : *c;
+    fprintf(out, "rsched: %d processes, %s%s\n", rs_process.size, library,
+            rs_process.reason == RS_REASON_DISABLED
+                ? ", disabled by RSCHED_DISABLE"
+                : "");
+    print_calls(out, total);
+    print_numbers(out, total);
+    print_reasons(out, total);
+    for (int rank = 0; each != NULL && rank < rs_process.size; rank++) {
+        fprintf(out, "rsched: process %d\n", rank);
+        print_calls(out, &each[rank]);
+        print_numbers(out, &each[rank]);
+        print_reasons(out, &each[rank]);
+    }
+}
+
+/* ---- as JSON ---- */
+
+static const char *const number_names[RS_NUM_NUMBERS] = {
+    [RS_NUMBER_STARTS] = "starts",
+    [RS_NUMBER_EDGES_OUT] = "edges_out",
+    [RS_NUMBER_EDGES_IN] = "edges_in",
+    [RS_NUMBER_EDGES_SELF] = "edges_self",
+    [RS_NUMBER_PUTS] = "puts",
+    [RS_NUMBER_BYTES] = "bytes",
+    [RS_NUMBER_SELF_BYTES] = "self_bytes",
+    [RS_NUMBER_CHUNKS] = "chunks",
+    [RS_NUMBER_STALLS] = "credit_stalls",
+    [RS_NUMBER_PACKED] = "packed",
+    [RS_NUMBER_LOADS] = "loads",
+};
+
+static void print_json_counts(FILE *out, const struct rs_counts *counts)
+{
+    fprintf(out, "{\"calls\": {");
+    for (int call = 0, first = 1; call < RS_NUM_CALLS; call++) {
+        if (counts->calls[call][RS_ACCELERATED] + native_calls(counts, call) ==
+            0)
+            continue;
+        fprintf(out, "%s\"%s\": {\"accelerated\": %" PRIu64 ", \"native\": {",
+                first ? "" : ", ", rs_call_names[call],
+                counts->calls[call][RS_ACCELERATED]);
+        first = 0;
+        for (int reason = 1, one = 1; reason < RS_NUM_REASONS; reason++) {
+            if (counts->calls[call][reason] == 0)
+                continue;
+            fprintf(out, "%s\"%s\": %" PRIu64, one ? "" : ", ",
+                    rs_reason_slugs[reason], counts->calls[call][reason]);
+            one = 0;
+        }
+        fprintf(out, "}}");
+    }
+    fprintf(out, "}");
+    for (int i = 0; i < RS_NUM_NUMBERS; i++)
+        fprintf(out, ", \"%s\": %" PRIu64, number_names[i],
+                counts->numbers[i]);
+    fprintf(out, "}");
+}
+
+static void print_json(FILE *out, const struct rs_counts *total,
+                       const struct rs_counts *each)
+{
+    fprintf(out, "{\"rsched\": \"%s\", \"processes\": %d,\n \"total\": ",
+            rsched_version(), rs_process.size);
+    print_json_counts(out, total);
+    fprintf(out, ",\n \"each\": [");
+    for (int rank = 0; each != NULL && rank < rs_process.size; rank++) {
+        fprintf(out, "%s\n  ", rank == 0 ? "" : ",");
+        print_json_counts(out, &each[rank]);
+    }
+    fprintf(out, "]}\n");
+}
+
+void rs_report(void)
+{
+    struct rs_counts mine, total = {0}, *each = NULL;
+    FILE *out;
+
+    if (rs_process.report == RS_REPORT_NONE)
+        return;
+    rs_count_collect(&mine);
+    PMPI_Reduce(&mine, &total, NUM_COUNTS, MPI_UINT64_T, MPI_SUM, 0,
+                rs_process.comm);
+    if (rs_process.report != RS_REPORT_SUMMARY) {
+        if (rs_process.rank == 0)
+            each = calloc((size_t)rs_process.size, sizeof(*each));
+        PMPI_Gather(&mine, NUM_COUNTS, MPI_UINT64_T, each, NUM_COUNTS,
+                    MPI_UINT64_T, 0, rs_process.comm);
+    }
+    if (rs_process.rank == 0) {
+        out = open_report();
+        if (rs_process.report == RS_REPORT_JSON)
+            print_json(out, &total, each);
+        else
+            print_text(out, &total, each);
+        close_report(out);
+    }
+    free(each);
+}

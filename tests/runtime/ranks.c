@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/runtime/ranks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct start {
+    struct mesh *mesh;
+    int rank, num_ranks;
+    rank_fn *main;
+    void *arg;
+    int result;
+};
+
+static int run_rank(struct start *start)
+{
+    struct rank self = {.rank = start->rank,
+                        .num_ranks = start->num_ranks,
+                        .arg = start->arg};
+    struct rsched_context_params params;
+    int result;
+
+    self.end = mesh_end_create(start->mesh, self.rank);
+    params = mesh_params(self.end);
+    if (rsched_context_create(&params, &self.context) != 0)
+        return RANK_FAIL("rank %d: %s", self.rank, rsched_last_error());
+    result = start->main(&self);
+    rsched_context_destroy(self.context);
+    mesh_end_destroy(self.end);
+    return result;
+}
+
+static void *run_thread(void *arg)
+{
+    struct start *start = arg;
+
+    start->result = run_rank(start);
+    return NULL;
+}
+
+static int run_threads(struct start *starts, int num_ranks)
+{
+    pthread_t *threads = calloc((size_t)num_ranks, sizeof(*threads));
+    int result = 0;
+
+    for (int i = 0; i < num_ranks; i++)
+        pthread_create(&threads[i], NULL, run_thread, &starts[i]);
+    for (int i = 0; i < num_ranks; i++) {
+        pthread_join(threads[i], NULL);
+        result |= starts[i].result;
+    }
+    free(threads);
+    return result;
+}
+
+static int run_processes(struct start *starts, int num_ranks)
+{
+    int result = 0;
+
+    fflush(NULL);
+    for (int i = 0; i < num_ranks; i++) {
+        if (fork() == 0) {
+            int status = run_rank(&starts[i]);
+
+            fflush(NULL);
+            _exit(status);
+        }
+    }
+    for (int i = 0; i < num_ranks; i++) {
+        int status;
+
+        if (wait(&status) < 0 || !WIFEXITED(status) ||
+            WEXITSTATUS(status) != 0)
+            result = 1;
+    }
+    return result;
+}
+
+int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg)
+{
+    struct start *starts = calloc((size_t)num_ranks, sizeof(*starts));
+    struct mesh *mesh = mesh_create(num_ranks);
+    int result;
+
+    for (int i = 0; i < num_ranks; i++)
+        starts[i] = (struct start){mesh, i, num_ranks, main, arg, 0};
+    result = threads ? run_threads(starts, num_ranks)
+                     : run_processes(starts, num_ranks);
+    mesh_destroy(mesh);
+    free(starts);
+    return result;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running a function as several ranks, which are threads of this process or
+ * processes of their own. */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include "tests/runtime/mesh.h"
+
+struct rank {
+    int rank, num_ranks;
+    struct mesh_end *end;
+    struct rsched_context *context;
+    void *arg;
+};
+
+/** What a rank does; returns 0 for success. */
+typedef int rank_fn(struct rank *self);
+
+/** Run `main` in num_ranks ranks, each with a context of its own.
+ * @return 0 if all returned 0 */
+int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
+
+/** Print file, line and text, and return 1. */
+#define RANK_FAIL(...)                                                       \
+    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__),                         \
+     fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), 1)
+
+#define RANK_CHECK(condition)                                                \
+    do {                                                                     \
+        if (!(condition))                                                    \
+            return RANK_FAIL("rank %d: %s (%s)", self->rank, #condition,     \
+                             rsched_last_error());                           \
+    } while (0)
+
+#endif
