@@ -316,7 +316,7 @@ static void fill_hello(struct creation *c, struct talk *t)
     };
     pthread_mutex_lock(&context->lock);
     for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
-        if (CPU_ISSET(cpu, &context->cpus))
+        if (CPU_ISSET(cpu, &context->own_cpus))
             h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
     }
     context->ops->address(context->engine, h->address);
@@ -737,7 +737,7 @@ static int make_self_lanes(struct creation *c, struct rs_edge *out,
     pthread_mutex_lock(&context->lock);
     context->ops->address(context->engine, address);
     error = rs_context_peer(context, context->params.process, address,
-                            &context->cpus, &peer);
+                            &context->own_cpus, &peer);
     if (error == 0)
         error = c->x->ops->rx_create(peer->connection, &spec, descriptor,
                                      &in->lane);

@@ -43,8 +43,9 @@ struct rsched_context {
     pthread_mutex_t oob_lock;
     struct rsched_machine *machine; /* exchanges are planned for it */
     struct rs_peer *peers;
-    cpu_set_t cpus;       /* that this process and its local peers may use */
-    int num_local;        /* processes known to be on this node */
+    cpu_set_t own_cpus;   /* that this process may use */
+    cpu_set_t all_cpus;   /* that it or its peers may use */
+    bool same_cpus;       /* no peer has others */
     atomic_bool any_dead; /* among the peers */
     atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
     struct rs_safety safety;
