@@ -83,7 +83,9 @@ struct rsched_exchange_params {
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
- *         When one process fails to agree with a peer, that peer fails too.
+ *         When one process fails, its peers fail too, and theirs unless it
+ *         failed in the last step. Processes farther away may succeed: they
+ *         must learn of it from the host program before they wait.
  */
 RSCHED_API int
 rsched_exchange_create(struct rsched_context *context,
@@ -120,8 +122,9 @@ RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
  * buffers must not be written and the receive buffers not be touched, until
  * the epoch is complete.
  *
- * @return 0; RSCHED_ESTATE (active already); RSCHED_EPEER (a peer of the
- *         exchange is known to be dead; nothing was started)
+ * @return 0; RSCHED_ESTATE (active already, or a load has failed or is
+ *         missing); RSCHED_EPEER (a peer to which something is to be sent is
+ *         known to be dead; nothing was started)
  */
 RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
 

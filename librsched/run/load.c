@@ -77,7 +77,10 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                         addresses == NULL ? NULL : (char *)addresses[id]);
         if (error != 0)
             return error;
-        bytes += put->bytes;
+        if (__builtin_add_overflow(bytes, put->bytes, &bytes))
+            return rs_fail(RSCHED_ELIMIT,
+                           "exchange %llu: an edge of more than 2^64 bytes",
+                           (unsigned long long)x->tag);
         hash = XXH64(&put->bytes, sizeof(put->bytes), hash);
     }
     *message = (struct rsched_message){
@@ -180,8 +183,7 @@ int rs_exchange_compile(struct rsched_exchange *x,
 
     if (error == 0)
         error = load_in(x, pattern, receive);
-    if (error != 0) /* half loaded: nothing may be started */
-        x->num_tx = x->num_rx = 0;
+    x->loaded = error == 0; /* half loaded: nothing may be started */
     x->epoch_puts = x->num_puts;
     return error;
 }
