@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All engines, one line each. */
+/* All engines of this library, one line each, in the order in which they are
+ * tried. NAME stands for the table rs_NAME_ops in engines/NAME/. */
 #include <rsched/engine.h>
 
-#include "engines/engines.h"
+#define ENGINES(XX) XX(loopback)
+
+#define XX(name) extern const struct rsched_engine_ops rs_##name##_ops;
+ENGINES(XX)
+#undef XX
 
 static const struct rsched_engine_ops *const engines[] = {
-    &rs_loopback_ops,
+#define XX(name) &rs_##name##_ops,
+    ENGINES(XX)
+#undef XX
 };
 
 const struct rsched_engine_ops *rsched_engine_at(size_t index)

@@ -58,7 +58,7 @@ static void add_exchange(uint64_t *to, const struct rsched_exchange *exchange,
 {
     struct rsched_stats stats;
 
-    rsched_exchange_stats(exchange, &stats);
+    rsched_exchange_get_stats(exchange, &stats);
     to[RS_NUMBER_STARTS] += persistent ? stats.epochs : 0;
     to[RS_NUMBER_EDGES_OUT] += stats.edges_out;
     to[RS_NUMBER_EDGES_IN] += stats.edges_in;

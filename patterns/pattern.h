@@ -40,8 +40,4 @@ int rs_pattern_fail(const struct rsched_pattern *pattern, size_t put,
                     int error, const char *format, ...)
     __attribute__((format(printf, 4, 5), cold));
 
-/** Write a text as a YAML (and JSON) scalar, in double quotes when a plain
- * one could be read as something else. */
-void rs_pattern_write_text(FILE *out, const char *text);
-
 #endif

@@ -235,16 +235,13 @@ int rsched_pattern_parse(const char *name, const char *text, size_t length,
 
 int rsched_pattern_load(const char *path, struct rsched_pattern **pattern)
 {
-    char *text;
-    size_t length;
-    int error = rs_file_read(path, &text, &length);
+    struct rs_yaml *yaml;
+    int error = rs_yaml_load(path, &yaml);
 
     if (error != 0)
         return error;
-    error = rsched_pattern_parse(strcmp(path, "-") == 0 ? "standard input"
-                                                        : path,
-                                 text, length, pattern);
-    free(text);
+    error = read_pattern(yaml, pattern);
+    rs_yaml_destroy(yaml);
     return error;
 }
 

@@ -62,6 +62,7 @@ struct lane {
     struct rsched_piece *pieces; /* tx: kept for the rx lane's load */
     size_t num_pieces, room_pieces;
     uint64_t bytes;
+    uint16_t signature;
 };
 
 static inline struct lane *lane_of(struct rsched_lane *lane)
@@ -188,6 +189,8 @@ static int check_descriptor(const struct rsched_connection *c,
     struct stat status;
 
     if (fstat(c->segment_fd, &status) == 0 && d->offset >= RS_HEADER_BYTES &&
+        d->offset % RS_HEADER_BYTES == 0 &&
+        d->bytes > sizeof(struct rs_words) &&
         d->bytes <= (uint64_t)status.st_size &&
         d->offset <= (uint64_t)status.st_size - d->bytes &&
         d->stride >= RS_LINE && d->stride % RS_LINE == 0 &&
@@ -287,6 +290,7 @@ static int keep_pieces(struct lane *l, const struct rsched_message *message)
            message->num_pieces * sizeof(*l->pieces));
     l->num_pieces = message->num_pieces;
     l->bytes = message->bytes;
+    l->signature = message->signature;
     return 0;
 }
 
@@ -343,6 +347,11 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
                        "expects %llu",
                        (unsigned long long)from.bytes,
                        (unsigned long long)message->bytes);
+    if (l->other->signature != message->signature)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "loopback: %llu bytes to the process itself, divided "
+                       "among the puts in another way than expected",
+                       (unsigned long long)from.bytes);
     return rs_copies_compile_pair(&l->other->copies, &from, message);
 }
 

@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engines/engines.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 

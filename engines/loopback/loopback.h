@@ -27,6 +27,8 @@ struct rsched_connection {
     struct rs_segment_header *header; /* the peer's, mapped */
 };
 
+extern const struct rsched_engine_ops rs_loopback_ops;
+
 /** Wake a process whose threads sleep: futex_wake, counted in `engine`. */
 void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
     __attribute__((cold));

@@ -136,7 +136,7 @@ struct rsched_context_stats {
     uint64_t wakes;          /**< sleepers woken, each a system call */
 };
 
-RSCHED_API void rsched_context_stats(struct rsched_context *context,
+RSCHED_API void rsched_context_get_stats(struct rsched_context *context,
                                      struct rsched_context_stats *stats);
 
 #ifdef __cplusplus

@@ -49,7 +49,10 @@ struct rsched_exchange_params {
     const struct rsched_pattern *pattern;
 
     /** A schedule of that pattern, whose order the puts are executed in, or
-     * NULL: then the order of the pattern. Not needed afterwards. */
+     * NULL: then the pattern is planned for the machine RSCHED_MACHINE with
+     * the planner RSCHED_PLANNER. (A variable exchange has the order of its
+     * pattern.) What a process sends to itself comes last in any case: nobody
+     * waits for it. Not needed afterwards. */
     const struct rsched_schedule *schedule;
 
     /** One buffer address for each put and each receive; the layouts' offsets
@@ -80,7 +83,9 @@ struct rsched_exchange_params {
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
- *         When one process fails to agree with a peer, that peer fails too.
+ *         When one process fails, its peers fail too, and theirs unless it
+ *         failed in the last step. Processes farther away may succeed: they
+ *         must learn of it from the host program before they wait.
  */
 RSCHED_API int
 rsched_exchange_create(struct rsched_context *context,
@@ -117,8 +122,9 @@ RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
  * buffers must not be written and the receive buffers not be touched, until
  * the epoch is complete.
  *
- * @return 0; RSCHED_ESTATE (active already); RSCHED_EPEER (a peer of the
- *         exchange is known to be dead; nothing was started)
+ * @return 0; RSCHED_ESTATE (active already, or a load has failed or is
+ *         missing); RSCHED_EPEER (a peer to which something is to be sent is
+ *         known to be dead; nothing was started)
  */
 RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
 
@@ -177,7 +183,7 @@ struct rsched_stats {
     uint64_t thread_moves;  /**< progress thread visits that moved something */
 };
 
-RSCHED_API void rsched_exchange_stats(const struct rsched_exchange *exchange,
+RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,
                                       struct rsched_stats *stats);
 
 #ifdef __cplusplus

@@ -7,7 +7,9 @@
 #include <rsched/context.h>
 #include <rsched/error.h>
 #include <rsched/exchange.h>
+#include <rsched/machine.h>
 #include <rsched/pattern.h>
+#include <rsched/schedule.h>
 #include <rsched/version.h>
 
 #endif

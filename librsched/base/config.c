@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ struct entry {
     enum kind kind;
     size_t offset;
     uint64_t least, most;
-    bool agreed; /* both ends of an edge must have the same value */
+    bool agreed; /* both ends of an edge must have the same value; only for
+                    kinds whose field is a uint64_t */
 };
 
 static struct rs_config config;
@@ -34,12 +36,19 @@ static struct entry table[] = {
     {{"RSCHED_LOG_LEVEL", 0, "warn", 0, "error|warn|info|debug",
       "which messages are printed on standard error"},
      KIND_WORD, FIELD(log_level), 0, 0, false},
-    {{"RSCHED_CHUNK", 0, "32k", 0, "bytes",
+    {{"RSCHED_CHUNK", 0, "64k", 0, "bytes",
       "longest piece of an edge that one landing slot holds"},
      KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},
-    {{"RSCHED_RING", 0, "256k", 0, "bytes",
+    {{"RSCHED_RING", 0, "512k", 0, "bytes",
       "landing slots of one edge together; longer epochs are pipelined"},
      KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
+    {{"RSCHED_MACHINE", 0, "host", 0, "text",
+      "machine, a file or a built-in name, that exchanges without a schedule "
+      "are planned for"},
+     KIND_TEXT, FIELD(machine), 0, 0, false},
+    {{"RSCHED_PLANNER", 0, "bl4", 0, "text",
+      "planner of exchanges without a schedule"},
+     KIND_TEXT, FIELD(planner), 0, 0, false},
     {{"RSCHED_SPIN", 0, "2000", 0, "count",
       "polls in a wait before it yields the core (fewer when processes "
       "outnumber cores)"},
@@ -73,6 +82,19 @@ enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char complaint[512];
+
+/* The first thing that is wrong is the one that is told. */
+__attribute__((format(printf, 1, 2))) static void complain(const char *format,
+                                                           ...)
+{
+    va_list args;
+
+    if (complaint[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(complaint, sizeof(complaint), format, args);
+    va_end(args);
+}
 
 static bool parse_word(const char *words, const char *text, uint64_t *value)
 {
@@ -185,22 +207,57 @@ static bool set_value(const struct entry *entry, const char *text)
     return good;
 }
 
+/* What a user may write instead of a value that was refused. */
+static void describe_allowed(const struct entry *entry, char *text, size_t size)
+{
+    const char *type = entry->shown.type;
+    unsigned long long least = entry->least, most = entry->most;
+    const char *unit = "";
+
+    switch (entry->kind) {
+    case KIND_BYTES:
+        type = "bytes, with k, M or G for powers of 1024,";
+        break;
+    case KIND_COUNT:
+        type = "a count";
+        break;
+    case KIND_TIME:
+        type = "a time with unit (ps, ns, us, ms, s),";
+        least = (least + 999) / 1000;
+        most /= 1000;
+        unit = " ns";
+        break;
+    default:
+        snprintf(text, size, "%s", type);
+        return;
+    }
+    snprintf(text, size, "%s from %llu%s to %llu%s", type, least, unit, most,
+             unit);
+}
+
 static void read_entry(struct entry *entry)
 {
-    const char *text = getenv(entry->shown.name);
+    const char *variable = getenv(entry->shown.name);
+    char *text;
+    char allowed[128];
 
     set_value(entry, entry->shown.initial);
     entry->shown.value = entry->shown.initial;
     entry->shown.origin = "default";
-    if (text == NULL)
+    if (variable == NULL)
         return;
-    if (set_value(entry, text)) {
+    /* The program may change its environment later; the copy stays. */
+    text = strdup(variable);
+    if (text == NULL) {
+        complain("%s: out of memory", entry->shown.name);
+    } else if (set_value(entry, text)) {
         entry->shown.value = text;
         entry->shown.origin = "environment";
-    } else if (complaint[0] == '\0') {
-        snprintf(complaint, sizeof(complaint),
-                 "%s=%s: not a valid value (%s): %s", entry->shown.name, text,
-                 entry->shown.type, entry->shown.help);
+    } else {
+        describe_allowed(entry, allowed, sizeof(allowed));
+        complain("%s=%.100s: not a valid value (%s): %s", entry->shown.name,
+                 text, allowed, entry->shown.help);
+        free(text);
     }
 }
 
@@ -221,12 +278,10 @@ static void read_environment(void)
     for (char **v = environ; v != NULL && *v != NULL; v++) {
         size_t length = strcspn(*v, "=");
 
-        if (strncmp(*v, "RSCHED_", 7) == 0 && !is_setting(*v, length) &&
-            complaint[0] == '\0')
-            snprintf(complaint, sizeof(complaint),
-                     "%.*s: there is no such setting (rsched info --config "
+        if (strncmp(*v, "RSCHED_", 7) == 0 && !is_setting(*v, length))
+            complain("%.*s: there is no such setting (rsched info --config "
                      "lists them)",
-                     (int)length, *v);
+                     length < 100 ? (int)length : 100, *v);
     }
 }
 
@@ -256,10 +311,12 @@ uint64_t rs_config_agreement_hash(void)
 
     pthread_once(&once, read_environment);
     for (size_t i = 0; i < NUM_SETTINGS; i++) {
-        const struct rsched_setting *shown = &table[i].shown;
+        const struct entry *entry = &table[i];
 
-        if (table[i].agreed)
-            hash = XXH64(shown->value, strlen(shown->value), hash);
+        /* The value, not its text: 32k and 32768 agree. */
+        if (entry->agreed)
+            hash = XXH64((const char *)&config + entry->offset,
+                         sizeof(uint64_t), hash);
     }
     return hash;
 }

@@ -15,6 +15,8 @@ struct rs_config {
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
+    const char *machine;     /* RSCHED_MACHINE */
+    const char *planner;     /* RSCHED_PLANNER */
     uint64_t spin_polls;     /* RSCHED_SPIN: polls before yielding */
     uint64_t yield_polls;    /* RSCHED_YIELD: yields before sleeping */
     uint64_t sleep_ps;       /* RSCHED_SLEEP: longest slice of a sleep */
@@ -25,8 +27,8 @@ struct rs_config {
     const char *failpoints;  /* RSCHED_FAILPOINTS */
 };
 
-/** The settings in force; valid once rsched_config_check() has returned 0, and
- * the defaults otherwise. Never NULL. */
+/** The settings in force; a setting whose variable was refused by
+ * rsched_config_check() has its default. Never NULL. */
 const struct rs_config *rs_config(void);
 
 /** Read a time with its unit, as settings have them ("5ms").

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { TEXT_SIZE = 1024 };
 
@@ -47,11 +48,13 @@ const char *rsched_last_error(void)
 int rs_fail(int error, const char *format, ...)
 {
     int saved_errno = errno;
+    char text[TEXT_SIZE]; /* the arguments may point at last_error */
     va_list args;
 
     va_start(args, format);
-    vsnprintf(last_error, sizeof(last_error), format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    memcpy(last_error, text, strlen(text) + 1);
     errno = saved_errno;
     return error;
 }
@@ -63,7 +66,7 @@ int rs_fail_within(int error, const char *format, ...)
     char cause[TEXT_SIZE];
     va_list args;
 
-    snprintf(cause, sizeof(cause), "%s", last_error);
+    memcpy(cause, last_error, sizeof(cause));
     va_start(args, format);
     vsnprintf(prefix, sizeof(prefix), format, args);
     va_end(args);

@@ -10,6 +10,7 @@
 #include <yaml.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/file.h"
 #include "librsched/base/units.h"
 
 /* Our formats need five levels; the limit keeps a hostile file cheap. */
@@ -304,6 +305,20 @@ int rs_yaml_parse(const char *name, const char *text, size_t length,
 
 err_destroy:
     rs_yaml_destroy(builder.yaml);
+    return error;
+}
+
+int rs_yaml_load(const char *path, struct rs_yaml **yaml)
+{
+    char *text;
+    size_t length;
+    int error = rs_file_read(path, &text, &length);
+
+    if (error != 0)
+        return error;
+    error = rs_yaml_parse(strcmp(path, "-") == 0 ? "standard input" : path,
+                          text, length, yaml);
+    free(text);
     return error;
 }
 

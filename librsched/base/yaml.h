@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "librsched/base/names.h"
 
@@ -50,6 +51,10 @@ struct rs_yaml_key {
  */
 int rs_yaml_parse(const char *name, const char *text, size_t length,
                   struct rs_yaml **yaml);
+
+/** As rs_yaml_parse(), from a file; "-" is standard input.
+ * @return also RSCHED_ESYS, RSCHED_ELIMIT as rs_file_read() */
+int rs_yaml_load(const char *path, struct rs_yaml **yaml);
 
 void rs_yaml_destroy(struct rs_yaml *yaml);
 
@@ -91,5 +96,9 @@ int rs_yaml_us(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
                const char *what, uint64_t *ps);
 int rs_yaml_rate(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
                  const char *what, uint64_t *rate);
+
+/** Write a text as a scalar, in double quotes when a plain one could be read
+ * as something else. The text is UTF-8. */
+void rs_yaml_write_text(FILE *out, const char *text);
 
 #endif

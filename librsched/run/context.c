@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
@@ -11,15 +12,39 @@
 
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for. */
-enum { SPIN_POLLS_CROWDED = 8 };
+enum { SPIN_POLLS_CROWDED = 2 };
+
+static int count_peers(const struct rsched_context *context)
+{
+    int count = 0;
+
+    for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
+        count += p->process != context->params.process;
+    return count;
+}
+
+/* Whether processes of this node outnumber the cores that they may use. When
+ * all may use the same cores (nobody is bound), all processes of the node
+ * compete for them; else only those are counted whose cores are known. */
+static bool is_crowded(const struct rsched_context *context)
+{
+    int known = count_peers(context) + 1;
+    int local = context->params.num_local;
+
+    if (context->same_cpus && local > known)
+        known = local;
+    return known > CPU_COUNT(&context->all_cpus);
+}
+
+/* Between two looks for dead peers, each a system call for every peer. */
+#define LOOK_PS (10 * UINT64_C(1000000000))
 
 static void choose_spin(struct rsched_context *context)
 {
     const struct rs_config *config = rs_config();
     uint64_t spin = config->spin_polls;
 
-    if (context->num_local > CPU_COUNT(&context->cpus) &&
-        spin > SPIN_POLLS_CROWDED)
+    if (is_crowded(context) && spin > SPIN_POLLS_CROWDED)
         spin = SPIN_POLLS_CROWDED;
     atomic_store_explicit(&context->spin_polls, spin, memory_order_relaxed);
     atomic_store_explicit(&context->yield_polls, spin + config->yield_polls,
@@ -65,16 +90,22 @@ int rsched_context_create(const struct rsched_context_params *params,
         return rs_fail(RSCHED_ENOMEM, "no memory for a context");
     c->params = *params;
     c->sleep_ps = rs_config()->sleep_ps;
-    c->num_local = params->num_local > 0 ? params->num_local : 1;
-    if (sched_getaffinity(0, sizeof(c->cpus), &c->cpus) != 0)
-        CPU_SET(0, &c->cpus);
+    if (sched_getaffinity(0, sizeof(c->own_cpus), &c->own_cpus) != 0)
+        CPU_SET(0, &c->own_cpus);
+    c->all_cpus = c->own_cpus;
+    c->same_cpus = true;
     choose_spin(c);
     rs_log_set_rank(params->process);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->oob_lock, NULL);
+    error = rsched_machine_open(rs_config()->machine, &c->machine);
+    if (error != 0) {
+        rs_fail_within(error, "RSCHED_MACHINE=%s", rs_config()->machine);
+        goto err_free;
+    }
     error = open_engine(c);
     if (error != 0)
-        goto err_free;
+        goto err_destroy_machine;
     error = rs_safety_init(c);
     if (error != 0)
         goto err_close_engine;
@@ -83,6 +114,8 @@ int rsched_context_create(const struct rsched_context_params *params,
 
 err_close_engine:
     c->ops->close(c->engine);
+err_destroy_machine:
+    rsched_machine_destroy(c->machine);
 err_free:
     pthread_mutex_destroy(&c->oob_lock);
     pthread_mutex_destroy(&c->lock);
@@ -101,18 +134,10 @@ void rsched_context_destroy(struct rsched_context *context)
         free(p);
     }
     context->ops->close(context->engine);
+    rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
     pthread_mutex_destroy(&context->lock);
     free(context);
-}
-
-static int count_peers(const struct rsched_context *context)
-{
-    int count = 0;
-
-    for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
-        count++;
-    return count;
 }
 
 int rs_context_peer(struct rsched_context *context, int process,
@@ -122,8 +147,11 @@ int rs_context_peer(struct rsched_context *context, int process,
     struct rs_peer *p;
     int error;
 
+    /* With another address it is another instance, whose memory and whose
+     * death are not those of the one before. */
     for (p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process) {
+        if (p->process == process &&
+            memcmp(p->address, address, sizeof(p->address)) == 0) {
             *peer = p;
             return 0;
         }
@@ -132,6 +160,7 @@ int rs_context_peer(struct rsched_context *context, int process,
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
+    memcpy(p->address, address, sizeof(p->address));
     error = context->ops->connect(context->engine, process, address,
                                   &p->connection);
     if (error != 0) {
@@ -140,15 +169,46 @@ int rs_context_peer(struct rsched_context *context, int process,
     }
     p->next = context->peers;
     context->peers = p;
-    CPU_OR(&context->cpus, &context->cpus, cpus);
-    if (context->num_local < count_peers(context))
-        context->num_local = count_peers(context);
+    CPU_OR(&context->all_cpus, &context->all_cpus, cpus);
+    context->same_cpus =
+        context->same_cpus && CPU_EQUAL(cpus, &context->own_cpus);
     choose_spin(context);
     *peer = p;
     return 0;
 }
 
-void rsched_context_stats(struct rsched_context *context,
+struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
+                                      int process)
+{
+    struct rs_peer *p = context->peers;
+
+    while (p != NULL && p->process != process)
+        p = p->next;
+    return p;
+}
+
+void rs_context_look(struct rsched_context *context)
+{
+    uint64_t now = rs_clock_now();
+    uint64_t next = atomic_load_explicit(&context->next_look_ps,
+                                         memory_order_relaxed);
+
+    /* One thread looks for all; whoever makes an exchange is not waited for. */
+    if (now < next ||
+        !atomic_compare_exchange_strong(&context->next_look_ps, &next,
+                                        now + LOOK_PS) ||
+        pthread_mutex_trylock(&context->lock) != 0)
+        return;
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
+        if (atomic_load(&p->dead) || context->ops->check(p->connection) == 0)
+            continue;
+        atomic_store(&p->dead, true);
+        atomic_store(&context->any_dead, true);
+    }
+    pthread_mutex_unlock(&context->lock);
+}
+
+void rsched_context_get_stats(struct rsched_context *context,
                           struct rsched_context_stats *stats)
 {
     struct rs_safety *safety = &context->safety;

@@ -35,6 +35,9 @@
 
 #define MAGIC 0x72736368u /* "rsch" */
 
+/* Between two looks whether peers are dead or too late. */
+#define LOOK_PS (10 * UINT64_C(1000000000))
+
 enum {
     PROTOCOL_VERSION = 1,
     BYTE_ORDER_MARK = 0x0102,
@@ -77,7 +80,7 @@ static_assert(sizeof(struct table) == 216, "wire layout");
 struct ack {
     uint64_t hash;
     int32_t status;
-    uint32_t reserved;
+    uint32_t attached; /* 1: the sender has a lane, and may touch the slots */
     char reason[REASON_BYTES];
 };
 static_assert(sizeof(struct ack) == 144, "wire layout");
@@ -99,6 +102,7 @@ struct talk {
     struct ack ack_out, ack_in;
     struct rsched_oob_request *requests[2];
     bool done[2];
+    bool over;  /* the peer is gone or foreign: no more messages */
     int status; /* first thing that went wrong with this peer */
     char reason[REASON_BYTES];
 };
@@ -109,22 +113,43 @@ struct creation {
     struct talk *talks; /* all peers but the process itself */
     uint32_t num_talks;
     uint64_t deadline_ps; /* 0: none */
+    int status; /* first thing that went wrong at all: told to every peer */
+    char reason[REASON_BYTES];
 };
 
-static void talk_failed(struct talk *t, int error)
+static void creation_failed(struct creation *c, int error)
 {
-    if (t->status != 0)
+    if (c->status != 0)
         return;
-    t->status = error;
-    snprintf(t->reason, sizeof(t->reason), "%s", rsched_last_error());
+    c->status = error;
+    snprintf(c->reason, sizeof(c->reason), "%s", rsched_last_error());
+}
+
+static void talk_failed(struct creation *c, struct talk *t, int error)
+{
+    if (t->status == 0) {
+        t->status = error;
+        snprintf(t->reason, sizeof(t->reason), "%s", rsched_last_error());
+    }
+    creation_failed(c, error);
 }
 
 /* The peer has said that it failed, and why. */
-static void peer_failed(struct talk *t, int32_t status, char *reason)
+static void peer_failed(struct creation *c, struct talk *t, int32_t status,
+                        char *reason)
 {
     reason[REASON_BYTES - 1] = '\0';
-    talk_failed(t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
-                           "process %d says: %s", t->process, reason));
+    talk_failed(c, t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
+                              "process %d says: %s", t->process, reason));
+}
+
+/* What a peer is told: what went wrong with it, or else with anybody. A
+ * process that fails has no exchange, so none of its peers may have one. */
+static int32_t status_for(const struct creation *c, const struct talk *t,
+                          char *reason)
+{
+    memcpy(reason, t->status != 0 ? t->reason : c->reason, REASON_BYTES);
+    return t->status != 0 ? t->status : c->status;
 }
 
 /* ---- rounds ---- */
@@ -136,106 +161,130 @@ struct message {
 
 typedef void round_fn(struct talk *t, struct message *out, struct message *in);
 
-static int post_round(struct creation *c, uint64_t tag, round_fn *messages)
-{
-    const struct rsched_oob *oob = &c->context->params.oob;
-    int error = 0;
-
-    for (uint32_t i = 0; i < c->num_talks && error == 0; i++) {
-        struct talk *t = &c->talks[i];
-        struct message out = {0}, in = {0};
-
-        messages(t, &out, &in);
-        t->done[0] = in.bytes == 0;
-        t->done[1] = out.bytes == 0;
-        pthread_mutex_lock(&c->context->oob_lock);
-        if (!t->done[0])
-            error = oob->irecv(oob->arg, t->process, tag, in.buffer, in.bytes,
-                               &t->requests[0]);
-        if (error != 0)
-            t->done[0] = true;
-        if (!t->done[1] && error == 0)
-            error = oob->isend(oob->arg, t->process, tag, out.buffer,
-                               out.bytes, &t->requests[1]);
-        if (error != 0)
-            t->done[1] = true;
-        pthread_mutex_unlock(&c->context->oob_lock);
-    }
-    return error;
-}
-
-/* @return how many requests are left, or an error */
-static int test_round(struct creation *c)
-{
-    const struct rsched_oob *oob = &c->context->params.oob;
-    int left = 0, error = 0;
-
-    for (uint32_t i = 0; i < c->num_talks && error == 0; i++) {
-        struct talk *t = &c->talks[i];
-
-        for (int r = 0; r < 2 && error == 0; r++) {
-            if (t->done[r])
-                continue;
-            pthread_mutex_lock(&c->context->oob_lock);
-            error = oob->test(oob->arg, t->requests[r], &t->done[r]);
-            pthread_mutex_unlock(&c->context->oob_lock);
-            left += !t->done[r];
-        }
-    }
-    return error != 0 ? error : left;
-}
-
-static void cancel_round(struct creation *c)
+/* Nothing more can be said to this peer; the talks with others go on, so that
+ * they learn of it. */
+static void end_talk(struct creation *c, struct talk *t, int error)
 {
     const struct rsched_oob *oob = &c->context->params.oob;
 
+    talk_failed(c, t, error);
+    t->over = true;
     pthread_mutex_lock(&c->context->oob_lock);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        for (int r = 0; r < 2; r++) {
-            if (!c->talks[i].done[r])
-                oob->cancel(oob->arg, c->talks[i].requests[r]);
-            c->talks[i].done[r] = true;
-        }
+    for (int r = 0; r < 2; r++) {
+        if (!t->done[r])
+            oob->cancel(oob->arg, t->requests[r]);
+        t->done[r] = true;
     }
     pthread_mutex_unlock(&c->context->oob_lock);
 }
 
-static int timed_out(const struct creation *c, const char *round)
+static void post(struct creation *c, struct talk *t, round_fn *messages)
 {
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (!c->talks[i].done[0] || !c->talks[i].done[1])
-            return rs_fail(RSCHED_ETIMEOUT,
-                           "process %d did not answer (%s) within "
-                           "RSCHED_SETUP_TIMEOUT",
-                           c->talks[i].process, round);
+    const struct rsched_oob *oob = &c->context->params.oob;
+    struct message out = {0}, in = {0};
+    int error = 0;
+
+    messages(t, &out, &in);
+    pthread_mutex_lock(&c->context->oob_lock);
+    if (in.bytes > 0) {
+        error = oob->irecv(oob->arg, t->process, c->x->tag, in.buffer,
+                           in.bytes, &t->requests[0]);
+        t->done[0] = error != 0;
     }
-    return RSCHED_ETIMEOUT;
+    if (out.bytes > 0 && error == 0) {
+        error = oob->isend(oob->arg, t->process, c->x->tag, out.buffer,
+                           out.bytes, &t->requests[1]);
+        t->done[1] = error != 0;
+    }
+    pthread_mutex_unlock(&c->context->oob_lock);
+    if (error != 0)
+        end_talk(c, t, error);
 }
 
-static int do_round(struct creation *c, const char *name, round_fn *messages)
+static bool talk_is_done(const struct talk *t)
+{
+    return t->done[0] && t->done[1];
+}
+
+static void test_talk(struct creation *c, struct talk *t)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+    int error = 0;
+
+    for (int r = 0; r < 2 && error == 0; r++) {
+        if (t->done[r])
+            continue;
+        pthread_mutex_lock(&c->context->oob_lock);
+        error = oob->test(oob->arg, t->requests[r], &t->done[r]);
+        pthread_mutex_unlock(&c->context->oob_lock);
+    }
+    if (error != 0)
+        end_talk(c, t, error);
+}
+
+/* @return whether a request is left */
+static bool test_round(struct creation *c)
+{
+    bool left = false;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (!talk_is_done(&c->talks[i]))
+            test_talk(c, &c->talks[i]);
+        left = left || !talk_is_done(&c->talks[i]);
+    }
+    return left;
+}
+
+/* Give up those that will not answer any more. */
+static void look_at_peers(struct creation *c, uint64_t now_ps,
+                          const char *round)
+{
+    bool late = c->deadline_ps != 0 && now_ps > c->deadline_ps;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+        int error = 0;
+
+        if (talk_is_done(t))
+            continue;
+        if (late)
+            error = rs_fail(RSCHED_ETIMEOUT,
+                            "process %d did not answer (%s) within "
+                            "RSCHED_SETUP_TIMEOUT",
+                            t->process, round);
+        else if (t->peer != NULL)
+            error = c->x->ops->check(t->peer->connection);
+        if (error == 0)
+            continue;
+        /* It may have said all that it had to before it died. */
+        test_talk(c, t);
+        if (talk_is_done(t))
+            continue;
+        if (!late)
+            c->x->ops->check(t->peer->connection); /* its text again */
+        end_talk(c, t, error);
+    }
+}
+
+static void do_round(struct creation *c, const char *name, round_fn *messages)
 {
     struct rsched_pause pause = {0};
-    int left;
+    uint64_t next_look_ps = rs_clock_now() + LOOK_PS;
 
-    /* Marks all requests as absent for cancel_round(). */
-    for (uint32_t i = 0; i < c->num_talks; i++)
+    for (uint32_t i = 0; i < c->num_talks; i++) {
         c->talks[i].done[0] = c->talks[i].done[1] = true;
-    left = post_round(c, c->x->tag, messages);
-    if (left == 0)
-        left = test_round(c);
-    while (left > 0) {
+        if (!c->talks[i].over)
+            post(c, &c->talks[i], messages);
+    }
+    while (test_round(c)) {
+        uint64_t now_ps = rs_clock_now();
+
+        if (now_ps > next_look_ps) {
+            look_at_peers(c, now_ps, name);
+            next_look_ps = now_ps + LOOK_PS;
+        }
         rsched_context_pause(c->context, &pause);
-        left = test_round(c);
-        if (left > 0 && c->deadline_ps != 0 &&
-            rs_clock_now() > c->deadline_ps)
-            left = timed_out(c, name);
     }
-    if (left < 0) {
-        cancel_round(c);
-        return rs_fail_within(left, "making exchange %llu",
-                              (unsigned long long)c->x->tag);
-    }
-    return 0;
 }
 
 /* ---- hello ---- */
@@ -258,11 +307,15 @@ static void fill_hello(struct creation *c, struct talk *t)
         .num_puts = t->out == NULL ? 0 : t->out->num_order,
         .num_receives = t->in == NULL ? 0 : t->in->num_order,
     };
+    pthread_mutex_lock(&context->lock);
     for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
-        if (CPU_ISSET(cpu, &context->cpus))
+        if (CPU_ISSET(cpu, &context->own_cpus))
             h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
     }
     context->ops->address(context->engine, h->address);
+    /* One that we know already can be seen to be dead from the beginning. */
+    t->peer = rs_context_known_peer(context, t->process);
+    pthread_mutex_unlock(&context->lock);
 }
 
 static void hello_messages(struct talk *t, struct message *out,
@@ -314,11 +367,16 @@ static int check_hello(const struct talk *t)
 
 /* ---- sizes ---- */
 
-/* A peer whose counts differ still gets a message of the length that it
- * computes: both lengths are known to both from the hellos. */
-static size_t sizes_bytes(const struct hello *from)
+/* Of either's message: both know from the hellos what both have. When the
+ * counts differ there is nothing to compare, and no reason to believe them. */
+static size_t sizes_bytes(const struct talk *t)
 {
-    return ((size_t)from->num_puts + from->num_receives) *
+    const struct hello *own = &t->hello_out, *peer = &t->hello_in;
+
+    if (own->num_puts != peer->num_receives ||
+        own->num_receives != peer->num_puts)
+        return 0;
+    return ((size_t)own->num_puts + own->num_receives) *
            sizeof(struct size_entry);
 }
 
@@ -328,8 +386,10 @@ static int fill_sizes(struct creation *c, struct talk *t,
     struct size_entry *entry;
     uint32_t *ranks = NULL;
 
-    t->sizes_out = calloc(1, sizes_bytes(&t->hello_out) + 1);
-    t->sizes_in = calloc(1, sizes_bytes(&t->hello_in) + 1);
+    if (sizes_bytes(t) == 0)
+        return 0;
+    t->sizes_out = calloc(1, sizes_bytes(t));
+    t->sizes_in = calloc(1, sizes_bytes(t));
     if (t->sizes_out == NULL || t->sizes_in == NULL)
         return rs_fail(RSCHED_ENOMEM, "making exchange %llu: no memory",
                        (unsigned long long)c->x->tag);
@@ -351,8 +411,8 @@ static int fill_sizes(struct creation *c, struct talk *t,
 static void sizes_messages(struct talk *t, struct message *out,
                            struct message *in)
 {
-    *out = (struct message){t->sizes_out, sizes_bytes(&t->hello_out)};
-    *in = (struct message){t->sizes_in, sizes_bytes(&t->hello_in)};
+    *out = (struct message){t->sizes_out, sizes_bytes(t)};
+    *in = (struct message){t->sizes_in, sizes_bytes(t)};
 }
 
 /* Bring our receives into the order in which the sender's puts travel. */
@@ -510,125 +570,121 @@ static void ack_messages(struct talk *t, struct message *out,
 
 /* ---- all rounds ---- */
 
-static int greet(struct creation *c)
+/* With a foreign hello, lengths mean nothing: this is the end. */
+static bool is_foreign(const struct hello *hello)
 {
-    int error;
+    return hello->magic != MAGIC || hello->byte_order != BYTE_ORDER_MARK ||
+           hello->version != PROTOCOL_VERSION;
+}
 
+static void greet(struct creation *c)
+{
     for (uint32_t i = 0; i < c->num_talks; i++)
         fill_hello(c, &c->talks[i]);
     RS_FAILPOINT("create:hello");
-    error = do_round(c, "hello", hello_messages);
-    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+    do_round(c, "hello", hello_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
-        int wrong = check_hello(t);
+        int wrong;
 
-        if (wrong != 0)
-            talk_failed(t, wrong);
-        /* With a foreign hello, lengths mean nothing: this is the end. */
-        if (t->hello_in.magic != MAGIC ||
-            t->hello_in.byte_order != BYTE_ORDER_MARK ||
-            t->hello_in.version != PROTOCOL_VERSION)
-            error = wrong;
-    }
-    return error;
-}
-
-static int tell_sizes(struct creation *c, const struct rsched_pattern *pattern)
-{
-    int error = 0;
-
-    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++)
-        error = fill_sizes(c, &c->talks[i], pattern);
-    RS_FAILPOINT("create:sizes");
-    if (error == 0)
-        error = do_round(c, "sizes", sizes_messages);
-    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-        int wrong = 0;
-
-        if (t->status == 0 && t->in != NULL)
-            wrong = adopt_order(c, t, pattern);
-        if (t->status == 0 && wrong == 0)
+        if (t->over)
+            continue;
+        wrong = check_hello(t);
+        if (wrong != 0 && is_foreign(&t->hello_in))
+            end_talk(c, t, wrong);
+        else if (wrong == 0)
             wrong = connect_peer(c, t);
         if (wrong != 0)
-            talk_failed(t, wrong);
+            talk_failed(c, t, wrong);
     }
-    return error;
 }
 
-static int agree_on_tables(struct creation *c)
+static void tell_sizes(struct creation *c,
+                       const struct rsched_pattern *pattern)
 {
-    int error;
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        int error = c->talks[i].over ? 0 : fill_sizes(c, &c->talks[i], pattern);
 
+        if (error != 0)
+            end_talk(c, &c->talks[i], error);
+    }
+    RS_FAILPOINT("create:sizes");
+    do_round(c, "sizes", sizes_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        if (t->status == 0 && t->in != NULL) {
+            int wrong = adopt_order(c, t, pattern);
+
+            if (wrong != 0)
+                talk_failed(c, t, wrong);
+        }
+    }
+}
+
+static void agree_on_tables(struct creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct talk *t = &c->talks[i];
+
+        if (c->status == 0 && t->in != NULL) {
+            int wrong = fill_table(c, t);
+
+            if (wrong != 0)
+                talk_failed(c, t, wrong);
+        }
+    }
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
 
         t->table_out.magic = MAGIC;
-        if (t->status == 0 && t->in != NULL) {
-            int wrong = fill_table(c, t);
-
-            if (wrong != 0)
-                talk_failed(t, wrong);
-        }
-        t->table_out.status = t->status;
-        memcpy(t->table_out.reason, t->reason, REASON_BYTES);
+        t->table_out.status = status_for(c, t, t->table_out.reason);
+        /* From now on until it says otherwise the peer may write. */
+        if (t->table_out.status == 0 && t->in != NULL)
+            t->in->lane->attached = true;
     }
     RS_FAILPOINT("create:table");
-    error = do_round(c, "table", table_messages);
-    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+    do_round(c, "table", table_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
 
         if (t->table_in.status != 0)
-            peer_failed(t, t->table_in.status, t->table_in.reason);
-        else if (t->status == 0 && t->out != NULL) {
+            peer_failed(c, t, t->table_in.status, t->table_in.reason);
+        else if (c->status == 0 && t->out != NULL) {
             int wrong = adopt_table(c, t);
 
             if (wrong != 0)
-                talk_failed(t, wrong);
+                talk_failed(c, t, wrong);
         }
     }
-    return error;
 }
 
-static int acknowledge(struct creation *c)
+static void acknowledge(struct creation *c)
 {
-    int error;
-
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
 
-        t->ack_out.status = t->status;
+        t->ack_out.status = status_for(c, t, t->ack_out.reason);
         t->ack_out.hash = t->table_in.hash;
-        memcpy(t->ack_out.reason, t->reason, REASON_BYTES);
+        t->ack_out.attached = t->out != NULL && t->out->lane != NULL;
     }
     RS_FAILPOINT("create:ack");
-    error = do_round(c, "ack", ack_messages);
-    for (uint32_t i = 0; error == 0 && i < c->num_talks; i++) {
+    do_round(c, "ack", ack_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
 
+        if (t->over || t->in == NULL)
+            continue;
         if (t->ack_in.status != 0)
-            peer_failed(t, t->ack_in.status, t->ack_in.reason);
-        else if (t->status == 0 && t->in != NULL &&
-                 t->ack_in.hash != t->table_out.hash)
-            talk_failed(t, rs_fail(RSCHED_EMISMATCH,
-                                   "process %d acknowledged another table",
-                                   t->process));
-        if (t->ack_in.status == 0 && t->in != NULL && t->in->lane != NULL)
-            t->in->lane->attached = true;
+            peer_failed(c, t, t->ack_in.status, t->ack_in.reason);
+        else if (t->status == 0 && t->ack_in.hash != t->table_out.hash)
+            talk_failed(c, t, rs_fail(RSCHED_EMISMATCH,
+                                      "process %d acknowledged another table",
+                                      t->process));
+        if (t->in->lane != NULL)
+            t->in->lane->attached = t->ack_in.attached != 0;
     }
     RS_FAILPOINT("create:end");
-    return error;
-}
-
-/* The first thing that went wrong with any peer, as this thread's error. */
-static int first_failure(const struct creation *c)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (c->talks[i].status != 0)
-            return rs_fail(c->talks[i].status, "making exchange %llu: %s",
-                           (unsigned long long)c->x->tag, c->talks[i].reason);
-    }
-    return 0;
 }
 
 /* The receives of the process from itself, in the order of its puts. */
@@ -674,7 +730,7 @@ static int make_self_lanes(struct creation *c, struct rs_edge *out,
     pthread_mutex_lock(&context->lock);
     context->ops->address(context->engine, address);
     error = rs_context_peer(context, context->params.process, address,
-                            &context->cpus, &peer);
+                            &context->own_cpus, &peer);
     if (error == 0)
         error = c->x->ops->rx_create(peer->connection, &spec, descriptor,
                                      &in->lane);
@@ -785,7 +841,7 @@ static void make_talks(struct creation *c, struct rs_edge **self_out,
 
 static int agree(struct creation *c, const struct rsched_pattern *pattern)
 {
-    int error;
+    int error = 0;
 
     if (c->num_talks == 0)
         return 0;
@@ -794,15 +850,13 @@ static int agree(struct creation *c, const struct rsched_pattern *pattern)
                        "making exchange %llu: the context has no out-of-band "
                        "callbacks",
                        (unsigned long long)c->x->tag);
-    error = greet(c);
-    if (error == 0)
-        error = tell_sizes(c, pattern);
-    if (error == 0)
-        error = agree_on_tables(c);
-    if (error == 0)
-        error = acknowledge(c);
-    if (error == 0)
-        error = first_failure(c);
+    greet(c);
+    tell_sizes(c, pattern);
+    agree_on_tables(c);
+    acknowledge(c);
+    if (c->status != 0)
+        error = rs_fail(c->status, "making exchange %llu: %s",
+                        (unsigned long long)c->x->tag, c->reason);
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct talk *t = &c->talks[i];
 
@@ -834,8 +888,8 @@ static int make_lanes(struct rsched_exchange *x,
     make_talks(&c, &self_out, &self_in);
     /* An own mistake must not keep the peers waiting. */
     self_error = make_self_lanes(&c, self_out, self_in);
-    for (uint32_t i = 0; self_error != 0 && i < c.num_talks; i++)
-        talk_failed(&c.talks[i], self_error);
+    if (self_error != 0)
+        creation_failed(&c, self_error);
     error = agree(&c, pattern);
     free(c.talks);
     return error != 0 ? error : self_error;
@@ -894,6 +948,28 @@ static int check_params(const struct rsched_exchange_params *params)
     return 0;
 }
 
+/* The order in which the puts are executed: the given schedule's, or a plan of
+ * our own. The sizes of a variable exchange are not known yet. */
+static int order_puts(struct rsched_exchange *x,
+                      const struct rsched_exchange_params *params,
+                      uint32_t **order)
+{
+    struct rsched_schedule *own;
+    int error;
+
+    if (params->schedule != NULL || x->num_puts == 0 ||
+        (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
+        return rs_order_of_schedule(params->schedule, x->num_puts, order);
+    error = rsched_schedule_create(params->pattern, x->context->machine,
+                                   rs_config()->planner, &own);
+    if (error != 0)
+        return rs_fail_within(error, "planning exchange %llu",
+                              (unsigned long long)x->tag);
+    error = rs_order_of_schedule(own, x->num_puts, order);
+    rsched_schedule_destroy(own);
+    return error;
+}
+
 int rsched_exchange_create(struct rsched_context *context,
                            const struct rsched_exchange_params *params,
                            struct rsched_exchange **exchange)
@@ -914,7 +990,7 @@ int rsched_exchange_create(struct rsched_context *context,
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    error = rs_order_of_schedule(params->schedule, x->num_puts, &order);
+    error = order_puts(x, params, &order);
     if (error == 0)
         error = make_edges(x, pattern, true, order);
     if (error == 0)

@@ -8,6 +8,9 @@
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
+/* Between two looks at the clock by a program that tests and tests. */
+enum { VAIN_TESTS = 32 };
+
 /* Bring the state of the exchange to this thread. */
 static inline void own(struct rsched_exchange *x)
 {
@@ -106,9 +109,10 @@ int rsched_exchange_start(struct rsched_exchange *x)
 {
     int status;
 
-    if (unlikely(x->active))
-        return rs_fail(RSCHED_ESTATE, "exchange %llu: started while active",
-                       (unsigned long long)x->tag);
+    if (unlikely(x->active || !x->loaded))
+        return rs_fail(RSCHED_ESTATE, "exchange %llu: started while %s",
+                       (unsigned long long)x->tag,
+                       x->active ? "active" : "nothing is loaded");
     /* A peer may have died while nobody waited for it. */
     if (unlikely(x->error != 0 ||
                  (atomic_load_explicit(&x->context->any_dead,
@@ -144,6 +148,16 @@ int rsched_exchange_start(struct rsched_exchange *x)
     return 0;
 }
 
+/* Those who only test must learn of a dead peer too. */
+static inline bool is_hopeless(struct rsched_exchange *x)
+{
+    if (unlikely(++x->vain_tests % VAIN_TESTS == 0))
+        rs_context_look(x->context);
+    return unlikely(atomic_load_explicit(&x->context->any_dead,
+                                         memory_order_relaxed)) &&
+           rs_exchange_check_peers(x) != 0;
+}
+
 int rsched_exchange_test(struct rsched_exchange *x, bool *done)
 {
     *done = true;
@@ -151,7 +165,7 @@ int rsched_exchange_test(struct rsched_exchange *x, bool *done)
         return 0;
     own(x);
     rs_exchange_progress(x);
-    if (is_complete(x))
+    if (is_complete(x) || is_hopeless(x))
         return finish(x);
     *done = false;
     leave(x);
@@ -199,8 +213,10 @@ int rsched_exchange_test_peer(struct rsched_exchange *x, int peer, bool *done)
     rs_exchange_progress(x);
     *done = !peer_is_pending(&x->pending_tx, x->out, x->num_out, peer) &&
             !peer_is_pending(&x->pending_rx, x->in, x->num_in, peer);
-    if (unlikely(x->error != 0))
+    if (unlikely(x->error != 0 || (!*done && is_hopeless(x)))) {
+        *done = true;
         return finish(x);
+    }
     leave(x);
     return 0;
 }
@@ -219,6 +235,19 @@ static struct rs_edge *edge_of(struct rsched_exchange *x,
     return NULL;
 }
 
+static bool is_dead(const struct rs_peer *peer)
+{
+    return atomic_load_explicit(&peer->dead, memory_order_relaxed);
+}
+
+/* The connection still knows, and has the text. */
+static int fail_of_peer(struct rsched_exchange *x, const struct rs_peer *peer)
+{
+    int error = x->ops->check(peer->connection);
+
+    return rs_exchange_fail(x, error != 0 ? error : RSCHED_EPEER);
+}
+
 /* @return 0 or RSCHED_EPEER, noted in the exchange */
 static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
                       int (*progress)(struct rsched_lane *))
@@ -226,17 +255,10 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
     for (uint32_t i = 0; i < pending->count; i++) {
         struct rsched_lane *lane = pending->lanes[i];
         struct rs_edge *edge = edge_of(x, lane);
-        int error = x->ops->check(lane->connection);
 
-        if (error == 0)
-            continue;
-        atomic_store(&edge->peer->dead, true);
-        atomic_store(&x->context->any_dead, true);
         /* It may have done all that this epoch needs before it died. */
-        if (progress(lane) == RSCHED_LANE_DONE)
-            continue;
-        x->ops->check(lane->connection); /* its text again */
-        return rs_exchange_fail(x, error);
+        if (is_dead(edge->peer) && progress(lane) != RSCHED_LANE_DONE)
+            return fail_of_peer(x, edge->peer);
     }
     return 0;
 }
@@ -246,14 +268,13 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
     int error;
 
     if (!x->active) {
-        /* Before a start: nothing can be complete already. */
-        for (uint32_t i = 0; i < x->num_out + x->num_in; i++) {
-            struct rs_edge *e =
-                i < x->num_out ? &x->out[i] : &x->in[i - x->num_out];
+        /* Before a start. A peer that is gone may have sent this epoch ahead,
+         * but it has not received it. */
+        for (uint32_t i = 0; i < x->num_out; i++) {
+            struct rs_edge *e = &x->out[i];
 
-            error = x->ops->check(e->peer->connection);
-            if (error != 0)
-                return rs_exchange_fail(x, error);
+            if (e->bytes > 0 && is_dead(e->peer))
+                return fail_of_peer(x, e->peer);
         }
         return 0;
     }
@@ -268,8 +289,9 @@ bool rsched_exchange_is_active(const struct rsched_exchange *x)
     return x->active;
 }
 
-void rsched_exchange_stats(const struct rsched_exchange *x,
-                           struct rsched_stats *stats)
+/* The numbers of an exchange that this thread owns. */
+static void copy_stats(const struct rsched_exchange *x,
+                       struct rsched_stats *stats)
 {
     *stats = x->stats;
     stats->edges_out = x->num_out;
@@ -285,4 +307,16 @@ void rsched_exchange_stats(const struct rsched_exchange *x,
     }
     for (uint32_t i = 0; i < x->num_in; i++)
         stats->chunks_in += x->in[i].lane->stats.chunks;
+}
+
+void rsched_exchange_get_stats(const struct rsched_exchange *x,
+                               struct rsched_stats *stats)
+{
+    /* The safety net counts too, so that it must be kept away meanwhile. */
+    struct rsched_exchange *taken = (struct rsched_exchange *)(uintptr_t)x;
+
+    own(taken);
+    copy_stats(x, stats);
+    if (x->active)
+        leave(taken);
 }

@@ -77,7 +77,10 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                         addresses == NULL ? NULL : (char *)addresses[id]);
         if (error != 0)
             return error;
-        bytes += put->bytes;
+        if (__builtin_add_overflow(bytes, put->bytes, &bytes))
+            return rs_fail(RSCHED_ELIMIT,
+                           "exchange %llu: an edge of more than 2^64 bytes",
+                           (unsigned long long)x->tag);
         hash = XXH64(&put->bytes, sizeof(put->bytes), hash);
     }
     *message = (struct rsched_message){
@@ -100,6 +103,8 @@ static int load_out(struct rsched_exchange *x,
 {
     struct rsched_message message;
 
+    struct rsched_lane *self = NULL;
+
     x->num_tx = 0;
     x->epoch_bytes = x->epoch_self_bytes = 0;
     for (uint32_t i = 0; i < x->num_out; i++) {
@@ -115,11 +120,17 @@ static int load_out(struct rsched_exchange *x,
         error = x->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
-        x->tx[x->num_tx++] = e->lane;
         x->epoch_bytes += message.bytes;
-        if (is_self(x, e))
+        if (is_self(x, e)) {
             x->epoch_self_bytes += message.bytes;
+            self = e->lane;
+        } else {
+            x->tx[x->num_tx++] = e->lane;
+        }
     }
+    /* Nobody waits for what a process sends to itself: last. */
+    if (self != NULL)
+        x->tx[x->num_tx++] = self;
     return 0;
 }
 
@@ -172,8 +183,7 @@ int rs_exchange_compile(struct rsched_exchange *x,
 
     if (error == 0)
         error = load_in(x, pattern, receive);
-    if (error != 0) /* half loaded: nothing may be started */
-        x->num_tx = x->num_rx = 0;
+    x->loaded = error == 0; /* half loaded: nothing may be started */
     x->epoch_puts = x->num_puts;
     return error;
 }

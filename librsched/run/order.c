@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rsched/schedule.h>
+
 #include "librsched/base/error.h"
 
 int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
@@ -54,12 +56,53 @@ int rs_order_ranks(const uint32_t *order, uint32_t number, uint32_t **ranks)
     return 0;
 }
 
+struct turn {
+    uint64_t start;
+    uint32_t engine, position, id;
+};
+
+/* By time; puts that start together by engine, as their lanes are served. */
+static int compare_turns(const void *a, const void *b)
+{
+    const struct turn *x = a, *y = b;
+
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->engine != y->engine)
+        return x->engine < y->engine ? -1 : 1;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
 int rs_order_of_schedule(const struct rsched_schedule *schedule,
                          uint32_t num_puts, uint32_t **order)
 {
-    (void)num_puts;
-    if (schedule != NULL)
-        return rs_fail(RSCHED_ENOTSUP, "schedules are not executed yet");
+    struct turn *turns;
+    uint32_t *result;
+
     *order = NULL;
+    if (schedule == NULL)
+        return 0;
+    if (rsched_schedule_num_puts(schedule) != num_puts)
+        return rs_fail(RSCHED_EINVAL,
+                       "a schedule of %zu puts for a pattern of %u",
+                       rsched_schedule_num_puts(schedule), num_puts);
+    turns = calloc(num_puts + 1, sizeof(*turns));
+    result = calloc(num_puts + 1, sizeof(*result));
+    if (turns == NULL || result == NULL) {
+        free(turns);
+        free(result);
+        return rs_fail(RSCHED_ENOMEM, "no memory for an order");
+    }
+    for (uint32_t i = 0; i < num_puts; i++) {
+        const struct rsched_placement *p =
+            rsched_schedule_placement(schedule, i);
+
+        turns[i] = (struct turn){p->start, p->engine, p->position, i};
+    }
+    qsort(turns, num_puts, sizeof(*turns), compare_turns);
+    for (uint32_t i = 0; i < num_puts; i++)
+        result[i] = turns[i].id;
+    free(turns);
+    *order = result;
     return 0;
 }

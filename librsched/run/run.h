@@ -9,6 +9,7 @@
 
 #include <rsched/engine.h>
 #include <rsched/exchange.h>
+#include <rsched/schedule.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -19,6 +20,7 @@ struct rs_peer {
     int process;
     struct rsched_connection *connection;
     atomic_bool dead; /* sticky */
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
 };
 
 /* The thread that goes on where start, test and wait had to stop. */
@@ -39,10 +41,13 @@ struct rsched_context {
     struct rsched_engine *engine;
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
+    struct rsched_machine *machine; /* exchanges are planned for it */
     struct rs_peer *peers;
-    cpu_set_t cpus;       /* that this process and its local peers may use */
-    int num_local;        /* processes known to be on this node */
+    cpu_set_t own_cpus;   /* that this process may use */
+    cpu_set_t all_cpus;   /* that it or its peers may use */
+    bool same_cpus;       /* no peer has others */
     atomic_bool any_dead; /* among the peers */
+    atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
     struct rs_safety safety;
     /* How a wait goes on; see wait.c. */
     atomic_uint_fast64_t spin_polls, yield_polls;
@@ -74,6 +79,7 @@ struct rsched_exchange {
     struct rsched_context *context;
     bool active;
     bool offered;         /* the safety net may have it: take it back first */
+    bool loaded;          /* the lanes know what to move */
     int error;            /* sticky: the exchange cannot go on */
     atomic_int owner;     /* enum rs_owner */
     uint32_t num_tx, num_rx;    /* lanes with bytes; rx without passive ones */
@@ -82,6 +88,7 @@ struct rsched_exchange {
     const struct rsched_engine_ops *ops;
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
+    uint32_t vain_tests;
 
     /* Cold. */
     unsigned flags;
@@ -105,6 +112,14 @@ int rs_context_peer(struct rsched_context *context, int process,
                     const unsigned char *address, const cpu_set_t *cpus,
                     struct rs_peer **peer);
 
+/** The latest record of a process, or NULL. The caller holds the context's
+ * lock. */
+struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
+                                      int process);
+
+/** Look for dead peers, if nobody has done so lately: for those who wait. */
+void rs_context_look(struct rsched_context *context);
+
 /* load.c */
 
 /** Compile the messages of all edges from a pattern and addresses. */
@@ -123,7 +138,8 @@ bool rs_exchange_is_deferred(const struct rsched_exchange *x);
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
 
-/** Look whether peers that the exchange waits for are dead. */
+/** Fail the exchange if it waits for (or, when it is inactive, has) a peer
+ * that rs_context_look() has found dead. */
 int rs_exchange_check_peers(struct rsched_exchange *x);
 
 /* safety.c */

@@ -51,10 +51,9 @@ static bool take(struct rsched_exchange *x)
 {
     int offered = RS_OFFERED;
 
-    /* Acquire: all that its last owner did is visible. */
-    return atomic_compare_exchange_strong_explicit(
-        &x->owner, &offered, RS_TAKEN, memory_order_acquire,
-        memory_order_relaxed);
+    /* Acquire: all that its last owner did is visible. Sequentially consistent
+     * for the sake of `idle`: see thread_main(). */
+    return atomic_compare_exchange_strong(&x->owner, &offered, RS_TAKEN);
 }
 
 static void give(struct rsched_exchange *x)

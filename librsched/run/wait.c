@@ -69,7 +69,11 @@ int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
         return 0;
     context->ops->sleep(context->engine, slice(context, (uint64_t)round),
                         ready_exchange, x);
-    return rs_exchange_check_peers(x);
+    rs_context_look(context);
+    if (unlikely(atomic_load_explicit(&context->any_dead,
+                                      memory_order_relaxed)))
+        return rs_exchange_check_peers(x);
+    return 0;
 }
 
 static bool ready_never(void *arg)
@@ -83,7 +87,9 @@ void rsched_context_pause(struct rsched_context *context,
 {
     int64_t round = step(context, pause);
 
-    if (round >= 0)
-        context->ops->sleep(context->engine, slice(context, (uint64_t)round),
-                            ready_never, NULL);
+    if (round < 0)
+        return;
+    context->ops->sleep(context->engine, slice(context, (uint64_t)round),
+                        ready_never, NULL);
+    rs_context_look(context);
 }

@@ -237,7 +237,7 @@ static int run_plan(struct rank *self)
     result = run_epochs(self, plan, x,
                         (struct rsched_pattern *)(uintptr_t)params.pattern,
                         send, receive);
-    rsched_exchange_stats(x, &stats);
+    rsched_exchange_get_stats(x, &stats);
     if (result == 0 && (stats.epochs != EPOCHS ||
                         stats.puts != EPOCHS * (uint64_t)send->number))
         result = RANK_FAIL("counters: %llu epochs %llu puts",

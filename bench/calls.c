@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "calls.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(OPEN_MPI) && MPI_VERSION < 4
+/* Open MPI 4 has MPI-4's persistent collectives under names of its own. */
+#include <mpi-ext.h>
+#define MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
+#endif
+
+static void nothing(struct call_state *c)
+{
+    (void)c;
+}
+
+/* Plain and persistent point-to-point: message s has tag s. */
+
+static void isend_run(struct call_state *c)
+{
+    const struct work *w = c->work;
+
+    for (int s = 0; s < w->messages; s++)
+        MPI_Irecv(w->receive + w->at[s], w->counts[s], MPI_BYTE, w->from[s], s,
+                  MPI_COMM_WORLD, &c->requests[s]);
+    for (int s = 0; s < w->messages; s++)
+        MPI_Isend(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s], s,
+                  MPI_COMM_WORLD, &c->requests[w->messages + s]);
+    MPI_Waitall(2 * w->messages, c->requests, MPI_STATUSES_IGNORE);
+}
+
+static void persistent_setup(struct call_state *c)
+{
+    const struct work *w = c->work;
+
+    for (int s = 0; s < w->messages; s++) {
+        MPI_Recv_init(w->receive + w->at[s], w->counts[s], MPI_BYTE,
+                      w->from[s], s, MPI_COMM_WORLD, &c->requests[s]);
+        MPI_Send_init(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s], s,
+                      MPI_COMM_WORLD, &c->requests[w->messages + s]);
+    }
+}
+
+static void persistent_run(struct call_state *c)
+{
+    MPI_Startall(2 * c->work->messages, c->requests);
+    MPI_Waitall(2 * c->work->messages, c->requests, MPI_STATUSES_IGNORE);
+}
+
+static void persistent_teardown(struct call_state *c)
+{
+    for (int i = 0; i < 2 * c->work->messages; i++)
+        MPI_Request_free(&c->requests[i]);
+}
+
+/* Neighborhood collectives. */
+
+static void neighbor_run(struct call_state *c)
+{
+    const struct work *w = c->work;
+
+    MPI_Neighbor_alltoallv(w->send, w->counts, w->at, MPI_BYTE, w->receive,
+                           w->counts, w->at, MPI_BYTE, w->graph);
+}
+
+static void neighbor_init_setup(struct call_state *c)
+{
+    const struct work *w = c->work;
+
+    MPI_Neighbor_alltoallv_init(w->send, w->counts, w->at, MPI_BYTE,
+                                w->receive, w->counts, w->at, MPI_BYTE,
+                                w->graph, MPI_INFO_NULL, &c->requests[0]);
+}
+
+static void neighbor_init_run(struct call_state *c)
+{
+    MPI_Start(&c->requests[0]);
+    MPI_Wait(&c->requests[0], MPI_STATUS_IGNORE);
+}
+
+static void neighbor_init_teardown(struct call_state *c)
+{
+    MPI_Request_free(&c->requests[0]);
+}
+
+/* Floors: what two processes need at least, with no library at all. The
+ * shared bytes are, for each side, a copy of its send buffer (which stands for
+ * an application whose buffers are shared) and two slots. */
+
+static size_t slot_size(const struct work *w)
+{
+    return w->size + 64;
+}
+
+size_t calls_shared_size(const struct work *w)
+{
+    return sizeof(struct shared) + 2 * (w->size + 2 * slot_size(w));
+}
+
+static char *shared_part(const struct call_state *c, int side)
+{
+    const struct work *w = c->work;
+
+    return c->shared->bytes + (size_t)side * (w->size + 2 * slot_size(w));
+}
+
+static char *slot_of(const struct call_state *c, int side, uint64_t epoch)
+{
+    return shared_part(c, side) + c->work->size +
+           (epoch & 1) * slot_size(c->work);
+}
+
+static void copy_messages(const struct work *w, int from, const char *buffer)
+{
+    for (int s = 0; s < w->messages; s++)
+        if (w->from[s] == from)
+            memcpy(w->receive + w->at[s], buffer + w->at[s],
+                   (size_t)w->counts[s]);
+}
+
+static void spin_hint(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void await(_Atomic uint64_t *word, uint64_t value)
+{
+    /* Acquire: the bytes that the other side wrote before it wrote the word. */
+    while (atomic_load_explicit(word, memory_order_acquire) < value)
+        spin_hint();
+}
+
+/* What stands for the application's buffer has been written. */
+static void floor_rewritten(struct call_state *c)
+{
+    memcpy(shared_part(c, c->work->rank), c->work->send, c->work->size);
+}
+
+static void floor_setup(struct call_state *c)
+{
+    const struct work *w = c->work;
+
+    /* Flags only grow, over all cases and calls. */
+    c->epoch = atomic_load(&c->shared->side[w->rank].begun);
+    floor_rewritten(c);
+    /* Bytes of an earlier case may lie where the slots' flags are now. */
+    memset(slot_of(c, w->rank, 0), 0, sizeof(uint64_t));
+    memset(slot_of(c, w->rank, 1), 0, sizeof(uint64_t));
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void floor_teardown(struct call_state *c)
+{
+    atomic_store(&c->shared->side[c->work->rank].begun, c->epoch);
+}
+
+/* One copy out of the other side's buffer, which it must not write again
+ * before it knows that the copy is done. */
+static void floor_one_copy_run(struct call_state *c)
+{
+    const struct work *w = c->work;
+    int me = w->rank, peer = 1 - me;
+
+    c->epoch++;
+    /* Release: what this side has written into its buffer. */
+    atomic_store_explicit(&c->shared->side[me].ready, c->epoch,
+                          memory_order_release);
+    copy_messages(w, me, shared_part(c, me));
+    await(&c->shared->side[peer].ready, c->epoch);
+    copy_messages(w, peer, shared_part(c, peer));
+    /* Release: the reads of the peer's buffer come before the word. */
+    atomic_store_explicit(&c->shared->side[me].taken, c->epoch,
+                          memory_order_release);
+    await(&c->shared->side[peer].taken, c->epoch);
+}
+
+/* Copy in (the first 56 bytes go into the flag's own line) and copy out. Two
+ * slots, used in turn, need no word back: that the peer's epoch k has arrived
+ * says that it has taken k - 1. */
+static void floor_two_copies_run(struct call_state *c)
+{
+    const struct work *w = c->work;
+    int me = w->rank, peer = 1 - me;
+    char *out = slot_of(c, me, ++c->epoch), *in = slot_of(c, peer, c->epoch);
+    size_t total = 0, at;
+
+    for (int s = 0; s < w->messages; s++)
+        total += w->to[s] == peer ? (size_t)w->counts[s] : 0;
+    at = total <= 56 ? 8 : 64;
+    for (int s = 0, o = 0; s < w->messages; s++) {
+        if (w->to[s] != peer)
+            continue;
+        memcpy(out + at + o, w->send + w->at[s], (size_t)w->counts[s]);
+        o += w->counts[s];
+    }
+    /* Release: the bytes in the slot. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)out, c->epoch,
+                          memory_order_release);
+    copy_messages(w, me, w->send);
+    await((_Atomic uint64_t *)(void *)in, c->epoch);
+    for (int s = 0, o = 0; s < w->messages; s++) {
+        if (w->from[s] != peer)
+            continue;
+        memcpy(w->receive + w->at[s], in + at + o, (size_t)w->counts[s]);
+        o += w->counts[s];
+    }
+}
+
+/* The bytes alone, where all edges lead to the process itself. */
+static void copy_run(struct call_state *c)
+{
+    copy_messages(c->work, c->work->rank, c->work->send);
+}
+
+const struct call calls[] = {
+    {"isend", "MPI_Irecv, MPI_Isend, MPI_Waitall", false, nothing, isend_run,
+     nothing, NULL},
+    {"persistent", "MPI_Startall, MPI_Waitall", false, persistent_setup,
+     persistent_run, persistent_teardown, NULL},
+    {"neighbor", "MPI_Neighbor_alltoallv", false, nothing, neighbor_run,
+     nothing, NULL},
+    {"neighbor-init", "MPI_Neighbor_alltoallv_init", false,
+     neighbor_init_setup, neighbor_init_run, neighbor_init_teardown, NULL},
+    {"one-copy", "floor: one copy from a shared mapping", true, floor_setup,
+     floor_one_copy_run, floor_teardown, floor_rewritten},
+    {"two-copies", "floor: two copies through slots", true, floor_setup,
+     floor_two_copies_run, floor_teardown, NULL},
+    {"copy", "floor: copies within the process", false, nothing, copy_run,
+     nothing, NULL},
+    {NULL, NULL, false, NULL, NULL, NULL, NULL}};
+
+const struct call *calls_find(const char *name)
+{
+    for (const struct call *c = calls; c->name != NULL; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}

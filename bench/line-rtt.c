@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Prints the round trip of a cache line between the first two cores that the
+ * process may use: "NANOSECONDS near|far|unknown", the median of a few tries.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "line.h"
+
+enum { TRIES = 9 };
+
+static struct line line;
+
+static void *other_side(void *unused)
+{
+    line_pin(1);
+    for (int i = 0; i < TRIES; i++)
+        line_round_trip(&line, 1);
+    return unused;
+}
+
+int main(void)
+{
+    cpu_set_t allowed;
+    pthread_t thread;
+    double times[TRIES];
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
+        CPU_COUNT(&allowed) < 2) {
+        puts("0 unknown");
+        return 0;
+    }
+    if (pthread_create(&thread, NULL, other_side, NULL) != 0) {
+        perror("line-rtt: pthread_create");
+        return 1;
+    }
+    line_pin(0);
+    for (int i = 0; i < TRIES; i++)
+        times[i] = line_round_trip(&line, 0);
+    pthread_join(thread, NULL);
+    qsort(times, TRIES, sizeof(times[0]), line_compare_doubles);
+    printf("%.0f %s\n", times[TRIES / 2],
+           times[TRIES / 2] < LINE_NEAR_BELOW ? "near" : "far");
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "line.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { SAMPLES = 15, TRIPS = 32 };
+
+double line_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+int line_compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double line_round_trip(struct line *line, int side)
+{
+    /* Both sides count from the same even number: the other side cannot begin
+     * the next measurement before this one has ended. */
+    uint64_t turn = (uint64_t)atomic_load(&line->done) * 2 * SAMPLES * TRIPS;
+    double times[SAMPLES];
+
+    for (int i = 0; i < SAMPLES; i++) {
+        double start = line_now();
+
+        for (int k = 0; k < TRIPS; k++, turn += 2) {
+            if (side == 0)
+                atomic_store_explicit(&line->turn, turn + 1,
+                                      memory_order_release);
+            while (atomic_load_explicit(&line->turn, memory_order_acquire) !=
+                   turn + (side == 0 ? 2 : 1))
+                ;
+            if (side == 1)
+                atomic_store_explicit(&line->turn, turn + 2,
+                                      memory_order_release);
+        }
+        times[i] = (line_now() - start) / TRIPS;
+    }
+    qsort(times, SAMPLES, sizeof(times[0]), line_compare_doubles);
+    /* Side 1 may not look at `done` for its next measurement before side 0 has
+     * counted this one. */
+    uint64_t done = turn / (2 * SAMPLES * TRIPS);
+    if (side == 0)
+        atomic_store(&line->done, done);
+    else
+        while (atomic_load(&line->done) != done)
+            ;
+    return times[SAMPLES / 2];
+}
+
+void line_pin(int index)
+{
+    cpu_set_t allowed, one;
+    int n;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return;
+    n = index % CPU_COUNT(&allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || n-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof(one), &one);
+        return;
+    }
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bottom-left packing (RSched paper, section 3.2.2, figure 2). A put is a box,
+ * one engine wide and command + bytes/rate high. Puts are taken by decreasing
+ * bytes, then by the machine's direction order, then by id; each is placed as
+ * early as possible, on the leftmost engine where it can start that early,
+ * never while another put of its direction is under way. Diagonals (puts whose
+ * route has more than one link) may only use the first `engines` engines.
+ *
+ * Seeded (the paper's figure 14): engine k is taken until k * open, its
+ * opening, before the packing begins.
+ *
+ * The free time of an engine, and of a direction, is a list of gaps. It keeps
+ * at most GAPS of them and forgets the shortest, so that n puts cost O(n);
+ * packings of fewer puts than that are exact.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/plan/planners.h"
+
+enum { GAPS = 128 };
+
+struct gap {
+    uint64_t from, to; /* ps; to is UINT64_MAX in the last gap */
+};
+
+struct gaps {
+    size_t count;
+    struct gap gap[GAPS + 1]; /* in order of time */
+};
+
+struct box {
+    uint32_t put;
+    uint32_t rank;
+    uint64_t bytes;
+};
+
+struct packer {
+    const struct rs_problem *problem;
+    struct gaps *engines;
+    struct gaps *directions;
+    struct box *boxes; /* in the order of placement */
+};
+
+static const struct gaps always_free = {.count = 1,
+                                        .gap = {{0, UINT64_MAX}}};
+
+/* The first time at which both have `height` of free time. */
+static uint64_t find_gap(const struct gaps *a, const struct gaps *b,
+                         uint64_t height)
+{
+    size_t i = 0, j = 0;
+
+    for (;;) {
+        const struct gap *x = &a->gap[i], *y = &b->gap[j];
+        uint64_t from = x->from > y->from ? x->from : y->from;
+        uint64_t to = x->to < y->to ? x->to : y->to;
+
+        if (to >= from && to - from >= height)
+            return from;
+        if (x->to < y->to)
+            i++;
+        else
+            j++;
+    }
+}
+
+static void forget_shortest(struct gaps *gaps)
+{
+    size_t shortest = 0;
+
+    for (size_t i = 1; i + 1 < gaps->count; i++) {
+        if (gaps->gap[i].to - gaps->gap[i].from <
+            gaps->gap[shortest].to - gaps->gap[shortest].from)
+            shortest = i;
+    }
+    gaps->count--;
+    memmove(&gaps->gap[shortest], &gaps->gap[shortest + 1],
+            (gaps->count - shortest) * sizeof(gaps->gap[0]));
+}
+
+/* Take [from, to), which lies in one gap. */
+static void take(struct gaps *gaps, uint64_t from, uint64_t to)
+{
+    struct gap *gap = gaps->gap;
+    size_t after;
+
+    if (from == to)
+        return;
+    while (gap->to < to)
+        gap++;
+    after = (size_t)(&gaps->gap[gaps->count] - gap) - 1;
+    if (gap->from == from && gap->to == to) {
+        memmove(gap, gap + 1, after * sizeof(*gap));
+        gaps->count--;
+    } else if (gap->from == from) {
+        gap->from = to;
+    } else if (gap->to == to) {
+        gap->to = from;
+    } else {
+        memmove(gap + 2, gap + 1, after * sizeof(*gap));
+        gap[1] = (struct gap){to, gap->to};
+        gap->to = from;
+        if (++gaps->count > GAPS)
+            forget_shortest(gaps);
+    }
+}
+
+static int compare_boxes(const void *left, const void *right)
+{
+    const struct box *a = left, *b = right;
+
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return a->put < b->put ? -1 : 1;
+}
+
+/* command + bytes / rate, rounded up. All boxes on top of each other must stay
+ * below 2^63 ps, so that no sum in here overflows. */
+static int measure(const struct rs_problem *problem, size_t put,
+                   uint64_t *height, uint64_t *sum)
+{
+    unsigned __int128 ps = (unsigned __int128)problem->bytes[put] *
+                           1000000000000u;
+
+    ps = (ps + problem->costs.engine_rate - 1) / problem->costs.engine_rate +
+         problem->costs.command;
+    if (ps + *sum > INT64_MAX)
+        return rs_fail(RSCHED_ELIMIT, "pattern %s: the puts take longer than "
+                       "2^63 ps", rsched_pattern_name(problem->pattern));
+    *height = (uint64_t)ps;
+    *sum += *height;
+    return 0;
+}
+
+static uint64_t place(struct packer *packer, uint32_t put, uint64_t height,
+                      uint32_t engines, struct rs_place *where)
+{
+    const struct rs_problem *problem = packer->problem;
+    uint32_t number = problem->direction[put];
+    bool colored = problem->directions[number].colored;
+    const struct gaps *color = colored ? &packer->directions[number]
+                                       : &always_free;
+
+    where->order = UINT64_MAX;
+    for (uint32_t e = 0; e < engines; e++) {
+        uint64_t start = find_gap(&packer->engines[e], color, height);
+
+        if (start < where->order) {
+            where->order = start;
+            where->engine = e;
+        }
+    }
+    take(&packer->engines[where->engine], where->order,
+         where->order + height);
+    if (colored)
+        take(&packer->directions[number], where->order,
+             where->order + height);
+    return where->order + height;
+}
+
+static int pack(struct packer *packer, const struct rs_planner *planner,
+                struct rs_place *places, uint64_t *box_makespan)
+{
+    const struct rs_problem *problem = packer->problem;
+    uint32_t all = problem->costs.num_engines;
+    uint32_t few = planner->engines < all ? planner->engines : all;
+    uint64_t sum = problem->costs.engine_open * (planner->seeded ? all : 0);
+
+    for (uint32_t e = 0; e < all; e++) {
+        packer->engines[e] = always_free;
+        if (planner->seeded)
+            packer->engines[e].gap[0].from = e * problem->costs.engine_open;
+    }
+    for (size_t i = 0; i < problem->num_directions; i++)
+        packer->directions[i] = always_free;
+    for (uint32_t i = 0; i < problem->num_puts; i++)
+        packer->boxes[i] = (struct box){
+            i, problem->directions[problem->direction[i]].rank,
+            problem->bytes[i]};
+    qsort(packer->boxes, problem->num_puts, sizeof(*packer->boxes),
+          compare_boxes);
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t put = packer->boxes[i].put;
+        bool diagonal = problem->directions[problem->direction[put]].diagonal;
+        uint64_t height = 0, end;
+        int error = measure(problem, put, &height, &sum);
+
+        if (error != 0)
+            return error;
+        end = place(packer, put, height, diagonal ? few : all, &places[put]);
+        *box_makespan = end > *box_makespan ? end : *box_makespan;
+    }
+    return 0;
+}
+
+int rs_plan_bottom_left(const struct rs_problem *problem,
+                        const struct rs_planner *planner,
+                        struct rs_place *places, uint64_t *box_makespan)
+{
+    struct packer packer = {
+        .problem = problem,
+        .engines = calloc(problem->costs.num_engines, sizeof(struct gaps)),
+        .directions = calloc(problem->num_directions + 1, sizeof(struct gaps)),
+        .boxes = calloc(problem->num_puts + 1, sizeof(struct box)),
+    };
+    int error;
+
+    if (packer.engines == NULL || packer.directions == NULL ||
+        packer.boxes == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
+                        problem->num_puts);
+    else
+        error = pack(&packer, planner, places, box_makespan);
+    free(packer.boxes);
+    free(packer.directions);
+    free(packer.engines);
+    return error;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Schedules in files, schedule/1; docs/formats.md describes it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/base/units.h"
+#include "librsched/base/yaml.h"
+#include "librsched/plan/schedule.h"
+#include "models/machine.h"
+
+static void write_us(FILE *out, const char *before, uint64_t ps)
+{
+    char text[RS_UNITS_TEXT];
+
+    fprintf(out, "%s%s", before, rs_format_us(ps, text));
+}
+
+static void write_gap(FILE *out, uint64_t ppm)
+{
+    if (ppm == UINT64_MAX)
+        fputs("null", out);
+    else
+        fprintf(out, "%" PRIu64 ".%04" PRIu64, ppm / 10000, ppm % 10000);
+}
+
+static void write_head(const struct rsched_schedule *schedule,
+                       const char *machine, FILE *out)
+{
+    fputs("rsched: schedule/1\npattern: ", out);
+    rs_yaml_write_text(out, rsched_pattern_name(schedule->pattern));
+    fputs("\nmachine: ", out);
+    rs_yaml_write_text(out, machine);
+    fputs("\nscheduler: ", out);
+    rs_yaml_write_text(out, schedule->planner);
+    write_us(out, "\nmakespan_us: ", schedule->makespan);
+    write_us(out, "\ntotal_us: ", schedule->total);
+    write_us(out, "\nlower_bound_us: ", schedule->lower_bound);
+    fputs("\ngap_percent: ", out);
+    write_gap(out, rsched_schedule_gap_ppm(schedule));
+    fprintf(out, "\nproven: %s\n",
+            rsched_schedule_is_proven(schedule) ? "true" : "false");
+}
+
+static void write_queues(const struct rsched_schedule *schedule, FILE *out)
+{
+    fputs("engines:\n", out);
+    for (size_t e = 0; e < schedule->problem.costs.num_engines; e++) {
+        fputs("  - [", out);
+        for (size_t i = schedule->queues[e]; i < schedule->queues[e + 1]; i++)
+            fprintf(out, "%s%" PRIu32, i > schedule->queues[e] ? ", " : "",
+                    schedule->order[i]);
+        fputs("]\n", out);
+    }
+}
+
+static void write_puts(const struct rsched_schedule *schedule, FILE *out)
+{
+    fputs(schedule->problem.num_puts > 0 ? "puts:\n" : "puts: []\n", out);
+    for (size_t i = 0; i < schedule->problem.num_puts; i++) {
+        const struct rsched_placement *p = &schedule->placements[i];
+
+        fprintf(out, "  - {id: %zu, engine: %" PRIu32, i, p->engine);
+        write_us(out, ", start_us: ", p->start);
+        write_us(out, ", finish_us: ", p->finish);
+        fputs(", path: ", out);
+        rs_yaml_write_text(out, schedule->machine->path);
+        fprintf(out, ", bytes: %" PRIu64 ", direction: ",
+                schedule->problem.bytes[i]);
+        rs_yaml_write_text(out,
+                           rsched_pattern_put(schedule->pattern, i)->direction);
+        fputs("}\n", out);
+    }
+}
+
+int rsched_schedule_write(const struct rsched_schedule *schedule,
+                          const char *machine, FILE *out)
+{
+    write_head(schedule, machine, out);
+    write_queues(schedule, out);
+    write_puts(schedule, out);
+    if (ferror(out))
+        return rs_fail(RSCHED_ESYS, "writing the schedule of %s: %m",
+                       rsched_pattern_name(schedule->pattern));
+    return 0;
+}
+
+/* What a file says; the rest follows from pattern, machine and queues. */
+struct reader {
+    const struct rs_yaml *yaml;
+    struct rsched_pattern *pattern;
+    uint32_t *engines;   /* per put */
+    uint32_t *positions; /* per put */
+    const char *scheduler;
+    uint64_t makespan;
+};
+
+enum { ID, ENGINE, START, FINISH, PATH, BYTES, DIRECTION, NUM_PUT_KEYS };
+
+static const struct rs_yaml_key put_keys[] = {
+    {"id", true},        {"engine", true}, {"start_us", true},
+    {"finish_us", true}, {"path", true},   {"bytes", true},
+    {"direction", true}, {NULL, false}};
+
+static int read_put(struct reader *reader, const struct rs_yaml_node *node)
+{
+    const struct rs_yaml *yaml = reader->yaml;
+    const struct rs_yaml_node *value[NUM_PUT_KEYS];
+    struct rsched_put put = {.source = RSCHED_ANY_PROCESS,
+                             .destination = RSCHED_ANY_PROCESS};
+    uint64_t id = 0;
+    int64_t added;
+    int error = rs_yaml_map(yaml, node, "a put", put_keys, value);
+
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[ID], "id", UINT64_MAX, &id);
+    if (error == 0 && id != rsched_pattern_num_puts(reader->pattern))
+        error = rs_yaml_fail(yaml, value[ID], "put %" PRIu64 " stands in the "
+                             "place of put %zu", id,
+                             rsched_pattern_num_puts(reader->pattern));
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[BYTES], "bytes", UINT64_MAX,
+                              &put.bytes);
+    if (error == 0)
+        error = rs_yaml_text(yaml, value[DIRECTION], "direction",
+                             &put.direction);
+    if (error != 0)
+        return error;
+    added = rsched_pattern_add_put(reader->pattern, &put);
+    if (added == RSCHED_ENOMEM)
+        return (int)added;
+    return added < 0 ? rs_yaml_fail(yaml, node, "%s", rsched_last_error()) : 0;
+}
+
+static int read_id(struct reader *reader, const struct rs_yaml_node *node,
+                   uint32_t engine, uint32_t position)
+{
+    size_t puts = rsched_pattern_num_puts(reader->pattern);
+    uint64_t id = 0;
+    int error = rs_yaml_whole(reader->yaml, node, "put", UINT64_MAX, &id);
+
+    if (error != 0)
+        return error;
+    if (id >= puts)
+        return rs_yaml_fail(reader->yaml, node, "put %" PRIu64 " does not "
+                            "exist: there are %zu", id, puts);
+    if (reader->engines[id] != UINT32_MAX)
+        return rs_yaml_fail(reader->yaml, node, "put %" PRIu64 " stands in "
+                            "two queues", id);
+    reader->engines[id] = engine;
+    reader->positions[id] = position;
+    return 0;
+}
+
+static int read_queues(struct reader *reader, const struct rs_yaml_node *list,
+                       const struct rsched_machine *machine)
+{
+    const struct rs_yaml *yaml = reader->yaml;
+    const struct rs_yaml_node *queue;
+    uint32_t engine = 0;
+    int error = rs_yaml_expect(yaml, list, RS_YAML_LIST, "engines");
+
+    if (error == 0 && list->count != machine->costs.num_engines)
+        error = rs_yaml_fail(yaml, list, "%zu engines, but machine %s has %"
+                             PRIu32, list->count, machine->name,
+                             machine->costs.num_engines);
+    if (error != 0)
+        return error;
+    for (queue = list->first; queue != NULL; queue = queue->next, engine++) {
+        uint32_t position = 0;
+
+        error = rs_yaml_expect(yaml, queue, RS_YAML_LIST, "a queue");
+        for (const struct rs_yaml_node *node = queue->first;
+             error == 0 && node != NULL; node = node->next)
+            error = read_id(reader, node, engine, position++);
+        if (error != 0)
+            return error;
+    }
+    for (size_t i = 0; i < rsched_pattern_num_puts(reader->pattern); i++) {
+        if (reader->engines[i] == UINT32_MAX)
+            return rs_yaml_fail(yaml, list, "put %zu stands in no queue", i);
+    }
+    return 0;
+}
+
+enum {
+    FORMAT,
+    PATTERN,
+    MACHINE,
+    SCHEDULER,
+    MAKESPAN,
+    TOTAL,
+    BOUND,
+    GAP,
+    PROVEN,
+    QUEUES,
+    PUTS,
+    NUM_KEYS
+};
+
+static const struct rs_yaml_key keys[] = {
+    {"rsched", true},         {"pattern", true},  {"machine", true},
+    {"scheduler", true},      {"makespan_us", true}, {"total_us", true},
+    {"lower_bound_us", true}, {"gap_percent", true}, {"proven", true},
+    {"engines", true},        {"puts", true},     {NULL, false}};
+
+static int read_puts(struct reader *reader,
+                     const struct rs_yaml_node *const *value)
+{
+    const struct rs_yaml_node *node = value[PUTS];
+    const char *name = NULL;
+    size_t count;
+    int error = rs_yaml_text(reader->yaml, value[PATTERN], "pattern", &name);
+
+    if (error == 0)
+        error = rs_yaml_expect(reader->yaml, node, RS_YAML_LIST, "puts");
+    if (error == 0)
+        error = rsched_pattern_create(name, &reader->pattern);
+    if (error != 0)
+        return error;
+    count = node->count + 1;
+    reader->engines = malloc(count * sizeof(*reader->engines));
+    reader->positions = calloc(count, sizeof(*reader->positions));
+    if (reader->engines == NULL || reader->positions == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", reader->yaml->name);
+    memset(reader->engines, 0xff, count * sizeof(*reader->engines));
+    for (node = node->first; error == 0 && node != NULL; node = node->next)
+        error = read_put(reader, node);
+    return error;
+}
+
+/* The machine that the file names, or the one that the caller wants. */
+static int find_machine(const struct rs_yaml *yaml,
+                        const struct rs_yaml_node *node,
+                        struct rsched_machine *wanted,
+                        struct rsched_machine **machine)
+{
+    const char *name = NULL;
+    int error = rs_yaml_text(yaml, node, "machine", &name);
+
+    if (error != 0)
+        return error;
+    if (wanted != NULL) {
+        *machine = rs_machine_hold(wanted);
+        return 0;
+    }
+    error = rsched_machine_open(name, machine);
+    if (error != 0 && error != RSCHED_ENOMEM)
+        error = rs_yaml_fail(yaml, node, "%s", rsched_last_error());
+    return error;
+}
+
+static int make(struct reader *reader, const struct rs_yaml_node *const *value,
+                struct rsched_machine *machine,
+                struct rsched_schedule **schedule)
+{
+    const struct rs_yaml *yaml = reader->yaml;
+    struct rsched_schedule *made;
+    int error = read_queues(reader, value[QUEUES], machine);
+
+    if (error == 0)
+        error = rs_yaml_text(yaml, value[SCHEDULER], "scheduler",
+                             &reader->scheduler);
+    if (error == 0)
+        error = rs_yaml_us(yaml, value[MAKESPAN], "makespan_us",
+                           &reader->makespan);
+    if (error != 0)
+        return error;
+    error = rsched_schedule_create_queues(reader->pattern, machine,
+                                          reader->scheduler, reader->engines,
+                                          reader->positions, &made);
+    if (error != 0 && error != RSCHED_ENOMEM)
+        return rs_yaml_fail(yaml, value[QUEUES], "%s", rsched_last_error());
+    if (error != 0)
+        return error;
+    if (made->makespan != reader->makespan) {
+        char text[RS_UNITS_TEXT];
+
+        error = rs_yaml_fail(yaml, value[MAKESPAN], "on machine %s these "
+                             "queues take %s us: the file was written for "
+                             "another one", machine->name,
+                             rs_format_us(made->makespan, text));
+        rsched_schedule_destroy(made);
+        return error;
+    }
+    *schedule = made;
+    return 0;
+}
+
+static int read_schedule(const struct rs_yaml *yaml,
+                         struct rsched_machine *wanted,
+                         struct rsched_schedule **schedule)
+{
+    const struct rs_yaml_node *value[NUM_KEYS];
+    struct reader reader = {.yaml = yaml};
+    struct rsched_machine *machine = NULL;
+    int error = rs_yaml_format(yaml, "schedule/1");
+
+    if (error == 0)
+        error = rs_yaml_map(yaml, yaml->root, "a schedule", keys, value);
+    if (error == 0)
+        error = read_puts(&reader, value);
+    if (error == 0)
+        error = find_machine(yaml, value[MACHINE], wanted, &machine);
+    if (error == 0)
+        error = make(&reader, value, machine, schedule);
+    rsched_machine_destroy(machine);
+    rsched_pattern_destroy(reader.pattern);
+    free(reader.engines);
+    free(reader.positions);
+    return error;
+}
+
+int rsched_schedule_load(const char *path, struct rsched_machine *machine,
+                         struct rsched_schedule **schedule)
+{
+    struct rs_yaml *yaml;
+    int error = rs_yaml_load(path, &yaml);
+
+    if (error != 0)
+        return error;
+    error = read_schedule(yaml, machine, schedule);
+    rs_yaml_destroy(yaml);
+    return error;
+}
+
+int rsched_schedule_parse(const char *name, const char *text, size_t length,
+                          struct rsched_machine *machine,
+                          struct rsched_schedule **schedule)
+{
+    struct rs_yaml *yaml;
+    int error = rs_yaml_parse(name, text, length, &yaml);
+
+    if (error != 0)
+        return error;
+    error = read_schedule(yaml, machine, schedule);
+    rs_yaml_destroy(yaml);
+    return error;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/plan/problem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "models/bound.h"
+#include "patterns/pattern.h"
+
+void rs_problem_fini(struct rs_problem *problem)
+{
+    free(problem->bytes);
+    free(problem->direction);
+    free(problem->directions);
+    free(problem->routes);
+    free(problem->route_resources);
+    free(problem->capacity);
+    memset(problem, 0, sizeof(*problem));
+}
+
+/* The lengths of all routes together, with the node on each. */
+static size_t count_resources(const struct rs_problem *problem)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < problem->num_directions; i++) {
+        const struct rsched_route *route = rsched_machine_find_route(
+            problem->machine, problem->pattern->directions.text[i]);
+
+        count += route != NULL ? route->num_links + 1 : 0;
+    }
+    return count;
+}
+
+static int allocate(struct rs_problem *problem)
+{
+    size_t directions = problem->num_directions + 1;
+    size_t resources = rsched_machine_num_links(problem->machine) + 1;
+
+    problem->bytes = calloc(problem->num_puts + 1, sizeof(uint64_t));
+    problem->direction = calloc(problem->num_puts + 1, sizeof(uint32_t));
+    problem->directions = calloc(directions, sizeof(*problem->directions));
+    problem->routes = calloc(directions, sizeof(*problem->routes));
+    problem->route_resources = calloc(count_resources(problem) + 1,
+                                      sizeof(uint32_t));
+    problem->capacity = calloc(resources, sizeof(uint64_t));
+    if (problem->bytes == NULL || problem->direction == NULL ||
+        problem->directions == NULL || problem->routes == NULL ||
+        problem->route_resources == NULL || problem->capacity == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
+                       problem->num_puts);
+    return 0;
+}
+
+/* Links first, then the node. A node that sends what its neighbors send takes
+ * in what it puts out, so both ceilings bind the same puts. */
+static void fill_capacities(struct rs_problem *problem)
+{
+    const struct rsched_machine_costs *costs = &problem->costs;
+    uint64_t node = costs->node_inject < costs->node_eject
+                        ? costs->node_inject
+                        : costs->node_eject;
+    size_t links = rsched_machine_num_links(problem->machine);
+
+    for (size_t i = 0; i < links; i++)
+        problem->capacity[i] =
+            rsched_machine_link(problem->machine, i)->capacity;
+    problem->num_resources = links;
+    problem->node = -1;
+    if (node != RSCHED_UNLIMITED) {
+        problem->node = (int64_t)links;
+        problem->capacity[problem->num_resources++] = node;
+    }
+}
+
+/* The first put of a direction, to name in an error. */
+static size_t first_put(const struct rs_problem *problem, size_t direction)
+{
+    size_t put = 0;
+
+    while (put < problem->num_puts && problem->direction[put] != direction)
+        put++;
+    return put;
+}
+
+static void fill_route(struct rs_problem *problem, size_t number,
+                       const struct rsched_route *route, uint32_t **next)
+{
+    struct rs_fluid_route *filled = &problem->routes[number];
+
+    filled->resources = *next;
+    for (size_t i = 0; i < route->num_links; i++) {
+        if (problem->capacity[route->links[i]] != RSCHED_UNLIMITED)
+            *(*next)++ = route->links[i];
+    }
+    if (problem->node >= 0)
+        *(*next)++ = (uint32_t)problem->node;
+    filled->num_resources = (size_t)(*next - filled->resources);
+}
+
+static int fill_directions(struct rs_problem *problem)
+{
+    uint32_t *next = problem->route_resources;
+
+    for (size_t i = 0; i < problem->num_directions; i++) {
+        struct rs_direction *direction = &problem->directions[i];
+        const char *name = problem->pattern->directions.text[i];
+        const struct rsched_route *route =
+            rsched_machine_find_route(problem->machine, name);
+
+        direction->name = name;
+        direction->colored = *name != '\0';
+        if (route == NULL) {
+            size_t put = first_put(problem, i);
+
+            if (put == problem->num_puts) /* only receives have it */
+                continue;
+            return rs_pattern_fail(problem->pattern, put, RSCHED_EINVAL,
+                                   "direction '%s' has no route in machine %s",
+                                   name,
+                                   rsched_machine_name(problem->machine));
+        }
+        direction->rank = route->rank;
+        direction->diagonal = route->num_links > 1;
+        fill_route(problem, i, route, &next);
+    }
+    return 0;
+}
+
+int rs_problem_init(struct rs_problem *problem,
+                    const struct rsched_pattern *pattern,
+                    const struct rsched_machine *machine)
+{
+    int error;
+
+    memset(problem, 0, sizeof(*problem));
+    problem->pattern = pattern;
+    problem->machine = machine;
+    problem->costs = *rsched_machine_costs(machine);
+    problem->num_puts = pattern->puts.count;
+    problem->num_directions = pattern->directions.count;
+    error = allocate(problem);
+    if (error != 0)
+        goto err_fini;
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        problem->bytes[i] = pattern->puts.items[i].put.bytes;
+        problem->direction[i] = pattern->puts.items[i].direction;
+    }
+    fill_capacities(problem);
+    error = fill_directions(problem);
+    if (error != 0)
+        goto err_fini;
+    return 0;
+
+err_fini:
+    rs_problem_fini(problem);
+    return error;
+}
+
+int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound)
+{
+    struct rs_bound input = {
+        .bytes = problem->bytes,
+        .route = problem->direction,
+        .num_puts = problem->num_puts,
+        .routes = problem->routes,
+        .num_routes = problem->num_directions,
+        .capacity = problem->capacity,
+        .num_resources = problem->num_resources,
+        .ceiling = problem->node,
+        .num_engines = problem->costs.num_engines,
+        .rate = problem->costs.engine_rate,
+        .open = problem->costs.engine_open,
+        .command = problem->costs.command,
+    };
+
+    return rs_bound_compute(&input, bound);
+}
+
+int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
+                        const uint32_t *order, rs_fluid_observe *observe,
+                        void *arg, struct rs_fluid_times *times,
+                        uint64_t *makespan)
+{
+    size_t num_engines = problem->costs.num_engines;
+    struct rs_fluid_engine *engines = calloc(num_engines, sizeof(*engines));
+    struct rs_fluid fluid = {
+        .capacity = problem->capacity,
+        .num_resources = problem->num_resources,
+        .routes = problem->routes,
+        .bytes = problem->bytes,
+        .route = problem->direction,
+        .engines = engines,
+        .num_engines = num_engines,
+        .observe = observe,
+        .arg = arg,
+    };
+    uint64_t opened = 0;
+    int error;
+
+    if (engines == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for %zu engines", num_engines);
+    for (size_t i = 0; i < num_engines; i++) {
+        engines[i].rate = problem->costs.engine_rate;
+        engines[i].command = problem->costs.command;
+        engines[i].queue = order + queues[i];
+        engines[i].num_queue = queues[i + 1] - queues[i];
+        /* The k-th engine that has anything to do starts at k * open. */
+        if (engines[i].num_queue > 0)
+            engines[i].opens = opened++ * problem->costs.engine_open;
+    }
+    error = rs_fluid_run(&fluid, times, makespan);
+    free(engines);
+    return error;
+}

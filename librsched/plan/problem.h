@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What planners see: a pattern on a machine, in plain arrays. */
+#ifndef RS_PLAN_PROBLEM_H
+#define RS_PLAN_PROBLEM_H
+
+#include <stdbool.h>
+
+#include <rsched/machine.h>
+#include <rsched/pattern.h>
+
+#include "models/fluid.h"
+
+/** All puts of one direction have one route. */
+struct rs_direction {
+    const char *name;
+    uint32_t rank;  /* the second sort key */
+    bool diagonal;  /* the route has more than one link */
+    bool colored;   /* has a name: two of its puts at a time are contention */
+};
+
+struct rs_problem {
+    const struct rsched_pattern *pattern;
+    const struct rsched_machine *machine;
+    struct rsched_machine_costs costs;
+    size_t num_puts;
+    uint64_t *bytes;      /* of each put */
+    uint32_t *direction;  /* of each put: number in `directions`, which is
+                             also the number of its route */
+    size_t num_directions;
+    struct rs_direction *directions;
+    /* For the simulator: the resources are the machine's links, then the node.
+     * Unlimited ones are left out of the routes. */
+    struct rs_fluid_route *routes; /* by direction */
+    uint32_t *route_resources;     /* what they point at */
+    uint64_t *capacity;
+    size_t num_resources;
+    int64_t node; /* the resource of the node, or -1 when it is unlimited */
+};
+
+/** Where a planner puts a put. */
+struct rs_place {
+    uint32_t engine;
+    uint64_t order; /* puts of an engine are queued by this, then by id */
+};
+
+/**
+ * @param problem filled; rs_problem_fini() it on success. Pattern and machine
+ *                must outlive it.
+ * @return 0, RSCHED_EINVAL (a direction without a route), RSCHED_ENOMEM
+ */
+int rs_problem_init(struct rs_problem *problem,
+                    const struct rsched_pattern *pattern,
+                    const struct rsched_machine *machine);
+
+void rs_problem_fini(struct rs_problem *problem);
+
+/** The lower bound of the makespan, ps. @return as rs_bound_compute() */
+int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound);
+
+/**
+ * Simulate queues.
+ *
+ * @param queues  per engine its first position in `order`, and one more entry
+ * @param order   put ids, engine by engine
+ * @param observe may be NULL
+ * @return as rs_fluid_run()
+ */
+int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
+                        const uint32_t *order, rs_fluid_observe *observe,
+                        void *arg, struct rs_fluid_times *times,
+                        uint64_t *makespan);
+
+#endif

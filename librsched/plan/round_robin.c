@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Round-robin (RSched paper, section 3.2.1): request i goes to the engine
+ * i mod `engines`, in request order. */
+#include "librsched/plan/planners.h"
+
+int rs_plan_round_robin(const struct rs_problem *problem,
+                        const struct rs_planner *planner,
+                        struct rs_place *places, uint64_t *box_makespan)
+{
+    uint32_t engines = planner->engines < problem->costs.num_engines
+                           ? planner->engines
+                           : problem->costs.num_engines;
+
+    (void)box_makespan;
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        places[i].engine = (uint32_t)(i % engines);
+        places[i].order = i;
+    }
+    return 0;
+}

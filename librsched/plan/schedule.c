@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/plan/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/plan/planners.h"
+#include "models/machine.h"
+#include "patterns/pattern.h"
+
+/* A put on its way into a queue. */
+struct entry {
+    struct rs_place place;
+    uint32_t put;
+};
+
+void rsched_schedule_destroy(struct rsched_schedule *schedule)
+{
+    if (schedule == NULL)
+        return;
+    free(schedule->queues);
+    free(schedule->order);
+    free(schedule->placements);
+    rs_problem_fini(&schedule->problem);
+    free(schedule->planner);
+    rsched_machine_destroy(schedule->machine);
+    rsched_pattern_destroy(schedule->pattern);
+    free(schedule);
+}
+
+static int allocate(struct rsched_schedule *schedule)
+{
+    size_t puts = schedule->problem.num_puts;
+
+    schedule->placements = calloc(puts + 1, sizeof(*schedule->placements));
+    schedule->order = calloc(puts + 1, sizeof(*schedule->order));
+    schedule->queues = calloc(schedule->problem.costs.num_engines + 1u,
+                              sizeof(*schedule->queues));
+    if (schedule->placements == NULL || schedule->order == NULL ||
+        schedule->queues == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
+                       puts);
+    return 0;
+}
+
+/* A schedule without queues. */
+static int begin(const struct rsched_pattern *pattern,
+                 struct rsched_machine *machine, const char *planner,
+                 struct rsched_schedule **schedule)
+{
+    struct rsched_schedule *made = calloc(1, sizeof(*made));
+    int error;
+
+    if (made == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule");
+    made->machine = rs_machine_hold(machine);
+    made->planner = strdup(planner);
+    if (made->planner == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory for a schedule");
+    else
+        error = rs_pattern_copy(pattern, &made->pattern);
+    if (error == 0)
+        error = rs_problem_init(&made->problem, made->pattern, machine);
+    if (error == 0)
+        error = allocate(made);
+    if (error != 0) {
+        rsched_schedule_destroy(made);
+        return error;
+    }
+    *schedule = made;
+    return 0;
+}
+
+static int compare_entries(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+
+    if (a->place.engine != b->place.engine)
+        return a->place.engine < b->place.engine ? -1 : 1;
+    if (a->place.order != b->place.order)
+        return a->place.order < b->place.order ? -1 : 1;
+    return a->put < b->put ? -1 : 1;
+}
+
+static int fill_queues(struct rsched_schedule *schedule,
+                       const struct rs_place *places)
+{
+    size_t puts = schedule->problem.num_puts, next = 0;
+    size_t engines = schedule->problem.costs.num_engines;
+    struct entry *entries = calloc(puts + 1, sizeof(*entries));
+
+    if (entries == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
+                       puts);
+    for (uint32_t i = 0; i < puts; i++)
+        entries[i] = (struct entry){places[i], i};
+    qsort(entries, puts, sizeof(*entries), compare_entries);
+    for (size_t e = 0; e < engines; e++) {
+        schedule->queues[e] = next;
+        for (; next < puts && entries[next].place.engine == e; next++) {
+            uint32_t put = entries[next].put;
+
+            schedule->order[next] = put;
+            schedule->placements[put].engine = (uint32_t)e;
+            schedule->placements[put].receive_engine = (uint32_t)e;
+            schedule->placements[put].position =
+                (uint32_t)(next - schedule->queues[e]);
+        }
+    }
+    schedule->queues[engines] = puts;
+    free(entries);
+    return 0;
+}
+
+static int add_overhead(struct rsched_schedule *schedule)
+{
+    const struct rsched_machine_costs *costs = &schedule->problem.costs;
+    uint64_t sum;
+
+    if (__builtin_mul_overflow(costs->exchange_per_put,
+                               schedule->problem.num_puts, &sum) ||
+        __builtin_add_overflow(sum, costs->exchange_base, &sum) ||
+        __builtin_add_overflow(sum, schedule->makespan, &schedule->total))
+        return rs_fail(RSCHED_ELIMIT, "the total time does not fit in 64 bits");
+    return 0;
+}
+
+/* Simulate the queues and fill in all times. */
+static int score(struct rsched_schedule *schedule)
+{
+    size_t puts = schedule->problem.num_puts;
+    struct rs_fluid_times *times = calloc(puts + 1, sizeof(*times));
+    int error;
+
+    if (times == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
+                       puts);
+    error = rs_problem_simulate(&schedule->problem, schedule->queues,
+                                schedule->order, NULL, NULL, times,
+                                &schedule->makespan);
+    if (error == 0)
+        error = rs_problem_bound(&schedule->problem, &schedule->lower_bound);
+    if (error == 0)
+        error = add_overhead(schedule);
+    for (size_t i = 0; error == 0 && i < puts; i++) {
+        schedule->placements[i].start = times[i].start;
+        schedule->placements[i].data = times[i].data;
+        schedule->placements[i].finish = times[i].finish;
+    }
+    free(times);
+    return error;
+}
+
+static int finish(struct rsched_schedule *made, const struct rs_place *places,
+                  struct rsched_schedule **schedule)
+{
+    int error = fill_queues(made, places);
+
+    if (error == 0)
+        error = score(made);
+    if (error != 0) {
+        rsched_schedule_destroy(made);
+        return error;
+    }
+    *schedule = made;
+    return 0;
+}
+
+int rsched_schedule_create(const struct rsched_pattern *pattern,
+                           struct rsched_machine *machine, const char *planner,
+                           struct rsched_schedule **schedule)
+{
+    const struct rs_planner *found;
+    struct rsched_schedule *made;
+    struct rs_place *places;
+    int error = rs_planner_find(planner, &found);
+
+    if (error == 0)
+        error = begin(pattern, machine, planner, &made);
+    if (error != 0)
+        return error;
+    places = calloc(made->problem.num_puts + 1, sizeof(*places));
+    if (places == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    else
+        error = found->plan(&made->problem, found, places,
+                            &made->box_makespan);
+    if (error == 0)
+        error = finish(made, places, schedule);
+    else
+        rsched_schedule_destroy(made);
+    free(places);
+    return error;
+}
+
+/* Each queue's positions must be 0, 1, ... once each: `order` is filled and
+ * looked through again. */
+static int check_queues(const struct rsched_schedule *made,
+                        const struct rs_place *places)
+{
+    size_t engines = made->problem.costs.num_engines;
+
+    for (size_t i = 0; i < made->problem.num_puts; i++) {
+        if (places[i].engine >= engines)
+            return rs_fail(RSCHED_EINVAL, "put %zu: engine %u, but machine %s "
+                           "has %zu", i, (unsigned)places[i].engine,
+                           made->machine->name, engines);
+    }
+    return 0;
+}
+
+static int check_positions(const struct rsched_schedule *made,
+                           const struct rs_place *places)
+{
+    for (size_t i = 0; i < made->problem.num_puts; i++) {
+        if (places[i].order != made->placements[i].position)
+            return rs_fail(RSCHED_EINVAL, "put %zu: position %u in the queue "
+                           "of engine %u, where it is number %u", i,
+                           (unsigned)places[i].order,
+                           (unsigned)places[i].engine,
+                           (unsigned)made->placements[i].position);
+    }
+    return 0;
+}
+
+int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
+                                  struct rsched_machine *machine,
+                                  const char *planner, const uint32_t *engines,
+                                  const uint32_t *positions,
+                                  struct rsched_schedule **schedule)
+{
+    struct rsched_schedule *made;
+    struct rs_place *places;
+    int error = begin(pattern, machine, planner, &made);
+
+    if (error != 0)
+        return error;
+    places = calloc(made->problem.num_puts + 1, sizeof(*places));
+    if (places == NULL) {
+        rsched_schedule_destroy(made);
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule");
+    }
+    for (size_t i = 0; i < made->problem.num_puts; i++)
+        places[i] = (struct rs_place){engines[i], positions[i]};
+    error = check_queues(made, places);
+    if (error != 0) {
+        rsched_schedule_destroy(made);
+    } else {
+        error = finish(made, places, &made);
+        if (error == 0)
+            error = check_positions(made, places);
+        if (error == 0)
+            *schedule = made;
+    }
+    free(places);
+    return error;
+}
+
+const struct rsched_pattern *
+rsched_schedule_pattern(const struct rsched_schedule *schedule)
+{
+    return schedule->pattern;
+}
+
+struct rsched_machine *
+rsched_schedule_machine(const struct rsched_schedule *schedule)
+{
+    return schedule->machine;
+}
+
+const char *rsched_schedule_planner(const struct rsched_schedule *schedule)
+{
+    return schedule->planner;
+}
+
+size_t rsched_schedule_num_puts(const struct rsched_schedule *schedule)
+{
+    return schedule->problem.num_puts;
+}
+
+size_t rsched_schedule_num_engines(const struct rsched_schedule *schedule)
+{
+    return schedule->problem.costs.num_engines;
+}
+
+const struct rsched_placement *
+rsched_schedule_placement(const struct rsched_schedule *schedule, size_t put)
+{
+    return &schedule->placements[put];
+}
+
+size_t rsched_schedule_queue(const struct rsched_schedule *schedule,
+                             size_t engine, const uint32_t **puts)
+{
+    *puts = schedule->order + schedule->queues[engine];
+    return schedule->queues[engine + 1] - schedule->queues[engine];
+}
+
+uint64_t rsched_schedule_makespan(const struct rsched_schedule *schedule)
+{
+    return schedule->makespan;
+}
+
+uint64_t rsched_schedule_total(const struct rsched_schedule *schedule)
+{
+    return schedule->total;
+}
+
+uint64_t rsched_schedule_lower_bound(const struct rsched_schedule *schedule)
+{
+    return schedule->lower_bound;
+}
+
+uint64_t rsched_schedule_gap_ppm(const struct rsched_schedule *schedule)
+{
+    unsigned __int128 bound = schedule->lower_bound;
+    unsigned __int128 above = schedule->makespan - schedule->lower_bound;
+
+    if (bound == 0)
+        return above == 0 ? 0 : UINT64_MAX;
+    above = (above * 1000000 + bound / 2) / bound;
+    return above > UINT64_MAX ? UINT64_MAX : (uint64_t)above;
+}
+
+bool rsched_schedule_is_proven(const struct rsched_schedule *schedule)
+{
+    return schedule->makespan == schedule->lower_bound;
+}
+
+uint64_t rsched_schedule_box_makespan(const struct rsched_schedule *schedule)
+{
+    return schedule->box_makespan;
+}
+
+/* The loads of a stretch are those of the puts in flight. */
+struct occupancy {
+    const struct rsched_schedule *schedule;
+    rsched_occupancy *visit;
+    void *arg;
+    uint64_t *loads;
+};
+
+static void visit_stretch(void *arg, uint64_t from, uint64_t to,
+                          const uint32_t *puts, const uint64_t *rates)
+{
+    struct occupancy *walk = arg;
+    const struct rsched_schedule *schedule = walk->schedule;
+    const struct rsched_machine *machine = schedule->machine;
+
+    memset(walk->loads, 0, machine->num_links * sizeof(*walk->loads));
+    for (size_t e = 0; e < schedule->problem.costs.num_engines; e++) {
+        const struct rsched_route *route;
+
+        if (puts[e] == UINT32_MAX)
+            continue;
+        route = rsched_machine_find_route(
+            machine,
+            rsched_pattern_put(schedule->pattern, puts[e])->direction);
+        for (size_t k = 0; k < route->num_links; k++)
+            walk->loads[route->links[k]] += rates[e];
+    }
+    walk->visit(walk->arg, from, to, walk->loads);
+}
+
+int rsched_schedule_occupancy(const struct rsched_schedule *schedule,
+                              rsched_occupancy *visit, void *arg)
+{
+    struct occupancy walk = {schedule, visit, arg, NULL};
+    uint64_t makespan;
+    int error;
+
+    walk.loads = calloc(schedule->machine->num_links + 1, sizeof(uint64_t));
+    if (walk.loads == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for the loads of %zu links",
+                       schedule->machine->num_links);
+    error = rs_problem_simulate(&schedule->problem, schedule->queues,
+                                schedule->order, visit_stretch, &walk, NULL,
+                                &makespan);
+    free(walk.loads);
+    return error;
+}

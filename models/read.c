@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading machine/1; docs/formats.md describes it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/base/utf8.h"
+#include "librsched/base/yaml.h"
+#include "models/machine.h"
+
+/* A rate, or the word "unlimited". An absent key leaves the value alone. */
+static int read_capacity(const struct rs_yaml *yaml,
+                         const struct rs_yaml_node *node, const char *what,
+                         uint64_t *capacity)
+{
+    if (node != NULL && node->kind == RS_YAML_SCALAR &&
+        strcmp(node->text, "unlimited") == 0) {
+        *capacity = RSCHED_UNLIMITED;
+        return 0;
+    }
+    return rs_yaml_rate(yaml, node, what, capacity);
+}
+
+/* A cost. More than a second is a wrong unit, and could overflow sums. */
+static int read_cost(const struct rs_yaml *yaml,
+                     const struct rs_yaml_node *node, const char *what,
+                     uint64_t *ps)
+{
+    int error = rs_yaml_time(yaml, node, what, ps);
+
+    if (error == 0 && *ps > UINT64_C(1000000000000))
+        error = rs_yaml_fail(yaml, node, "%s is above 1 s", what);
+    return error;
+}
+
+static int read_engines(const struct rs_yaml *yaml,
+                        const struct rs_yaml_node *node,
+                        struct rsched_machine_costs *costs)
+{
+    static const struct rs_yaml_key keys[] = {{"count", true},
+                                              {"rate", true},
+                                              {"open", false},
+                                              {"command", false},
+                                              {NULL, false}};
+    const struct rs_yaml_node *value[4];
+    uint64_t count = 0;
+    int error = rs_yaml_map(yaml, node, "engines", keys, value);
+
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[0], "count", RS_ENGINES_MOST,
+                              &count);
+    if (error == 0 && count == 0)
+        error = rs_yaml_fail(yaml, value[0], "count must be at least 1");
+    if (error == 0)
+        error = rs_yaml_rate(yaml, value[1], "rate", &costs->engine_rate);
+    if (error == 0)
+        error = read_cost(yaml, value[2], "open", &costs->engine_open);
+    if (error == 0)
+        error = read_cost(yaml, value[3], "command", &costs->command);
+    costs->num_engines = (uint32_t)count;
+    return error;
+}
+
+static int read_node(const struct rs_yaml *yaml,
+                     const struct rs_yaml_node *node,
+                     struct rsched_machine_costs *costs)
+{
+    static const struct rs_yaml_key keys[] = {
+        {"inject", false}, {"eject", false}, {NULL, false}};
+    const struct rs_yaml_node *value[2];
+    int error;
+
+    costs->node_inject = RSCHED_UNLIMITED;
+    costs->node_eject = RSCHED_UNLIMITED;
+    if (node == NULL)
+        return 0;
+    error = rs_yaml_map(yaml, node, "node", keys, value);
+    if (error == 0)
+        error = read_capacity(yaml, value[0], "inject", &costs->node_inject);
+    if (error == 0)
+        error = read_capacity(yaml, value[1], "eject", &costs->node_eject);
+    return error;
+}
+
+static int read_exchange(const struct rs_yaml *yaml,
+                         const struct rs_yaml_node *node,
+                         struct rsched_machine_costs *costs)
+{
+    static const struct rs_yaml_key keys[] = {
+        {"base", false}, {"per_put", false}, {NULL, false}};
+    const struct rs_yaml_node *value[2];
+    int error;
+
+    if (node == NULL)
+        return 0;
+    error = rs_yaml_map(yaml, node, "exchange", keys, value);
+    if (error == 0)
+        error = read_cost(yaml, value[0], "base", &costs->exchange_base);
+    if (error == 0)
+        error = read_cost(yaml, value[1], "per_put",
+                          &costs->exchange_per_put);
+    return error;
+}
+
+static int read_links(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      struct rsched_machine *machine)
+{
+    const struct rs_yaml_node *key;
+    int error;
+
+    if (node == NULL)
+        return 0;
+    error = rs_yaml_expect(yaml, node, RS_YAML_MAP, "links");
+    if (error != 0)
+        return error;
+    machine->links = calloc(node->count + 1, sizeof(*machine->links));
+    if (machine->links == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    for (key = node->first; key != NULL; key = key->next) {
+        int64_t number = rs_names_add(&machine->link_names, key->text);
+
+        if (number < 0)
+            return (int)number;
+        machine->links[number].name = machine->link_names.text[number];
+        machine->num_links++;
+        error = read_capacity(yaml, key->value, "link",
+                              &machine->links[number].capacity);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+static int read_route(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      const struct rsched_machine *machine,
+                      struct rsched_route *route)
+{
+    uint32_t *links;
+    int error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "a route");
+
+    if (error != 0)
+        return error;
+    links = calloc(node->count + 1, sizeof(*links));
+    if (links == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    route->links = links;
+    for (node = node->first; node != NULL; node = node->next) {
+        const char *name = NULL;
+        int64_t link;
+
+        error = rs_yaml_text(yaml, node, "a link", &name);
+        if (error != 0)
+            return error;
+        link = rs_names_find(&machine->link_names, name);
+        if (link < 0)
+            return rs_yaml_fail(yaml, node, "route '%s' uses the unknown link "
+                                "'%.64s'", route->direction, name);
+        for (size_t i = 0; i < route->num_links; i++) {
+            if (links[i] == (uint32_t)link)
+                return rs_yaml_fail(yaml, node, "route '%s' uses the link "
+                                    "'%.64s' twice", route->direction, name);
+        }
+        links[route->num_links++] = (uint32_t)link;
+    }
+    return 0;
+}
+
+static int read_routes(const struct rs_yaml *yaml,
+                       const struct rs_yaml_node *node,
+                       struct rsched_machine *machine)
+{
+    const struct rs_yaml_node *key;
+    int error = rs_yaml_expect(yaml, node, RS_YAML_MAP, "routes");
+
+    if (error != 0)
+        return error;
+    if (node->count == 0)
+        return rs_yaml_fail(yaml, node, "there must be at least one route");
+    machine->routes = calloc(node->count, sizeof(*machine->routes));
+    if (machine->routes == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    for (key = node->first; key != NULL; key = key->next) {
+        int64_t number;
+
+        if (strlen(key->text) > 31 || !rs_utf8_valid(key->text))
+            return rs_yaml_fail(yaml, key, "a direction longer than 31 bytes");
+        number = rs_names_add(&machine->directions, key->text);
+        if (number < 0)
+            return (int)number;
+        machine->routes[number].direction = machine->directions.text[number];
+        machine->routes[number].rank = UINT32_MAX;
+        machine->num_routes++;
+        error = read_route(yaml, key->value, machine,
+                           &machine->routes[number]);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Directions that the order leaves out follow, in the order of the routes. */
+static int read_order(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      struct rsched_machine *machine)
+{
+    uint32_t rank = 0;
+    int error = 0;
+
+    if (node != NULL)
+        error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "direction_order");
+    for (node = node ? node->first : NULL; error == 0 && node != NULL;
+         node = node->next) {
+        const char *name = NULL;
+        int64_t number;
+
+        error = rs_yaml_text(yaml, node, "a direction", &name);
+        if (error != 0)
+            break;
+        number = rs_names_find(&machine->directions, name);
+        if (number < 0)
+            return rs_yaml_fail(yaml, node, "direction '%.64s' has no route",
+                                name);
+        if (machine->routes[number].rank != UINT32_MAX)
+            return rs_yaml_fail(yaml, node, "direction '%.64s' stands twice",
+                                name);
+        machine->routes[number].rank = rank++;
+    }
+    for (size_t i = 0; i < machine->num_routes; i++) {
+        if (machine->routes[i].rank == UINT32_MAX)
+            machine->routes[i].rank = rank++;
+    }
+    return error;
+}
+
+static int read_word(const struct rs_yaml *yaml,
+                     const struct rs_yaml_node *node, const char *what,
+                     const char *initial, char **word)
+{
+    int error = rs_yaml_text(yaml, node, what, &initial);
+
+    if (error != 0)
+        return error;
+    *word = strdup(initial);
+    if (*word == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    return 0;
+}
+
+enum {
+    FORMAT,
+    NAME,
+    DESCRIPTION,
+    PATH,
+    ENGINES,
+    NODE,
+    EXCHANGE,
+    LINKS,
+    ROUTES,
+    ORDER,
+    NUM_KEYS
+};
+
+static const struct rs_yaml_key machine_keys[] = {
+    {"rsched", true},    {"name", true},
+    {"description", false}, {"path", false},
+    {"engines", true},   {"node", false},
+    {"exchange", false}, {"links", false},
+    {"routes", true},    {"direction_order", false},
+    {NULL, false}};
+
+static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
+{
+    const struct rs_yaml_node *value[NUM_KEYS];
+    int error = rs_yaml_map(yaml, yaml->root, "a machine", machine_keys, value);
+
+    if (error == 0)
+        error = read_word(yaml, value[NAME], "name", "", &machine->name);
+    if (error == 0)
+        error = read_word(yaml, value[DESCRIPTION], "description", "",
+                          &machine->description);
+    if (error == 0)
+        error = read_word(yaml, value[PATH], "path", "rdma", &machine->path);
+    if (error == 0)
+        error = read_engines(yaml, value[ENGINES], &machine->costs);
+    if (error == 0)
+        error = read_node(yaml, value[NODE], &machine->costs);
+    if (error == 0)
+        error = read_exchange(yaml, value[EXCHANGE], &machine->costs);
+    if (error == 0)
+        error = read_links(yaml, value[LINKS], machine);
+    if (error == 0)
+        error = read_routes(yaml, value[ROUTES], machine);
+    if (error == 0)
+        error = read_order(yaml, value[ORDER], machine);
+    return error;
+}
+
+static int read_machine(const struct rs_yaml *yaml,
+                        struct rsched_machine **machine)
+{
+    struct rsched_machine *made;
+    int error = rs_yaml_format(yaml, "machine/1");
+
+    if (error != 0)
+        return error;
+    made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    atomic_init(&made->holders, 1);
+    error = fill(yaml, made);
+    if (error != 0) {
+        rsched_machine_destroy(made);
+        return error;
+    }
+    *machine = made;
+    return 0;
+}
+
+int rsched_machine_parse(const char *name, const char *text, size_t length,
+                         struct rsched_machine **machine)
+{
+    struct rs_yaml *yaml;
+    int error = rs_yaml_parse(name, text, length, &yaml);
+
+    if (error != 0)
+        return error;
+    error = read_machine(yaml, machine);
+    rs_yaml_destroy(yaml);
+    return error;
+}
+
+int rsched_machine_load(const char *path, struct rsched_machine **machine)
+{
+    struct rs_yaml *yaml;
+    int error = rs_yaml_load(path, &yaml);
+
+    if (error != 0)
+        return error;
+    error = read_machine(yaml, machine);
+    rs_yaml_destroy(yaml);
+    return error;
+}

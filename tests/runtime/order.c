@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An exchange executes its puts in the order of its schedule. */
+#include <criterion/criterion.h>
+
+#include <rsched/rsched.h>
+
+#include "librsched/run/order.h"
+#include "librsched/run/run.h"
+
+static struct rsched_exchange *make(struct rsched_context *context,
+                                    const struct rsched_pattern *pattern,
+                                    const struct rsched_schedule *schedule)
+{
+    static char buffers[2][64][4096];
+    const void *send[64];
+    void *receive[64];
+    struct rsched_exchange_params params = {.pattern = pattern,
+                                            .schedule = schedule,
+                                            .send = send,
+                                            .receive = receive};
+    struct rsched_exchange *x;
+
+    for (int i = 0; i < 64; i++) {
+        send[i] = buffers[0][i];
+        receive[i] = buffers[1][i];
+    }
+    cr_assert_eq(rsched_exchange_create(context, &params, &x), 0, "%s",
+                 rsched_last_error());
+    return x;
+}
+
+static struct rsched_pattern *make_pattern(const uint64_t *bytes, int n)
+{
+    struct rsched_pattern *pattern;
+
+    cr_assert_eq(rsched_pattern_create("order", &pattern), 0);
+    for (int i = 0; i < n; i++) {
+        struct rsched_put put = {.bytes = bytes[i]};
+
+        cr_assert_eq(rsched_pattern_add_put(pattern, &put), i);
+        cr_assert_eq(rsched_pattern_add_receive(pattern, &put), i);
+    }
+    return pattern;
+}
+
+static struct rsched_context *make_context(void)
+{
+    struct rsched_context_params params = {.num_processes = 1};
+    struct rsched_context *context;
+
+    cr_assert_eq(rsched_context_create(&params, &context), 0, "%s",
+                 rsched_last_error());
+    return context;
+}
+
+Test(order, own_plan_is_executed)
+{
+    const uint64_t bytes[] = {8, 4096, 64, 512};
+    const uint32_t planned[] = {1, 3, 2, 0}; /* bottom-left: longest first */
+    struct rsched_context *context = make_context();
+    struct rsched_pattern *pattern = make_pattern(bytes, 4);
+    struct rsched_exchange *x = make(context, pattern, NULL);
+
+    cr_assert_eq(x->num_out, 1);
+    cr_assert_arr_eq(x->out[0].order, planned, sizeof(planned));
+    cr_assert_arr_eq(x->in[0].order, planned, sizeof(planned));
+    rsched_exchange_destroy(x);
+    rsched_pattern_destroy(pattern);
+    rsched_context_destroy(context);
+}
+
+Test(order, given_schedule_is_executed)
+{
+    const uint64_t bytes[] = {8, 4096, 64, 512, 8, 8};
+    const uint32_t engines[] = {0, 0, 0, 0, 0, 0};
+    const uint32_t positions[] = {5, 0, 3, 2, 1, 4};
+    const uint32_t planned[] = {1, 4, 3, 2, 5, 0};
+    struct rsched_context *context = make_context();
+    struct rsched_pattern *pattern = make_pattern(bytes, 6);
+    struct rsched_machine *machine;
+    struct rsched_schedule *schedule;
+    struct rsched_exchange *x;
+
+    cr_assert_eq(rsched_machine_open("host", &machine), 0);
+    cr_assert_eq(rsched_schedule_create_queues(pattern, machine, "mine",
+                                               engines, positions, &schedule),
+                 0, "%s", rsched_last_error());
+    x = make(context, pattern, schedule);
+    rsched_schedule_destroy(schedule);
+    rsched_machine_destroy(machine);
+    cr_assert_arr_eq(x->out[0].order, planned, sizeof(planned));
+    rsched_exchange_destroy(x);
+    rsched_pattern_destroy(pattern);
+    rsched_context_destroy(context);
+}
+
+Test(order, schedule_of_another_pattern_is_refused)
+{
+    const uint64_t bytes[] = {8, 16};
+    struct rsched_pattern *two = make_pattern(bytes, 2);
+    struct rsched_machine *machine;
+    struct rsched_schedule *schedule;
+    uint32_t *order;
+
+    cr_assert_eq(rsched_machine_open("host", &machine), 0);
+    cr_assert_eq(rsched_schedule_create(two, machine, "rr1", &schedule), 0);
+    cr_assert_eq(rs_order_of_schedule(schedule, 3, &order), RSCHED_EINVAL);
+    rsched_schedule_destroy(schedule);
+    rsched_machine_destroy(machine);
+    rsched_pattern_destroy(two);
+}
+
+Test(order, ranks)
+{
+    const uint32_t order[] = {40, 7, 19, 3};
+    const uint32_t expected[] = {3, 1, 2, 0};
+    uint32_t *ranks;
+
+    cr_assert_eq(rs_order_ranks(order, 4, &ranks), 0);
+    cr_assert_arr_eq(ranks, expected, sizeof(expected));
+    free(ranks);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsched info: what there is. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "librsched/base/units.h"
+#include "tools/tool.h"
+
+static void print_planners(void)
+{
+    const struct rsched_planner *p;
+
+    printf("\nschedulers\n");
+    for (size_t i = 0; (p = rsched_planner(i)) != NULL; i++)
+        printf("  %-11s %-6s %s\n", p->name, p->label, p->help);
+}
+
+static void print_patterns(void)
+{
+    const char *help;
+
+    printf("\nbuilt-in patterns\n");
+    for (size_t i = 0; (help = rsched_pattern_builtin_help(i)) != NULL; i++) {
+        int syntax = (int)strcspn(help, "\t");
+
+        printf("  %.*s\n      %s\n", syntax, help, help + syntax + 1);
+    }
+}
+
+static int print_machines(void)
+{
+    const char *name;
+
+    printf("\nbuilt-in machines\n");
+    for (size_t i = 0; (name = rsched_machine_builtin_name(i)) != NULL; i++) {
+        const struct rsched_machine_costs *costs;
+        struct rsched_machine *machine;
+        char rate[RS_UNITS_TEXT];
+        int error = rsched_machine_builtin(name, &machine);
+
+        if (error != 0)
+            return tool_library(error);
+        costs = rsched_machine_costs(machine);
+        printf("  %-11s %" PRIu32 " engine%s of %s, %s\n", name,
+               costs->num_engines, costs->num_engines == 1 ? "" : "s",
+               rs_format_rate(costs->engine_rate, rate),
+               rsched_machine_description(machine));
+        rsched_machine_destroy(machine);
+    }
+    return TOOL_OK;
+}
+
+static void print_settings(void)
+{
+    const struct rsched_setting *s;
+
+    printf("%-22s %-12s %-12s %-12s %-24s %s\n", "name", "value", "default",
+           "origin", "type", "help");
+    for (size_t i = 0; (s = rsched_config_setting(i)) != NULL; i++)
+        printf("%-22s %-12s %-12s %-12s %-24s %s\n", s->name,
+               *s->value ? s->value : "\"\"",
+               *s->initial ? s->initial : "\"\"", s->origin, s->type, s->help);
+}
+
+int tool_info(const struct tool_command *command, int argc, char **argv)
+{
+    bool config = false;
+    const struct tool_option options[] = {
+        {"config", 0, NULL, "every setting: value, default, origin, help",
+         NULL, &config},
+        {0}};
+    struct tool_output output;
+    int first;
+    int status = tool_parse(command, argc, argv, options, &first, 0, 0);
+
+    if (status != TOOL_GO_ON)
+        return status;
+    status = tool_output_open(&output, NULL);
+    if (config) {
+        print_settings();
+    } else {
+        printf("rsched %s\n", rsched_version());
+        print_planners();
+        print_patterns();
+        status = print_machines();
+        printf("\nrsched info --config prints the settings.\n");
+    }
+    return status == TOOL_OK ? tool_output_close(&output, 0) : status;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "tools/tool.h"
+
+/* One line per subcommand. */
+const struct tool_command tool_commands[] = {
+    {"pattern", "NAME", "print a pattern as YAML", tool_pattern},
+    {"plan", "PATTERN", "make one schedule", tool_plan},
+    {"compare", "PATTERN...", "every scheduler side by side", tool_compare},
+    {"draw", "PATTERN|SCHEDULE", "draw a schedule as SVG", tool_draw},
+    {"info", "", "what there is: schedulers, patterns, machines, settings",
+     tool_info},
+    {"help", "[COMMAND]", "print this, or the help of a command", tool_help},
+    {NULL, NULL, NULL, NULL}};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    int error;
+
+    if (name == NULL)
+        return tool_bad("no command given (rsched help lists them)");
+    if (strcmp(name, "--version") == 0) {
+        printf("rsched %s\n", rsched_version());
+        return TOOL_OK;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    error = rsched_config_check();
+    if (error != 0)
+        return tool_library(error);
+    for (const struct tool_command *c = tool_commands; c->name; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c->run(c, argc - 1, argv + 1);
+    }
+    return tool_bad("no command '%s' (rsched help lists them)", name);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsched plan: make one schedule and print it. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "tools/tool.h"
+
+static void print_head(const struct rsched_schedule *schedule,
+                       const char *machine, FILE *out)
+{
+    const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
+    const char *planner = rsched_schedule_planner(schedule);
+    char text[4][TOOL_TEXT];
+
+    fprintf(out, "pattern      %s (%zu puts, %" PRIu64 " bytes)\n",
+            rsched_pattern_name(pattern), rsched_pattern_num_puts(pattern),
+            rsched_pattern_total_bytes(pattern));
+    fprintf(out, "machine      %s\n", machine);
+    fprintf(out, "scheduler    %s (%s)\n", planner, tool_label(planner));
+    fprintf(out, "makespan     %s us\n",
+            tool_us(rsched_schedule_makespan(schedule), text[0]));
+    fprintf(out, "lower bound  %s us (gap %s %%%s)\n",
+            tool_us(rsched_schedule_lower_bound(schedule), text[1]),
+            tool_gap(schedule, text[2]),
+            rsched_schedule_is_proven(schedule) ? ", proven optimal" : "");
+    fprintf(out, "total        %s us with the exchange's overhead\n",
+            tool_us(rsched_schedule_total(schedule), text[3]));
+}
+
+static void print_queues(const struct rsched_schedule *schedule, FILE *out)
+{
+    fputs("\nengine  puts in order\n", out);
+    for (size_t e = 0; e < rsched_schedule_num_engines(schedule); e++) {
+        const uint32_t *puts;
+        size_t count = rsched_schedule_queue(schedule, e, &puts);
+
+        fprintf(out, "%6zu ", e);
+        for (size_t i = 0; i < count; i++)
+            fprintf(out, " %" PRIu32, puts[i]);
+        fputs(count == 0 ? " -\n" : "\n", out);
+    }
+}
+
+static int print_text(const struct rsched_schedule *schedule,
+                      const char *machine, FILE *out)
+{
+    const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
+
+    print_head(schedule, machine, out);
+    print_queues(schedule, out);
+    fprintf(out, "\n%6s  %-9s %12s  %6s %12s %12s\n", "put", "direction",
+            "bytes", "engine", "start us", "finish us");
+    for (size_t i = 0; i < rsched_schedule_num_puts(schedule); i++) {
+        const struct rsched_placement *p =
+            rsched_schedule_placement(schedule, i);
+        const struct rsched_put *put = rsched_pattern_put(pattern, i);
+        char text[2][TOOL_TEXT];
+
+        fprintf(out, "%6zu  %-9s %12" PRIu64 "  %6" PRIu32 " %12s %12s\n", i,
+                put->direction, put->bytes, p->engine,
+                tool_us(p->start, text[0]), tool_us(p->finish, text[1]));
+    }
+    return 0;
+}
+
+static json_t *json_us(uint64_t ps)
+{
+    return json_real((double)ps / 1e6);
+}
+
+static json_t *json_queues(const struct rsched_schedule *schedule)
+{
+    json_t *queues = json_array();
+
+    for (size_t e = 0; e < rsched_schedule_num_engines(schedule); e++) {
+        const uint32_t *puts;
+        size_t count = rsched_schedule_queue(schedule, e, &puts);
+        json_t *queue = json_array();
+
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(queue, json_integer(puts[i]));
+        json_array_append_new(queues, queue);
+    }
+    return queues;
+}
+
+static json_t *json_puts(const struct rsched_schedule *schedule)
+{
+    const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
+    const char *path = rsched_machine_path(rsched_schedule_machine(schedule));
+    json_t *puts = json_array();
+
+    for (size_t i = 0; i < rsched_schedule_num_puts(schedule); i++) {
+        const struct rsched_placement *p =
+            rsched_schedule_placement(schedule, i);
+        const struct rsched_put *put = rsched_pattern_put(pattern, i);
+        json_t *entry = json_object();
+
+        json_object_set_new(entry, "id", json_integer((json_int_t)i));
+        json_object_set_new(entry, "engine", json_integer(p->engine));
+        json_object_set_new(entry, "start_us", json_us(p->start));
+        json_object_set_new(entry, "finish_us", json_us(p->finish));
+        json_object_set_new(entry, "path", json_string(path));
+        json_object_set_new(entry, "bytes",
+                            json_integer((json_int_t)put->bytes));
+        json_object_set_new(entry, "direction", json_string(put->direction));
+        json_array_append_new(puts, entry);
+    }
+    return puts;
+}
+
+/* The same keys as schedule/1, in the same order. */
+static int print_json(const struct rsched_schedule *schedule,
+                      const char *machine, FILE *out)
+{
+    const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
+    uint64_t ppm = rsched_schedule_gap_ppm(schedule);
+    json_t *root = json_object();
+
+    json_object_set_new(root, "rsched", json_string("schedule/1"));
+    json_object_set_new(root, "pattern",
+                        json_string(rsched_pattern_name(pattern)));
+    json_object_set_new(root, "machine", json_string(machine));
+    json_object_set_new(root, "scheduler",
+                        json_string(rsched_schedule_planner(schedule)));
+    json_object_set_new(root, "makespan_us",
+                        json_us(rsched_schedule_makespan(schedule)));
+    json_object_set_new(root, "total_us",
+                        json_us(rsched_schedule_total(schedule)));
+    json_object_set_new(root, "lower_bound_us",
+                        json_us(rsched_schedule_lower_bound(schedule)));
+    json_object_set_new(root, "gap_percent",
+                        ppm == UINT64_MAX ? json_null()
+                                          : json_real((double)ppm / 1e4));
+    json_object_set_new(root, "proven",
+                        json_boolean(rsched_schedule_is_proven(schedule)));
+    json_object_set_new(root, "engines", json_queues(schedule));
+    json_object_set_new(root, "puts", json_puts(schedule));
+    /* 15 digits: every time below 1000 s comes out as it is in ps. */
+    json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    fputc('\n', out);
+    json_decref(root);
+    return 0;
+}
+
+int tool_plan(const struct tool_command *command, int argc, char **argv)
+{
+    static int (*const print[])(const struct rsched_schedule *, const char *,
+                                FILE *) = {print_text, print_json,
+                                           rsched_schedule_write};
+    const char *machine = NULL, *planner = TOOL_DEFAULT_PLANNER;
+    const char *format = "text", *path = NULL;
+    const struct tool_option options[] = {
+        {"machine", 'm', "M", "a machine file or built-in machine", &machine,
+         NULL},
+        {"scheduler", 's', "S", "a scheduler (bl4); rsched info lists them",
+         &planner, NULL},
+        {"format", 'f', "F", "text|json|yaml (text)", &format, NULL},
+        {"output", 'o', "FILE", "where to write (standard output)", &path,
+         NULL},
+        {0}};
+    struct rsched_schedule *schedule;
+    struct tool_output output;
+    int first, number;
+    int status = tool_parse(command, argc, argv, options, &first, 1, 1);
+
+    if (status != TOOL_GO_ON)
+        return status;
+    number = tool_word("format", format, "text|json|yaml");
+    if (number < 0)
+        return TOOL_BAD_INPUT;
+    status = tool_make_schedule(argv[first], &machine, planner, &schedule);
+    if (status != TOOL_OK)
+        return status;
+    status = tool_output_open(&output, path);
+    if (status == TOOL_OK)
+        status = tool_output_close(&output, print[number](schedule, machine,
+                                                          output.file));
+    rsched_schedule_destroy(schedule);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/tool.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* One line, whatever the text holds. */
+static void print_error(const char *text)
+{
+    fputs("rsched: ", stderr);
+    for (; *text != '\0'; text++)
+        fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text,
+              stderr);
+    fputc('\n', stderr);
+}
+
+int tool_bad(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    print_error(text);
+    return TOOL_BAD_INPUT;
+}
+
+int tool_library(int error)
+{
+    print_error(rsched_last_error());
+    return error == RSCHED_ENOMEM ? TOOL_FAILED : TOOL_BAD_INPUT;
+}
+
+int tool_word(const char *option, const char *word, const char *words)
+{
+    size_t length = strlen(word);
+    int number = 0;
+
+    for (const char *w = words; *w != '\0'; number++) {
+        size_t n = strcspn(w, "|");
+
+        if (n == length && strncmp(w, word, n) == 0)
+            return number;
+        w += n + (w[n] == '|');
+    }
+    tool_bad("--%s %s: expected %s", option, word, words);
+    return -1;
+}
+
+const char *tool_default_machine(const struct rsched_pattern *pattern)
+{
+    const struct rsched_put *put;
+
+    if (rsched_pattern_num_puts(pattern) == 0)
+        return "tofu-k";
+    put = rsched_pattern_put(pattern, 0);
+    return put->direction[0] == '-' || put->direction[0] == '+' ? "torus3d"
+                                                                : "tofu-k";
+}
+
+int tool_make_schedule(const char *pattern_name, const char **machine_name,
+                       const char *planner, struct rsched_schedule **schedule)
+{
+    struct rsched_pattern *pattern = NULL;
+    struct rsched_machine *machine = NULL;
+    int error = rsched_pattern_open(pattern_name, &pattern);
+
+    if (error == 0 && *machine_name == NULL)
+        *machine_name = tool_default_machine(pattern);
+    if (error == 0)
+        error = rsched_machine_open(*machine_name, &machine);
+    if (error == 0)
+        error = rsched_schedule_create(pattern, machine, planner, schedule);
+    rsched_machine_destroy(machine);
+    rsched_pattern_destroy(pattern);
+    return error != 0 ? tool_library(error) : TOOL_OK;
+}
+
+const char *tool_us(uint64_t ps, char *buffer)
+{
+    uint64_t ns = ps / 1000 + (ps % 1000 >= 500);
+
+    snprintf(buffer, TOOL_TEXT, "%" PRIu64 ".%03" PRIu64, ns / 1000,
+             ns % 1000);
+    return buffer;
+}
+
+const char *tool_gap(const struct rsched_schedule *schedule, char *buffer)
+{
+    uint64_t ppm = rsched_schedule_gap_ppm(schedule);
+
+    if (ppm == UINT64_MAX)
+        return "inf";
+    snprintf(buffer, TOOL_TEXT, "%" PRIu64 ".%04" PRIu64, ppm / 10000,
+             ppm % 10000);
+    return buffer;
+}
+
+const char *tool_label(const char *planner)
+{
+    const struct rsched_planner *p;
+
+    for (size_t i = 0; (p = rsched_planner(i)) != NULL; i++) {
+        if (strcmp(p->name, planner) == 0)
+            return p->label;
+    }
+    return planner;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the subcommands of rsched share. A subcommand is one file and one line
+ * of the table in main.c. It returns the exit status of the process, and has
+ * printed one line on standard error when that is not 0.
+ */
+#ifndef RS_TOOLS_TOOL_H
+#define RS_TOOLS_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <rsched/rsched.h>
+
+enum {
+    TOOL_OK = 0,
+    TOOL_FAILED = 1,    /* no memory, no space on the disk, ... */
+    TOOL_BAD_INPUT = 2, /* the command line, or a file */
+    TOOL_GO_ON = -1,    /* of tool_parse(): the arguments are good */
+};
+
+struct tool_command {
+    const char *name;
+    const char *arguments; /* for the usage line */
+    const char *help;      /* one line */
+    int (*run)(const struct tool_command *command, int argc, char **argv);
+};
+
+/** The commands, up to one whose name is NULL. */
+extern const struct tool_command tool_commands[];
+
+int tool_compare(const struct tool_command *command, int argc, char **argv);
+int tool_draw(const struct tool_command *command, int argc, char **argv);
+int tool_help(const struct tool_command *command, int argc, char **argv);
+int tool_info(const struct tool_command *command, int argc, char **argv);
+int tool_pattern(const struct tool_command *command, int argc, char **argv);
+int tool_plan(const struct tool_command *command, int argc, char **argv);
+
+/** Print "rsched: text" as one line on standard error; returns
+ * TOOL_BAD_INPUT. */
+int tool_bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** The same for the library's last error; returns the status that `error`
+ * means. */
+int tool_library(int error);
+
+/** One option of a subcommand. Exactly one of `value` and `flag` is set. */
+struct tool_option {
+    const char *name;     /* without the dashes; NULL ends a table */
+    char letter;          /* short form, or 0 */
+    const char *argument; /* what its argument is called; NULL for a flag */
+    const char *help;
+    const char **value;
+    bool *flag;
+};
+
+/**
+ * Read the options of a subcommand. --help is always there.
+ *
+ * @param first where the index of the first argument that is no option is
+ *              stored; options may stand behind arguments
+ * @param least number of arguments that must be there
+ * @param most  number that may be there
+ * @return TOOL_GO_ON, or the status to exit with
+ */
+int tool_parse(const struct tool_command *command, int argc, char **argv,
+               const struct tool_option *options, int *first, int least,
+               int most);
+
+/** The number of `word` in `words` ("text|json"), or -1 after printing that
+ * it is not one of them. */
+int tool_word(const char *option, const char *word, const char *words);
+
+/** A file that appears when it is complete. */
+struct tool_output {
+    FILE *file;
+    const char *path; /* NULL or "-": standard output */
+    char *temporary;  /* in the same directory; NULL for standard output */
+};
+
+/** @return TOOL_OK, or a status; then there is nothing to close */
+int tool_output_open(struct tool_output *output, const char *path);
+
+/**
+ * Close it; the file appears when all was written and `error` (of the
+ * library, already with its text) is 0, else nothing is left behind.
+ *
+ * @return the status
+ */
+int tool_output_close(struct tool_output *output, int error);
+
+/** The machine to use for a pattern when none is given: "torus3d" for the
+ * directions of 3-D halos, else "tofu-k". */
+const char *tool_default_machine(const struct rsched_pattern *pattern);
+
+/** The scheduler to use when none is given. */
+#define TOOL_DEFAULT_PLANNER "bl4"
+
+/** Open a pattern, its machine (NULL: the default one, which is then stored
+ * in *machine_name) and plan. @return TOOL_OK or a status */
+int tool_make_schedule(const char *pattern_name, const char **machine_name,
+                       const char *planner, struct rsched_schedule **schedule);
+
+/** Room for the texts below. */
+enum { TOOL_TEXT = 48 };
+
+/** Microseconds with three digits, rounded, for tables ("72.000"). */
+const char *tool_us(uint64_t ps, char *buffer);
+
+/** gap_percent with four digits, or "inf". */
+const char *tool_gap(const struct rsched_schedule *schedule, char *buffer);
+
+/** A planner's label ("rs%4"); its name when it has none. */
+const char *tool_label(const char *planner);
+
+#endif
