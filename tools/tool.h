@@ -96,7 +96,7 @@ int tool_output_close(struct tool_output *output, int error);
 const char *tool_default_machine(const struct rsched_pattern *pattern);
 
 /** The scheduler to use when none is given. */
-#define TOOL_DEFAULT_PLANNER "bl4"
+#define TOOL_DEFAULT_PLANNER "fllf"
 
 /** Open a pattern, its machine (NULL: the default one, which is then stored
  * in *machine_name) and plan. @return TOOL_OK or a status */

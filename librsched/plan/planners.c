@@ -26,6 +26,9 @@ static const struct rs_planner table[] = {
      rs_plan_bottom_left, 2, true},
     {{"bl4-seeded", "rs%4+", "bl4, engines seeded with their opening"},
      rs_plan_bottom_left, 4, true},
+    {{"fllf", "fllf", "the best of many, improved; never worse than those "
+                      "above"},
+     rs_plan_fllf, 0, false},
 };
 
 enum { NUM_PLANNERS = sizeof(table) / sizeof(table[0]) };
@@ -33,6 +36,11 @@ enum { NUM_PLANNERS = sizeof(table) / sizeof(table[0]) };
 const struct rsched_planner *rsched_planner(size_t index)
 {
     return index < NUM_PLANNERS ? &table[index].shown : NULL;
+}
+
+const struct rs_planner *rs_planner_at(size_t index)
+{
+    return index < NUM_PLANNERS ? &table[index] : NULL;
 }
 
 int rs_planner_find(const char *name, const struct rs_planner **planner)

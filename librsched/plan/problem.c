@@ -214,3 +214,59 @@ int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
     free(engines);
     return error;
 }
+
+/* A put on its way into a queue. */
+struct entry {
+    uint64_t order;
+    uint32_t put;
+};
+
+static int compare_entries(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+
+    if (a->order != b->order)
+        return a->order < b->order ? -1 : 1;
+    return (a->put > b->put) - (a->put < b->put);
+}
+
+/* Most planners give places in order already. */
+static void sort_queue(struct entry *entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (compare_entries(&entries[i - 1], &entries[i]) > 0) {
+            qsort(entries, count, sizeof(*entries), compare_entries);
+            return;
+        }
+    }
+}
+
+int rs_problem_queue(const struct rs_problem *problem,
+                     const struct rs_place *places, size_t *queues,
+                     uint32_t *order)
+{
+    size_t engines = problem->costs.num_engines, puts = problem->num_puts;
+    struct entry *entries = calloc(puts + 1, sizeof(*entries));
+
+    if (entries == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
+                       puts);
+    memset(queues, 0, (engines + 1) * sizeof(*queues));
+    for (size_t i = 0; i < puts; i++)
+        queues[places[i].engine + 1]++;
+    for (size_t e = 0; e < engines; e++)
+        queues[e + 1] += queues[e];
+    /* Filling a queue moves its beginning to its end, which is where the next
+     * one begins: moved back below. */
+    for (uint32_t i = 0; i < puts; i++)
+        entries[queues[places[i].engine]++] =
+            (struct entry){places[i].order, i};
+    memmove(queues + 1, queues, engines * sizeof(*queues));
+    queues[0] = 0;
+    for (size_t e = 0; e < engines; e++)
+        sort_queue(entries + queues[e], queues[e + 1] - queues[e]);
+    for (size_t i = 0; i < puts; i++)
+        order[i] = entries[i].put;
+    free(entries);
+    return 0;
+}

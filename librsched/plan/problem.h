@@ -58,6 +58,18 @@ void rs_problem_fini(struct rs_problem *problem);
 int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound);
 
 /**
+ * The queues that places mean.
+ *
+ * @param queues filled: per engine its first position in `order`, and one more
+ *               entry
+ * @param order  filled: put ids, engine by engine
+ * @return 0, RSCHED_ENOMEM
+ */
+int rs_problem_queue(const struct rs_problem *problem,
+                     const struct rs_place *places, size_t *queues,
+                     uint32_t *order);
+
+/**
  * Simulate queues.
  *
  * @param queues  per engine its first position in `order`, and one more entry

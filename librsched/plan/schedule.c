@@ -9,12 +9,6 @@
 #include "models/machine.h"
 #include "patterns/pattern.h"
 
-/* A put on its way into a queue. */
-struct entry {
-    struct rs_place place;
-    uint32_t put;
-};
-
 void rsched_schedule_destroy(struct rsched_schedule *schedule)
 {
     if (schedule == NULL)
@@ -72,44 +66,24 @@ static int begin(const struct rsched_pattern *pattern,
     return 0;
 }
 
-static int compare_entries(const void *left, const void *right)
-{
-    const struct entry *a = left, *b = right;
-
-    if (a->place.engine != b->place.engine)
-        return a->place.engine < b->place.engine ? -1 : 1;
-    if (a->place.order != b->place.order)
-        return a->place.order < b->place.order ? -1 : 1;
-    return a->put < b->put ? -1 : 1;
-}
-
 static int fill_queues(struct rsched_schedule *schedule,
                        const struct rs_place *places)
 {
-    size_t puts = schedule->problem.num_puts, next = 0;
-    size_t engines = schedule->problem.costs.num_engines;
-    struct entry *entries = calloc(puts + 1, sizeof(*entries));
+    int error = rs_problem_queue(&schedule->problem, places, schedule->queues,
+                                 schedule->order);
 
-    if (entries == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
-                       puts);
-    for (uint32_t i = 0; i < puts; i++)
-        entries[i] = (struct entry){places[i], i};
-    qsort(entries, puts, sizeof(*entries), compare_entries);
-    for (size_t e = 0; e < engines; e++) {
-        schedule->queues[e] = next;
-        for (; next < puts && entries[next].place.engine == e; next++) {
-            uint32_t put = entries[next].put;
+    if (error != 0)
+        return error;
+    for (uint32_t e = 0; e < schedule->problem.costs.num_engines; e++) {
+        for (size_t i = schedule->queues[e]; i < schedule->queues[e + 1]; i++) {
+            struct rsched_placement *p =
+                &schedule->placements[schedule->order[i]];
 
-            schedule->order[next] = put;
-            schedule->placements[put].engine = (uint32_t)e;
-            schedule->placements[put].receive_engine = (uint32_t)e;
-            schedule->placements[put].position =
-                (uint32_t)(next - schedule->queues[e]);
+            p->engine = e;
+            p->receive_engine = e;
+            p->position = (uint32_t)(i - schedule->queues[e]);
         }
     }
-    schedule->queues[engines] = puts;
-    free(entries);
     return 0;
 }
 
@@ -191,8 +165,7 @@ int rsched_schedule_create(const struct rsched_pattern *pattern,
     if (places == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
     else
-        error = found->plan(&made->problem, found, places,
-                            &made->box_makespan);
+        error = found->plan(&made->problem, found, places, &made->findings);
     error = finish(made, error, places, schedule);
     free(places);
     return error;
@@ -329,12 +302,13 @@ uint64_t rsched_schedule_gap_ppm(const struct rsched_schedule *schedule)
 
 bool rsched_schedule_is_proven(const struct rsched_schedule *schedule)
 {
-    return schedule->makespan == schedule->lower_bound;
+    return schedule->findings.proven ||
+           schedule->makespan == schedule->lower_bound;
 }
 
 uint64_t rsched_schedule_box_makespan(const struct rsched_schedule *schedule)
 {
-    return schedule->box_makespan;
+    return schedule->findings.box_makespan;
 }
 
 /* The loads of a stretch are those of the puts in flight. */

@@ -5,7 +5,7 @@
 
 #include <rsched/schedule.h>
 
-#include "librsched/plan/problem.h"
+#include "librsched/plan/planners.h"
 
 struct rsched_schedule {
     struct rsched_pattern *pattern; /* a copy */
@@ -15,7 +15,8 @@ struct rsched_schedule {
     struct rsched_placement *placements; /* by put */
     uint32_t *order; /* put ids, engine by engine */
     size_t *queues;  /* per engine its first place in `order`, and the end */
-    uint64_t makespan, total, lower_bound, box_makespan;
+    uint64_t makespan, total, lower_bound;
+    struct rs_findings findings; /* of the planner */
 };
 
 #endif
