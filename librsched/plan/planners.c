@@ -29,6 +29,8 @@ static const struct rs_planner table[] = {
     {{"fllf", "fllf", "the best of many, improved; never worse than those "
                       "above"},
      rs_plan_fllf, 0, false},
+    {{"exact", "exact", "branch and bound from fllf; proves small patterns"},
+     rs_plan_exact, 0, false},
 };
 
 enum { NUM_PLANNERS = sizeof(table) / sizeof(table[0]) };

@@ -39,5 +39,8 @@ int rs_plan_bottom_left(const struct rs_problem *problem,
 int rs_plan_fllf(const struct rs_problem *problem,
                  const struct rs_planner *planner, struct rs_place *places,
                  struct rs_findings *findings);
+int rs_plan_exact(const struct rs_problem *problem,
+                  const struct rs_planner *planner, struct rs_place *places,
+                  struct rs_findings *findings);
 
 #endif

@@ -138,6 +138,7 @@ int rs_problem_init(struct rs_problem *problem,
     problem->pattern = pattern;
     problem->machine = machine;
     problem->costs = *rsched_machine_costs(machine);
+    problem->most_nodes = RS_NODES_MOST;
     problem->num_puts = pattern->puts.count;
     problem->num_directions = pattern->directions.count;
     error = allocate(problem);

@@ -18,6 +18,9 @@ struct rs_direction {
     bool colored;   /* has a name: two of its puts at a time are contention */
 };
 
+/** Nodes that a proof may take, unless the caller says otherwise. */
+#define RS_NODES_MOST UINT64_C(12000000)
+
 struct rs_problem {
     const struct rsched_pattern *pattern;
     const struct rsched_machine *machine;
@@ -34,6 +37,7 @@ struct rs_problem {
     uint32_t *route_resources;     /* what they point at */
     uint64_t *capacity;
     size_t num_resources;
+    uint64_t most_nodes; /* for planners that prove */
     int64_t node; /* the resource of the node, or -1 when it is unlimited */
 };
 

@@ -430,6 +430,23 @@ uint64_t rs_stage_end(const struct rs_stage *stage)
     return rs_stage_ps(stage->last);
 }
 
+void rs_stage_rates(struct rs_stage *stage, uint32_t engines, uint64_t *rates)
+{
+    struct rs_script *script = stage->script;
+
+    memset(rates, 0, (script->num_classes + 1) * sizeof(*rates));
+    stage->num_engines = engines;
+    share_out(stage, script->fresh);
+    for (uint32_t e = 0; e < engines; e++) {
+        const struct rs_actor *actor = &stage->actors[e];
+
+        if (actor->phase == RS_FLOWS)
+            rates[actor->cls] += script->fresh[e];
+        else
+            rates[script->num_classes] += script->cap;
+    }
+}
+
 /* ------------------------------------------------------------------ play */
 
 /* The k-th engine that has anything to do starts at k * open. */

@@ -116,6 +116,17 @@ uint64_t rs_stage_left(const struct rs_stage *stage, uint32_t engine);
 /** Ticks as whole ps, as fluid.c reports them. RS_NEVER stays. */
 uint64_t rs_stage_ps(uint64_t ticks);
 
+/**
+ * The rates of a set of puts in flight.
+ *
+ * @param stage used up; the first `engines` actors have a class and the phase
+ *              RS_FLOWS or RS_COMMAND
+ * @param rates filled: of each class together, units, and last the engines in a
+ *              command times the engine's rate
+ */
+void rs_stage_rates(struct rs_stage *stage, uint32_t engines,
+                    uint64_t *rates);
+
 /** When the last put ended, ps; RS_NEVER while something goes on. */
 uint64_t rs_stage_end(const struct rs_stage *stage);
 
