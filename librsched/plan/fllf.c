@@ -23,7 +23,7 @@
 enum {
     MANY = 4096,          /* puts: fewer proposals */
     SEARCHED = 512,       /* puts: no search above */
-    STARTS = 4,           /* of the search */
+    STARTS = 8,           /* of the search */
     STEPS = 3000,         /* of each */
     WORK = 400000,        /* steps times puts */
     ENOUGH = 2000,        /* stop at the bound + 1/ENOUGH */

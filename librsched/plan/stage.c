@@ -75,8 +75,12 @@ static int allocate_memory(struct rs_script *script)
     return 0;
 }
 
-static int check_limits(const struct rs_problem *problem)
+/* What each put takes at least, rounded down. */
+static int measure(struct rs_script *script)
 {
+    const struct rs_problem *problem = script->problem;
+    wide sum;
+
     if (problem->costs.engine_open > TICKS_MOST >> RS_STAGE_TICK_BITS ||
         problem->costs.command > TICKS_MOST >> RS_STAGE_TICK_BITS)
         return rs_fail(RSCHED_ELIMIT,
@@ -85,6 +89,11 @@ static int check_limits(const struct rs_problem *problem)
         if (problem->bytes[i] > BYTES_MOST)
             return rs_fail(RSCHED_ELIMIT, "put %zu is longer than 2^60 bytes",
                            i);
+        sum = problem->bytes[i] * BYTE / script->cap + script->command;
+        if (sum > TICKS_MOST)
+            return rs_fail(RSCHED_ELIMIT,
+                           "the schedule takes longer than 2 hours");
+        script->least[i] = (uint64_t)sum;
     }
     return 0;
 }
@@ -109,14 +118,17 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .fresh = calloc(problem->costs.num_engines, sizeof(*script->fresh)),
         .position = calloc(problem->costs.num_engines,
                            sizeof(*script->position)),
+        .rest = calloc(problem->costs.num_engines, sizeof(*script->rest)),
+        .least = calloc(problem->num_puts + 1, sizeof(*script->least)),
     };
     if (script->class_of == NULL || script->classes == NULL ||
         script->left == NULL || script->waiting == NULL ||
         script->touched == NULL || script->fresh == NULL ||
-        script->position == NULL)
+        script->position == NULL || script->rest == NULL ||
+        script->least == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
     else
-        error = check_limits(problem);
+        error = measure(script);
     if (error == 0) {
         find_classes(script);
         error = allocate_memory(script);
@@ -137,6 +149,8 @@ void rs_script_fini(struct rs_script *script)
     free(script->touched);
     free(script->fresh);
     free(script->position);
+    free(script->rest);
+    free(script->least);
     memset(script, 0, sizeof(*script));
 }
 
@@ -450,7 +464,8 @@ void rs_stage_rates(struct rs_stage *stage, uint32_t engines, uint64_t *rates)
 /* ------------------------------------------------------------------ play */
 
 /* The k-th engine that has anything to do starts at k * open. */
-static void open_engines(struct rs_stage *stage, const size_t *queues)
+static void open_engines(struct rs_stage *stage, const size_t *queues,
+                         const uint32_t *order)
 {
     struct rs_script *script = stage->script;
     uint64_t opened = 0;
@@ -458,6 +473,9 @@ static void open_engines(struct rs_stage *stage, const size_t *queues)
     rs_stage_begin(stage, script->num_engines);
     for (uint32_t e = 0; e < script->num_engines; e++) {
         script->position[e] = queues[e];
+        script->rest[e] = 0;
+        for (size_t i = queues[e]; i < queues[e + 1]; i++)
+            script->rest[e] += script->least[order[i]];
         if (queues[e] < queues[e + 1])
             stage->actors[e].next = opened++ * script->open;
         else
@@ -465,29 +483,45 @@ static void open_engines(struct rs_stage *stage, const size_t *queues)
     }
 }
 
-uint64_t rs_stage_play(struct rs_stage *stage, const size_t *queues,
-                       const uint32_t *order, uint64_t limit)
+/* Start the next puts of a free engine. Returns false when what is in its queue
+ * cannot end before `most`, even if it shares nothing. */
+static bool serve(struct rs_stage *stage, uint32_t engine, size_t end,
+                  const uint32_t *order, uint64_t most)
 {
     const struct rs_script *script = stage->script;
     const struct rs_problem *problem = script->problem;
+    bool free = true;
+
+    if (stage->now + script->rest[engine] > most)
+        return false;
+    while (free && script->position[engine] < end) {
+        uint32_t put = order[script->position[engine]++];
+
+        script->rest[engine] -= script->least[put];
+        free = rs_stage_start(stage, engine,
+                              script->class_of[problem->direction[put]],
+                              problem->bytes[put]);
+    }
+    if (free)
+        rs_stage_close(stage, engine);
+    return true;
+}
+
+uint64_t rs_stage_play(struct rs_stage *stage, const size_t *queues,
+                       const uint32_t *order, uint64_t limit)
+{
     uint64_t most = limit >= RS_NEVER >> RS_STAGE_TICK_BITS
-                        ? RS_NEVER - 1
+                        ? RS_NEVER
                         : limit << RS_STAGE_TICK_BITS;
 
-    open_engines(stage, queues);
-    while (rs_stage_advance(stage) <= most) {
+    open_engines(stage, queues, order);
+    while (rs_stage_advance(stage) != RS_NEVER) {
+        if (stage->now > most)
+            return RS_NEVER;
         for (uint32_t e = 0; e < stage->num_engines; e++) {
-            bool free = stage->actors[e].phase == RS_FREE;
-
-            while (free && script->position[e] < queues[e + 1]) {
-                uint32_t put = order[script->position[e]++];
-
-                free = rs_stage_start(stage, e,
-                                      script->class_of[problem->direction[put]],
-                                      problem->bytes[put]);
-            }
-            if (free)
-                rs_stage_close(stage, e);
+            if (stage->actors[e].phase == RS_FREE &&
+                !serve(stage, e, queues[e + 1], order, most))
+                return RS_NEVER;
         }
     }
     return rs_stage_end(stage);

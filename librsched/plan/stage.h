@@ -52,7 +52,9 @@ struct rs_script {
     uint32_t *waiting;
     uint32_t *touched;
     uint64_t *fresh; /* rates, when they are not remembered */
+    uint64_t *least; /* per put: what it takes alone, ticks */
     size_t *position; /* per engine, in rs_stage_play() */
+    uint64_t *rest;   /* likewise: `least` of the puts not started */
 };
 
 enum rs_phase { RS_CLOSED, RS_FREE, RS_OPENS, RS_COMMAND, RS_FLOWS };
