@@ -77,6 +77,15 @@ static double number(int rank, const char *text, double least, double most)
     return value;
 }
 
+static int count(int rank, const char *text, int least, int most)
+{
+    double value = number(rank, text, least, most);
+
+    if (value != (int)value)
+        quit(rank, 2, "not a whole number: ", text);
+    return (int)value;
+}
+
 static enum call parse_call(int rank, const char *text)
 {
     if (strcmp(text, "persistent") != 0 && strcmp(text, "blocking") != 0)
@@ -98,10 +107,10 @@ static void parse(int argc, char **argv, int rank, struct options *o)
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
-        case 'k': o->levels = (int)number(rank, optarg, 1, 1 << 20); break;
-        case 'w': o->width = (int)number(rank, optarg, HALO, 1 << 12); break;
-        case 's': o->steps = (int)number(rank, optarg, 0, 1 << 30); break;
-        case 'n': o->exchanges = (int)number(rank, optarg, 0, MAX_TIMES); break;
+        case 'k': o->levels = count(rank, optarg, 1, 1 << 20); break;
+        case 'w': o->width = count(rank, optarg, HALO, 1 << 12); break;
+        case 's': o->steps = count(rank, optarg, 0, 1 << 30); break;
+        case 'n': o->exchanges = count(rank, optarg, 0, MAX_TIMES); break;
         case 't': o->seconds = number(rank, optarg, 0, 1e6); break;
         case 'c': o->call = parse_call(rank, optarg); break;
         case 'v': o->verify = true; break;
