@@ -24,7 +24,7 @@ enum {
     TEXTURES = 4, /* plain, two kinds of stripes, dots */
     WIDTH = 1120,
     LEFT = 92,  /* labels of lanes */
-    RIGHT = 84, /* peaks of links */
+    RIGHT = 96, /* peaks of links */
     PLOT = WIDTH - LEFT - RIGHT,
     HEAD = 112, /* titles and marks */
     LINK = 30,
@@ -183,7 +183,7 @@ static void draw_definitions(FILE *out)
           ".lane{fill:#f3f4f6}.grid{stroke:#d9dce1;stroke-width:.7}\n"
           ".open{fill:url(#open);stroke:#b5b5b5;stroke-width:.6}"
           ".command{fill:#30343b}\n"
-          ".in{pointer-events:none}\n"
+          ".in{pointer-events:none;stroke-linejoin:round}\n"
           "</style>\n", out);
 }
 
@@ -264,12 +264,25 @@ static void describe(const struct picture *p, uint32_t id, char *title,
              rs_format_us(at->finish, text[2]));
 }
 
+/* Whether a mark's line may run through the label; then, and on textures, the
+ * label gets a halo to be readable. */
+static bool is_marked(const struct picture *p,
+                      const struct rsched_placement *at)
+{
+    uint64_t bound = rsched_schedule_lower_bound(p->schedule);
+
+    return at->data <= bound && bound <= at->finish;
+}
+
 /* "8 NW", or "8", or nothing: what fits. */
-static void draw_box_label(struct picture *p, uint32_t id, uint32_t rank,
-                           int64_t x, int64_t y, int64_t width)
+static void draw_put_label(struct picture *p, uint32_t id, int64_t y)
 {
     const char *direction = rsched_pattern_put(p->pattern, id)->direction;
-    char label[64], more[64];
+    const struct rsched_placement *at =
+        rsched_schedule_placement(p->schedule, id);
+    int64_t x = x_of(p, at->data), width = x_of(p, at->finish) - x;
+    uint32_t rank = rank_of(p, direction);
+    char label[64], more[96];
 
     snprintf(label, sizeof(label), "%" PRIu32 " %s", id, direction);
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(6) > width)
@@ -277,18 +290,17 @@ static void draw_box_label(struct picture *p, uint32_t id, uint32_t rank,
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(4) > width ||
         p->lane < PX(18))
         return;
-    /* A texture under a label would make it hard to read. */
-    if (rank / COLORS % TEXTURES != 0) {
-        int64_t half = (int64_t)strlen(label) * PX(CHARACTER) / 2 + PX(2);
-
-        snprintf(more, sizeof(more), "class=\"over\" rx=\"3\" fill=\"%s\"",
+    x += width / 2;
+    y += p->lane / 2 + PX(4);
+    if (rank / COLORS % TEXTURES != 0 || is_marked(p, at)) {
+        snprintf(more, sizeof(more),
+                 "class=\"m in\" stroke=\"%s\" stroke-width=\"5\"",
                  palette[rank % COLORS].fill);
-        svg_rect(p->out, x + width / 2 - half, y + p->lane / 2 - PX(9),
-                 2 * half, PX(18), more, NULL);
+        svg_text(p->out, x, y, more, label);
     }
     snprintf(more, sizeof(more), "class=\"m in\" style=\"fill:%s\"",
              palette[rank % COLORS].ink);
-    svg_text(p->out, x + width / 2, y + p->lane / 2 + PX(4), more, label);
+    svg_text(p->out, x, y, more, label);
 }
 
 static void draw_put(struct picture *p, uint32_t id, int64_t y)
@@ -306,7 +318,6 @@ static void draw_put(struct picture *p, uint32_t id, int64_t y)
                  title);
     width = width < 60 ? 60 : width; /* even the shortest put can be seen */
     draw_fill(p, rank, data, y, width, p->lane, title);
-    draw_box_label(p, id, rank, data, y, width);
 }
 
 static void draw_lanes(struct picture *p)
@@ -340,6 +351,16 @@ static void draw_queues(struct picture *p)
                      "class=\"open\"", "the engine opens");
         for (size_t i = 0; i < count; i++)
             draw_put(p, puts[i], y);
+    }
+}
+
+/* Above everything else. */
+static void draw_put_labels(struct picture *p)
+{
+    for (uint32_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
+        uint32_t engine = rsched_schedule_placement(p->schedule, i)->engine;
+
+        draw_put_label(p, i, PX(HEAD) + engine * (p->lane + p->gap));
     }
 }
 
@@ -502,6 +523,7 @@ int picture_draw(const struct rsched_schedule *schedule, const char *machine,
     draw_queues(&p);
     draw_links(&p);
     draw_marks(&p);
+    draw_put_labels(&p);
     draw_legend(&p, true);
     fputs("</svg>\n", out);
 out:
