@@ -195,8 +195,21 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* How many exchanges to make before looking at the clock again: as many as have
+ * been made, so that there are few such breaks, in which ranks of an MPI that
+ * never yields take each other's time; but not beyond the time allowed. */
+static int next_batch(const struct options *o, int done, double elapsed)
+{
+    double left = (o->seconds - elapsed) / (elapsed / done);
+    int batch = done;
+
+    if (left < batch)
+        batch = left < 1 ? 0 : (int)left;
+    return batch < o->exchanges - done ? batch : o->exchanges - done;
+}
+
 /* Exchanges with nothing between them change nothing, as the halo is up to
- * date. Rank 0 says after each batch whether there is time for another. */
+ * date. Rank 0 decides after each batch whether there is another. */
 static void time_exchanges(const struct options *o, int rank,
                            struct exchange *e, struct result *r)
 {
@@ -215,11 +228,7 @@ static void time_exchanges(const struct options *o, int rank,
             mine[1] += times[done];
         }
         show(o, rank, "exchange", done, o->exchanges);
-        batch = done < 64 ? done : 64;
-        if (batch > o->exchanges - done || MPI_Wtime() - begin > o->seconds)
-            batch = o->exchanges - done;
-        if (MPI_Wtime() - begin > o->seconds)
-            batch = 0;
+        batch = next_batch(o, done, MPI_Wtime() - begin);
         MPI_Bcast(&batch, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     if (o->progress && rank == 0 && done < o->exchanges)
