@@ -375,8 +375,8 @@ static uint64_t draw_load(struct picture *p, size_t link, int64_t bottom)
     fputc(' ', p->out);
     svg_length(p->out, bottom);
     for (size_t i = 0; i <= p->num_stretches; i++) {
-        const struct stretch *s = &p->stretches[i];
         bool end = i == p->num_stretches;
+        const struct stretch *s = end ? NULL : &p->stretches[i];
         bool hole = !end && s->from != until;
         uint64_t load = end ? 0 : p->loads[s->loads + link];
 
