@@ -3,10 +3,13 @@
 #ifndef RS_MPI_INTERNAL_H
 #define RS_MPI_INTERNAL_H
 
+/* What we define of it must be seen from outside; not every mpi.h says so. */
+#pragma GCC visibility push(default)
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
 #endif
+#pragma GCC visibility pop
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -76,10 +76,13 @@ static char *address(const void *buffer, int64_t offset)
     return (char *)((uintptr_t)buffer + (uintptr_t)offset);
 }
 
-/* A block whose datatype the native MPI packs into memory of ours. */
+/* A block whose datatype the native MPI packs into memory of ours. The type is
+ * moved to its first byte: MPICH's MPI_Pack refuses MPI_BOTTOM. */
 static struct rs_packed *packed_create(const struct block *block, uint64_t size)
 {
     struct rs_packed *packed = calloc(1, sizeof(*packed));
+    MPI_Aint first, extent, back;
+    int one = 1;
 
     if (packed == NULL)
         return NULL;
@@ -88,10 +91,13 @@ static struct rs_packed *packed_create(const struct block *block, uint64_t size)
         free(packed);
         return NULL;
     }
-    PMPI_Type_dup(block->type, &packed->type);
+    PMPI_Type_get_true_extent(block->type, &first, &extent);
+    back = -first;
+    PMPI_Type_create_hindexed(1, &one, &back, block->type, &packed->type);
+    PMPI_Type_commit(&packed->type);
     packed->count = block->count;
     packed->size = size;
-    packed->at = block->at;
+    packed->at = block->at + first;
     return packed;
 }
 
