@@ -623,6 +623,64 @@ static int case_garbage(struct node *node)
     return node_meet(node);
 }
 
+/* Both ways at once, the sender as far ahead as it gets: each word of a message
+ * holds its epoch, so that a slot that is read too early or written too early
+ * shows. */
+static int litmus(struct node *node, uint64_t bytes, uint64_t epochs)
+{
+    struct rsched_lane *out, *in;
+    struct shape from, to;
+    uint64_t sent = 0, got = 0;
+    bool sending = false, taking = false;
+
+    shape_contiguous(&from, bytes, 0);
+    shape_contiguous(&to, bytes, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, bytes,
+                               node->rank == 0 ? &out : &in) == 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 1, bytes,
+                               node->rank == 1 ? &out : &in) == 0);
+    NODE_CHECK(node, node_load(node, out, true, &from.message) == 0);
+    NODE_CHECK(node, node_load(node, in, false, &to.message) == 0);
+    for (uint64_t turn = 0; sent < epochs || got < epochs; turn++) {
+        if (!sending && sent < epochs) {
+            for (uint64_t i = 0; i < bytes / 8; i++)
+                ((uint64_t *)(void *)from.memory)[i] = sent;
+            sending = node->ops->tx_start(out) == RSCHED_LANE_PENDING;
+            sent += !sending;
+        } else if (sending) {
+            sending = node->ops->tx_progress(out) == RSCHED_LANE_PENDING;
+            sent += !sending;
+        }
+        if (!taking && got < epochs)
+            node->ops->rx_start(in);
+        taking = got < epochs &&
+                 node->ops->rx_progress(in) == RSCHED_LANE_PENDING;
+        if (!taking && got < epochs) {
+            for (uint64_t i = 0; i < bytes / 8; i++)
+                NODE_CHECK(node, ((uint64_t *)(void *)to.memory)[i] == got);
+            got++;
+        }
+        if (turn % 64 == 63)
+            node_yield();
+    }
+    node_drop(node, out, true);
+    node_drop(node, in, false);
+    shape_fini(&from);
+    shape_fini(&to);
+    return 0;
+}
+
+static int case_litmus(struct node *node)
+{
+    const uint64_t words[] = {8, 48, 56, 64, 128, 200, 1024};
+    int result = 0;
+
+    for (int i = 0; i < 7 && result == 0; i++)
+        result = litmus(node, words[i], node->env.chunk_bytes < 100 ? 5000
+                                                                    : 20000);
+    return result;
+}
+
 /* A sleep of 1000 s: one lost wake-up is a hang. */
 static int case_sleep(struct node *node)
 {
@@ -638,7 +696,7 @@ static int case_sleep(struct node *node)
                                node->rank == 1 ? &out : &in) == 0);
     NODE_CHECK(node, node_load(node, out, true, &from.message) == 0);
     NODE_CHECK(node, node_load(node, in, false, &to.message) == 0);
-    for (uint64_t epoch = 0; epoch < 3000; epoch++) {
+    for (uint64_t epoch = 0; epoch < 10000; epoch++) {
         memcpy(from.memory, &epoch, sizeof(epoch));
         if (node_draw(&seed, 16) == 0)
             usleep((useconds_t)node_draw(&seed, 100));
@@ -704,6 +762,7 @@ static const struct node_case cases[] = {
     {"late-writer", case_late_writer, 2},
     {"abandon", case_abandon, 2},
     {"garbage", case_garbage, 2},
+    {"litmus", case_litmus, 2},
     {"sleep", case_sleep, 2},
     {"death", case_death, 2},
 };
