@@ -79,7 +79,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     int error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->fd);
-    c->segment_fd = open(path, O_RDWR | O_CLOEXEC);
+    c->segment_fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (c->segment_fd < 0)
         return rs_fail(RSCHED_EUNREACH,
                        "loopback: peer %d: cannot open its memory (%s): %m",
