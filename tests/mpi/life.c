@@ -141,22 +141,21 @@ static void changing_types(void)
     for (int i = 0; i < 40; i++)
         send[i] = world_rank * 1000 + i;
     for (int stride = 1; stride < 6; stride++) {
-        MPI_Datatype type, resized;
+        int extent = 3 * stride + 1; /* ints */
+        MPI_Datatype type;
 
         MPI_Type_vector(4, 1, stride, MPI_INT, &type);
-        MPI_Type_create_resized(type, 0, 20 * sizeof(int), &resized);
-        MPI_Type_commit(&resized);
-        MPI_Type_free(&type);
+        MPI_Type_commit(&type);
         for (int repeat = 0; repeat < 2; repeat++) {
             memset(receive, 0, sizeof(receive));
-            MPI_Neighbor_alltoall(send, 1, resized, receive, 4, MPI_INT, comm);
+            MPI_Neighbor_alltoall(send, 1, type, receive, 4, MPI_INT, comm);
             for (int i = 0; i < 4; i++)
-                CHECK(receive[i] == left * 1000 + 20 + i * stride &&
+                CHECK(receive[i] == left * 1000 + extent + i * stride &&
                           receive[4 + i] == right * 1000 + i * stride,
                       "stride %d: received %d and %d", stride, receive[i],
                       receive[4 + i]);
         }
-        MPI_Type_free(&resized);
+        MPI_Type_free(&type);
     }
     CHECK(!is_accelerated() || counter("loads") - loads <= 10,
           "unchanged arguments are loaded again");
