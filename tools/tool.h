@@ -78,7 +78,8 @@ int tool_word(const char *option, const char *word, const char *words);
 struct tool_output {
     FILE *file;
     const char *path; /* NULL or "-": standard output */
-    char *temporary;  /* in the same directory; NULL for standard output */
+    char *target;     /* what appears: path, or where it points */
+    char *temporary;  /* next to it; NULL when written to directly */
 };
 
 /** @return TOOL_OK, or a status; then there is nothing to close */

@@ -56,6 +56,7 @@ struct lane {
     uint64_t consumed;        /* tx: last seen, in chunks */
     struct rs_block *block;   /* rx */
     uint64_t mapped_bytes;    /* tx */
+    bool abandoned;
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */
     struct lane *other;
@@ -248,12 +249,80 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
     return 0;
 }
 
+/* After a word that the peer may be asleep for. Its side of the bargain is in
+ * loopback_sleep(). */
+static inline void wake_peer(struct lane *l)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (unlikely(atomic_load_explicit(&l->bell->sleepers,
+                                      memory_order_relaxed) != 0))
+        rs_doorbell_ring(l->lane.connection->engine, l->bell);
+}
+
+void rs_loopback_rx_abandon(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    if (l->block == NULL || l->abandoned)
+        return;
+    l->abandoned = true;
+    /* Release: what we did consume is told before. */
+    atomic_store_explicit(&l->ring.words->refused, l->ring.base,
+                          memory_order_release);
+    wake_peer(l);
+}
+
+void rs_loopback_tx_abandon(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    if (l->ring.words == NULL || l->abandoned)
+        return;
+    l->abandoned = true;
+    /* Release: the receiver, who may now use the memory for something else,
+     * must not meet a write of ours after it has seen this. */
+    atomic_store_explicit(&l->ring.words->closed, l->ring.base,
+                          memory_order_release);
+    wake_peer(l);
+}
+
+static int __attribute__((cold)) has_given_up(const struct lane *l)
+{
+    return rs_fail(RSCHED_EPEER, "loopback: peer %d has given up the exchange",
+                   l->lane.connection->peer);
+}
+
+int rs_loopback_rx_check(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    /* Acquire: whoever looks for chunks after this sees all there will be. */
+    if (l->block != NULL &&
+        atomic_load_explicit(&l->ring.words->closed, memory_order_acquire) ==
+            l->ring.base)
+        return has_given_up(l);
+    return 0;
+}
+
+int rs_loopback_tx_check(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    /* Acquire: `consumed` is read after this. */
+    if (l->ring.words != NULL &&
+        atomic_load_explicit(&l->ring.words->refused, memory_order_acquire) ==
+            l->ring.base)
+        return has_given_up(l);
+    return 0;
+}
+
 void rs_loopback_rx_destroy(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
 
     if (l->other != NULL)
         l->other->other = NULL;
+    rs_loopback_rx_abandon(lane);
     if (l->block != NULL)
         rs_segment_release(l->block, lane->attached);
     lane_free(l);
@@ -265,13 +334,9 @@ void rs_loopback_tx_destroy(struct rsched_lane *lane)
 
     if (l->other != NULL)
         l->other->other = NULL;
-    if (l->ring.words != NULL) {
-        /* Release: the receiver, who may now use the memory for something
-         * else, must not meet a write of ours after it has seen this. */
-        atomic_store_explicit(&l->ring.words->closed, l->ring.base,
-                              memory_order_release);
+    rs_loopback_tx_abandon(lane);
+    if (l->ring.words != NULL)
         rs_segment_unmap(l->ring.words, l->mapped_bytes);
-    }
     lane_free(l);
 }
 
@@ -353,16 +418,6 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
                        "among the puts in another way than expected",
                        (unsigned long long)from.bytes);
     return rs_copies_compile_pair(&l->other->copies, &from, message);
-}
-
-/* After a word that the peer may be asleep for. Its side of the bargain is in
- * loopback_sleep(). */
-static inline void wake_peer(struct lane *l)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    if (unlikely(atomic_load_explicit(&l->bell->sleepers,
-                                      memory_order_relaxed) != 0))
-        rs_doorbell_ring(l->lane.connection->engine, l->bell);
 }
 
 static bool has_credit(struct lane *l)

@@ -41,6 +41,10 @@ int rs_loopback_rx_create(struct rsched_connection *, const struct rsched_lane_s
 int rs_loopback_tx_create(struct rsched_connection *, const struct rsched_lane_spec *,
                           const unsigned char *descriptor,
                           struct rsched_lane **);
+void rs_loopback_rx_abandon(struct rsched_lane *);
+void rs_loopback_tx_abandon(struct rsched_lane *);
+int rs_loopback_rx_check(struct rsched_lane *);
+int rs_loopback_tx_check(struct rsched_lane *);
 void rs_loopback_rx_destroy(struct rsched_lane *);
 void rs_loopback_tx_destroy(struct rsched_lane *);
 int rs_loopback_tx_load(struct rsched_lane *, const struct rsched_message *);

@@ -46,6 +46,7 @@ struct rs_words {
     /* Receiver. */
     _Alignas(RS_LINE) atomic_uint_fast64_t dst_ready;
     atomic_uint_fast64_t consumed;
+    atomic_uint_fast64_t refused; /* the base of a lane that reads no more */
 };
 static_assert(sizeof(struct rs_words) == 2 * RS_LINE, "shared layout");
 static_assert(sizeof(atomic_uint_fast64_t) == 8, "shared layout");

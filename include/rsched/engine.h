@@ -141,6 +141,16 @@ struct rsched_engine_ops {
                      const struct rsched_lane_spec *spec,
                      const unsigned char *descriptor,
                      struct rsched_lane **lane);
+    /** The exchange of a lane has failed: the lane moves nothing any more, and
+     * the other end's check says so. Only destroy follows, which does the same
+     * if it was not done. */
+    void (*rx_abandon)(struct rsched_lane *lane);
+    void (*tx_abandon)(struct rsched_lane *lane);
+    /** See whether the other end has been abandoned; what it did before is
+     * there for progress to find. @return 0 or RSCHED_EPEER */
+    int (*rx_check)(struct rsched_lane *lane);
+    int (*tx_check)(struct rsched_lane *lane);
+
     /** No epoch is under way, or it is given up. Memory that the peer may
      * still write stays until it cannot. */
     void (*rx_destroy)(struct rsched_lane *lane);

@@ -178,6 +178,13 @@ static void end_talk(struct creation *c, struct talk *t, int error)
     pthread_mutex_unlock(&c->context->oob_lock);
 }
 
+/* The host's callbacks have no text of ours. */
+static int oob_failed(const struct talk *t, int error)
+{
+    return rs_fail(error, "process %d: the out-of-band transport failed: %s",
+                   t->process, rsched_strerror(error));
+}
+
 static void post(struct creation *c, struct talk *t, round_fn *messages)
 {
     const struct rsched_oob *oob = &c->context->params.oob;
@@ -198,7 +205,7 @@ static void post(struct creation *c, struct talk *t, round_fn *messages)
     }
     pthread_mutex_unlock(&c->context->oob_lock);
     if (error != 0)
-        end_talk(c, t, error);
+        end_talk(c, t, oob_failed(t, error));
 }
 
 static bool talk_is_done(const struct talk *t)
@@ -219,7 +226,7 @@ static void test_talk(struct creation *c, struct talk *t)
         pthread_mutex_unlock(&c->context->oob_lock);
     }
     if (error != 0)
-        end_talk(c, t, error);
+        end_talk(c, t, oob_failed(t, error));
 }
 
 /* @return whether a request is left */

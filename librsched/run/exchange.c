@@ -36,11 +36,21 @@ static inline void leave(struct rsched_exchange *x)
         rs_safety_offer(x);
 }
 
+/* Neighbors must not wait for what will not come. */
+static void abandon(struct rsched_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_out; i++)
+        x->ops->tx_abandon(x->out[i].lane);
+    for (uint32_t i = 0; i < x->num_in; i++)
+        x->ops->rx_abandon(x->in[i].lane);
+}
+
 int rs_exchange_fail(struct rsched_exchange *x, int error)
 {
     if (x->error == 0) {
         x->error = error;
         x->error_text = strdup(rsched_last_error());
+        abandon(x);
     }
     x->pending_tx.count = x->pending_rx.count = 0;
     return error;
@@ -151,11 +161,10 @@ int rsched_exchange_start(struct rsched_exchange *x)
 /* Those who only test must learn of a dead peer too. */
 static inline bool is_hopeless(struct rsched_exchange *x)
 {
-    if (unlikely(++x->vain_tests % VAIN_TESTS == 0))
-        rs_context_look(x->context);
-    return unlikely(atomic_load_explicit(&x->context->any_dead,
-                                         memory_order_relaxed)) &&
-           rs_exchange_check_peers(x) != 0;
+    if (likely(++x->vain_tests % VAIN_TESTS != 0))
+        return false;
+    rs_context_look(x->context);
+    return rs_exchange_check_peers(x) != 0;
 }
 
 int rsched_exchange_test(struct rsched_exchange *x, bool *done)
@@ -250,15 +259,21 @@ static int fail_of_peer(struct rsched_exchange *x, const struct rs_peer *peer)
 
 /* @return 0 or RSCHED_EPEER, noted in the exchange */
 static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
+                      int (*check)(struct rsched_lane *),
                       int (*progress)(struct rsched_lane *))
 {
     for (uint32_t i = 0; i < pending->count; i++) {
         struct rsched_lane *lane = pending->lanes[i];
         struct rs_edge *edge = edge_of(x, lane);
 
-        /* It may have done all that this epoch needs before it died. */
-        if (is_dead(edge->peer) && progress(lane) != RSCHED_LANE_DONE)
+        if (!is_dead(edge->peer) && check(lane) == 0)
+            continue;
+        /* It may have done all that this epoch needs before that. */
+        if (progress(lane) == RSCHED_LANE_DONE)
+            continue;
+        if (is_dead(edge->peer))
             return fail_of_peer(x, edge->peer);
+        return rs_exchange_fail(x, check(lane));
     }
     return 0;
 }
@@ -278,9 +293,11 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
         }
         return 0;
     }
-    error = check_list(x, &x->pending_rx, x->ops->rx_progress);
+    error = check_list(x, &x->pending_rx, x->ops->rx_check,
+                       x->ops->rx_progress);
     if (error == 0)
-        error = check_list(x, &x->pending_tx, x->ops->tx_progress);
+        error = check_list(x, &x->pending_tx, x->ops->tx_check,
+                           x->ops->tx_progress);
     return error;
 }
 

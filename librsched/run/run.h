@@ -138,8 +138,8 @@ bool rs_exchange_is_deferred(const struct rsched_exchange *x);
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
 
-/** Fail the exchange if it waits for (or, when it is inactive, has) a peer
- * that rs_context_look() has found dead. */
+/** Fail the exchange if it waits for a peer that has given it up, or that
+ * rs_context_look() has found dead; before a start, if it has such a peer. */
 int rs_exchange_check_peers(struct rsched_exchange *x);
 
 /* safety.c */

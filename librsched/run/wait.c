@@ -70,10 +70,7 @@ int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
     context->ops->sleep(context->engine, slice(context, (uint64_t)round),
                         ready_exchange, x);
     rs_context_look(context);
-    if (unlikely(atomic_load_explicit(&context->any_dead,
-                                      memory_order_relaxed)))
-        return rs_exchange_check_peers(x);
-    return 0;
+    return rs_exchange_check_peers(x);
 }
 
 static bool ready_never(void *arg)

@@ -28,13 +28,17 @@ struct rsched_oob_request {
     uint64_t tag;
     void *buffer;
     size_t length;
-    int sent;
+    int sent; /* -1: a receive */
 };
 
 struct mesh_end {
     struct mesh *mesh;
     int rank;
     struct packet **arrived; /* per peer, in order */
+    bool *gone;              /* per peer: it has closed its end */
+    bool blind;
+    mesh_doctor *doctor;
+    void *doctor_arg;
 };
 
 static void *must(void *p)
@@ -68,10 +72,24 @@ struct mesh *mesh_create(int num_ranks)
     return m;
 }
 
+static void close_socket(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void mesh_keep(struct mesh *m, int rank)
+{
+    for (int i = 0; i < m->num_ranks * m->num_ranks; i++) {
+        if (i / m->num_ranks != rank)
+            close_socket(&m->sockets[i]);
+    }
+}
+
 void mesh_destroy(struct mesh *m)
 {
-    for (int i = 0; i < m->num_ranks * m->num_ranks; i++)
-        close(m->sockets[i]);
+    mesh_keep(m, -1);
     free(m->sockets);
     free(m);
 }
@@ -83,7 +101,19 @@ struct mesh_end *mesh_end_create(struct mesh *mesh, int rank)
     e->mesh = mesh;
     e->rank = rank;
     e->arrived = must(calloc((size_t)mesh->num_ranks, sizeof(*e->arrived)));
+    e->gone = must(calloc((size_t)mesh->num_ranks, sizeof(*e->gone)));
     return e;
+}
+
+void mesh_end_set_blind(struct mesh_end *end, bool blind)
+{
+    end->blind = blind;
+}
+
+void mesh_end_set_doctor(struct mesh_end *end, mesh_doctor *doctor, void *arg)
+{
+    end->doctor = doctor;
+    end->doctor_arg = arg;
 }
 
 void mesh_end_destroy(struct mesh_end *end)
@@ -97,6 +127,7 @@ void mesh_end_destroy(struct mesh_end *end)
         }
     }
     free(end->arrived);
+    free(end->gone);
     free(end);
 }
 
@@ -107,17 +138,21 @@ static int end_socket(const struct mesh_end *end, int peer)
 
 static int try_send(struct rsched_oob_request *r)
 {
-    uint64_t head = r->tag;
-    struct iovec iov[2] = {{&head, sizeof(head)}, {r->buffer, r->length}};
+    struct packet *p = must(calloc(1, sizeof(*p) + r->length));
+    struct mesh_end *end = r->end;
+    struct iovec iov[2] = {{&r->tag, sizeof(r->tag)}, {p->data, r->length}};
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
+    int error = 0;
 
-    if (r->sent)
-        return 0;
-    if (sendmsg(end_socket(r->end, r->peer), &message, MSG_NOSIGNAL) >= 0) {
+    memcpy(p->data, r->buffer, r->length);
+    if (end->doctor != NULL)
+        end->doctor(end->doctor_arg, r->peer, p->data, r->length);
+    if (sendmsg(end_socket(end, r->peer), &message, MSG_NOSIGNAL) >= 0)
         r->sent = 1;
-        return 0;
-    }
-    return errno == EAGAIN || errno == ENOBUFS ? 0 : RSCHED_EPEER;
+    else if (errno != EAGAIN && errno != ENOBUFS && !end->blind)
+        error = RSCHED_EPEER;
+    free(p);
+    return error;
 }
 
 static int make(void *arg, int peer, uint64_t tag, void *buffer, size_t length,
@@ -137,8 +172,13 @@ static int make(void *arg, int peer, uint64_t tag, void *buffer, size_t length,
 static int mesh_isend(void *arg, int peer, uint64_t tag, const void *buffer,
                       size_t length, struct rsched_oob_request **request)
 {
+    int error;
+
     make(arg, peer, tag, (void *)(uintptr_t)buffer, length, request);
-    return try_send(*request);
+    error = try_send(*request);
+    if (error != 0)
+        free(*request);
+    return error;
 }
 
 static int mesh_irecv(void *arg, int peer, uint64_t tag, void *buffer,
@@ -160,6 +200,8 @@ static void drain(struct mesh_end *end, int peer)
         static _Thread_local char buffer[200000];
         ssize_t n = recv(end_socket(end, peer), buffer, sizeof(buffer), 0);
 
+        if (n == 0)
+            end->gone[peer] = !end->blind;
         if (n < (ssize_t)sizeof(uint64_t))
             return;
         *last = must(calloc(1, sizeof(struct packet) + (size_t)n));
@@ -176,7 +218,7 @@ static int mesh_test(void *arg, struct rsched_oob_request *r, bool *done)
 
     *done = false;
     if (r->sent >= 0) {
-        int error = try_send(r);
+        int error = r->sent ? 0 : try_send(r);
 
         *done = r->sent;
         if (r->sent)
@@ -198,7 +240,7 @@ static int mesh_test(void *arg, struct rsched_oob_request *r, bool *done)
         *done = true;
         return 0;
     }
-    return 0;
+    return end->gone[r->peer] ? RSCHED_EPEER : 0;
 }
 
 static void mesh_cancel(void *arg, struct rsched_oob_request *r)
@@ -222,18 +264,50 @@ struct rsched_context_params mesh_params(struct mesh_end *end)
     };
 }
 
-static void meet(struct mesh_end *end, int peer, uint64_t tag, bool send)
+/* @return 0, or -1 when the peer is gone */
+static int complete(struct mesh_end *end, struct rsched_oob_request *r)
 {
-    struct rsched_oob_request *r;
-    char byte = 0;
     bool done = false;
 
+    while (!done) {
+        if (mesh_test(end, r, &done) != 0) {
+            if (!done)
+                mesh_cancel(end, r);
+            return -1;
+        }
+        if (!done)
+            usleep(50);
+    }
+    return 0;
+}
+
+int mesh_send(struct mesh_end *end, int peer, uint64_t tag, const void *data,
+              size_t length)
+{
+    struct rsched_oob_request *r;
+
+    return mesh_isend(end, peer, tag, data, length, &r) != 0
+               ? -1
+               : complete(end, r);
+}
+
+int mesh_receive(struct mesh_end *end, int peer, uint64_t tag, void *data,
+                 size_t length)
+{
+    struct rsched_oob_request *r;
+
+    mesh_irecv(end, peer, tag, data, length, &r);
+    return complete(end, r);
+}
+
+static void meet(struct mesh_end *end, int peer, uint64_t tag, bool send)
+{
+    char byte = 0;
+
     if (send)
-        mesh_isend(end, peer, tag, &byte, 1, &r);
+        mesh_send(end, peer, tag, &byte, 1);
     else
-        mesh_irecv(end, peer, tag, &byte, 1, &r);
-    while (mesh_test(end, r, &done) == 0 && !done)
-        usleep(50);
+        mesh_receive(end, peer, tag, &byte, 1);
 }
 
 void mesh_barrier(struct mesh_end *end)

@@ -15,22 +15,45 @@ struct start {
     int result;
 };
 
+int rank_open(struct rank *self)
+{
+    struct rsched_context_params params = mesh_params(self->end);
+
+    if (rsched_context_create(&params, &self->context) != 0)
+        return RANK_FAIL("rank %d: %s", self->rank, rsched_last_error());
+    return 0;
+}
+
+void rank_close(struct rank *self)
+{
+    rsched_context_destroy(self->context);
+    self->context = NULL;
+}
+
 static int run_rank(struct start *start)
 {
     struct rank self = {.rank = start->rank,
                         .num_ranks = start->num_ranks,
                         .arg = start->arg};
-    struct rsched_context_params params;
     int result;
 
     self.end = mesh_end_create(start->mesh, self.rank);
-    params = mesh_params(self.end);
-    if (rsched_context_create(&params, &self.context) != 0)
-        return RANK_FAIL("rank %d: %s", self.rank, rsched_last_error());
-    result = start->main(&self);
-    rsched_context_destroy(self.context);
+    result = rank_open(&self);
+    if (result == 0)
+        result = start->main(&self);
+    if (self.context != NULL)
+        rank_close(&self);
     mesh_end_destroy(self.end);
     return result;
+}
+
+/* As _exit, but the leak checker of the address sanitizer has a look. */
+static void __attribute__((noreturn)) leave(int status)
+{
+#ifdef __SANITIZE_ADDRESS__
+    exit(status);
+#endif
+    _exit(status);
 }
 
 static void *run_thread(void *arg)
@@ -63,12 +86,17 @@ static int run_processes(struct start *starts, int num_ranks)
     fflush(NULL);
     for (int i = 0; i < num_ranks; i++) {
         if (fork() == 0) {
-            int status = run_rank(&starts[i]);
+            int status;
 
+            mesh_keep(starts[i].mesh, i);
+            status = run_rank(&starts[i]);
+            mesh_destroy(starts[i].mesh);
+            free(starts);
             fflush(NULL);
-            _exit(status);
+            leave(status);
         }
     }
+    mesh_keep(starts[0].mesh, -1);
     for (int i = 0; i < num_ranks; i++) {
         int status;
 

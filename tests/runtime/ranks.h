@@ -16,6 +16,11 @@ struct rank {
 /** What a rank does; returns 0 for success. */
 typedef int rank_fn(struct rank *self);
 
+/** Make and destroy the rank's context, for tests of just that; ranks_run()
+ * does it around `main`. */
+int rank_open(struct rank *self);
+void rank_close(struct rank *self);
+
 /** Run `main` in num_ranks ranks, each with a context of its own.
  * @return 0 if all returned 0 */
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
