@@ -162,6 +162,40 @@ static void changing_types(void)
     MPI_Comm_free(&comm);
 }
 
+/* Programs clean up when MPI_Finalize deletes the attributes of
+ * MPI_COMM_SELF; their requests must still work. */
+static struct ring last;
+
+static int at_finalize(MPI_Comm self, int keyval, void *value, void *extra)
+{
+    (void)self;
+    (void)keyval;
+    (void)value;
+    (void)extra;
+    use(&last, 7);
+    MPI_Request_free(&last.request);
+    ring_free(&last);
+    printf("life: rank %d has cleaned up\n", world_rank);
+    return MPI_SUCCESS;
+}
+
+/* Also: a request and two communicators that nobody frees. */
+static void leave_for_finalize(void)
+{
+    MPI_Comm comm = ring_comm(MPI_COMM_WORLD);
+    struct ring left;
+    int keyval;
+
+    ring_create(&last, comm, 1000);
+    ring_create(&left, ring_comm(MPI_COMM_WORLD), 10);
+    use(&left, 1);
+    blocking(comm, 3);
+    ring_free(&left);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &keyval, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+    MPI_Comm_free_keyval(&keyval);
+}
+
 int main(int argc, char **argv)
 {
     int cycles = (int)number_option(argc, argv, "--cycles", 60);
@@ -193,5 +227,6 @@ int main(int argc, char **argv)
                   5 * (uint64_t)cycles,
               "not accelerated");
     }
+    leave_for_finalize();
     return test_fini("life");
 }
