@@ -7,6 +7,7 @@
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
+#include "librsched/base/names.h"
 #include "librsched/base/units.h"
 #include "tools/svg.h"
 #include "tools/tool.h"
@@ -52,6 +53,8 @@ struct picture {
     size_t num_stretches, room_stretches;
     uint64_t *loads;
     size_t num_loads, room_loads;
+    struct rs_names used;   /* directions that occur */
+    struct rs_names others; /* those of them without a route of their own */
     int error; /* of collecting */
 };
 
@@ -131,11 +134,36 @@ static void collect(void *arg, uint64_t from, uint64_t to,
 
 /* ---------------------------------------------------------------- colors */
 
-/* Directions get colors in the machine's order; those that are reached by the
- * route for all directions share its rank and its color. */
+/* Directions get colors in the machine's order; those without a route of their
+ * own follow in the order in which they occur. */
 static uint32_t rank_of(const struct picture *p, const char *direction)
 {
-    return rsched_machine_find_route(p->machine, direction)->rank;
+    const struct rsched_route *route =
+        rsched_machine_find_route(p->machine, direction);
+
+    if (strcmp(route->direction, direction) == 0)
+        return route->rank;
+    return (uint32_t)(rsched_machine_num_routes(p->machine) - 1 +
+                      (size_t)rs_names_find(&p->others, direction));
+}
+
+/* Note which directions occur. */
+static int collect_directions(struct picture *p)
+{
+    for (size_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
+        const char *name = rsched_pattern_put(p->pattern, i)->direction;
+        const struct rsched_route *route =
+            rsched_machine_find_route(p->machine, name);
+        int64_t number = 0;
+
+        if (strcmp(route->direction, name) != 0)
+            number = rs_names_add(&p->others, name);
+        if (number >= 0)
+            number = rs_names_add(&p->used, name);
+        if (number < 0)
+            return (int)number;
+    }
+    return 0;
 }
 
 /* The class that paints a box: its color and its texture. */
@@ -375,8 +403,8 @@ static uint64_t draw_load(struct picture *p, size_t link, int64_t bottom)
     fputc(' ', p->out);
     svg_length(p->out, bottom);
     for (size_t i = 0; i <= p->num_stretches; i++) {
-        const struct stretch *s = &p->stretches[i];
         bool end = i == p->num_stretches;
+        const struct stretch *s = end ? NULL : &p->stretches[i];
         bool hole = !end && s->from != until;
         uint64_t load = end ? 0 : p->loads[s->loads + link];
 
@@ -435,18 +463,12 @@ static void draw_links(struct picture *p)
     }
 }
 
-/* Whether a put of this rank exists, and what its direction is called. */
+/* The direction of a rank, or NULL when no put has it. */
 static const char *find_rank(const struct picture *p, uint32_t rank)
 {
-    for (size_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
-        const char *name = rsched_pattern_put(p->pattern, i)->direction;
-        const struct rsched_route *route =
-            rsched_machine_find_route(p->machine, name);
-
-        if (route->rank == rank)
-            return strcmp(route->direction, RSCHED_ANY_DIRECTION) == 0
-                       ? "any direction"
-                       : name;
+    for (size_t i = 0; i < p->used.count; i++) {
+        if (rank_of(p, p->used.text[i]) == rank)
+            return *p->used.text[i] ? p->used.text[i] : "no direction";
     }
     return NULL;
 }
@@ -465,12 +487,17 @@ static void place_entry(const char *label, int64_t *x, int64_t *y)
 static int64_t draw_legend(struct picture *p, bool draw)
 {
     int64_t x = PX(LEFT), y = p->links_bottom + PX(38);
-    static const struct {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_costs(p->machine);
+    const struct {
         const char *label, *more;
-    } others[] = {{"command", "class=\"command\""},
-                  {"engine opening", "class=\"open\""}};
+        bool shown;
+    } others[] = {{"command", "class=\"command\"", costs->command > 0},
+                  {"engine opening", "class=\"open\"",
+                   costs->engine_open > 0 && costs->num_engines > 1}};
+    size_t ranks = rsched_machine_num_routes(p->machine) + p->others.count;
 
-    for (uint32_t r = 0; r < rsched_machine_num_routes(p->machine); r++) {
+    for (uint32_t r = 0; r < ranks; r++) {
         const char *label = find_rank(p, r);
 
         if (label == NULL)
@@ -483,6 +510,8 @@ static int64_t draw_legend(struct picture *p, bool draw)
         x += PX(38) + PX(CHARACTER) * (int64_t)strlen(label);
     }
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (!others[i].shown)
+            continue;
         place_entry(others[i].label, &x, &y);
         if (draw) {
             svg_rect(p->out, x, y, PX(16), PX(14), others[i].more, NULL);
@@ -506,7 +535,9 @@ int picture_draw(const struct rsched_schedule *schedule, const char *machine,
     int error;
 
     measure(&p);
-    error = rsched_schedule_occupancy(schedule, collect, &p);
+    error = collect_directions(&p);
+    if (error == 0)
+        error = rsched_schedule_occupancy(schedule, collect, &p);
     if (error == 0)
         error = p.error;
     if (error != 0)
@@ -529,5 +560,7 @@ int picture_draw(const struct rsched_schedule *schedule, const char *machine,
 out:
     free(p.stretches);
     free(p.loads);
+    rs_names_fini(&p.used);
+    rs_names_fini(&p.others);
     return error;
 }

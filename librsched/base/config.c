@@ -56,7 +56,7 @@ static struct entry table[] = {
     {{"RSCHED_YIELD", 0, "200", 0, "count",
       "yields in a wait before it sleeps"},
      KIND_COUNT, FIELD(yield_polls), 0, UINT32_MAX, false},
-    {{"RSCHED_SLEEP", 0, "1ms", 0, "time",
+    {{"RSCHED_SLEEP", 0, "4ms", 0, "time",
       "longest slice of a sleep, after which failures and native progress are "
       "looked at"},
      KIND_TIME, FIELD(sleep_ps), 1000000, 1000000000000, false},

@@ -66,8 +66,19 @@ if [ "$(umask)" = 0022 ] && [ "$(stat -c %a "$work/a.svg")" != 644 ]; then
     echo "FAIL a.svg has mode $(stat -c %a "$work/a.svg")"
     failed=1
 fi
-for command in "" help info "info --config" --version "help plan" "draw --help"; do
-    [ -z "$command" ] && continue
+# A link stays one; a device is written to, not replaced.
+ln -s real.svg "$work/link.svg"
+: > "$work/real.svg"
+"$rsched" draw scale-les3:872:all -o "$work/link.svg" || failed=1
+[ -L "$work/link.svg" ] || { echo "FAIL the link is gone"; failed=1; }
+same real.svg a.svg
+"$rsched" plan scale-les3:872:all -o /dev/null || failed=1
+[ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
+# A pattern without puts can be planned and drawn.
+printf 'rsched: pattern/1\nname: none\nputs: []\n' > "$work/none.yaml"
+"$rsched" compare "$work/none.yaml" > /dev/null || failed=1
+"$rsched" draw "$work/none.yaml" -o "$work/none.svg" || failed=1
+for command in help info "info --config" --version "help plan" "draw --help"; do
     # shellcheck disable=SC2086
     "$rsched" $command > "$work/out" || { echo "FAIL rsched $command"; failed=1; }
     [ -s "$work/out" ] || { echo "FAIL rsched $command prints nothing"; failed=1; }

@@ -41,6 +41,24 @@ Test(files, times_are_exact)
         cr_assert_not_null(rs_parse_time(bad[i], &ps), "%s", bad[i]);
 }
 
+Test(files, microseconds_as_json_writes_them)
+{
+    static const char *const bad[] = {"", "1 us", "-1", "1e5", "1e-07", "e-05",
+                                      "1e-05x", "1.e-05", "1.25e-06", "1.2.3"};
+    uint64_t ps = 0;
+
+    cr_assert_null(rs_parse_us("59.448312", &ps));
+    cr_assert_eq(ps, 59448312);
+    cr_assert_null(rs_parse_us("18.0", &ps));
+    cr_assert_eq(ps, 18000000);
+    cr_assert_null(rs_parse_us("5e-05", &ps));
+    cr_assert_eq(ps, 50);
+    cr_assert_null(rs_parse_us("1.5e-05", &ps));
+    cr_assert_eq(ps, 15);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_not_null(rs_parse_us(bad[i], &ps), "%s", bad[i]);
+}
+
 Test(files, rates_are_exact)
 {
     uint64_t rate;

@@ -11,6 +11,12 @@ struct rank {
     struct mesh_end *end;
     struct rsched_context *context;
     void *arg;
+    /* For rank_open(): what is added to the job's number, and what the host
+     * wants to be called. */
+    uint64_t job_offset;
+    void (*host_progress)(void *arg);
+    void *host_arg;
+    struct rsched_oob oob; /* set by it: the rank's transport */
 };
 
 /** What a rank does; returns 0 for success. */
@@ -24,6 +30,11 @@ void rank_close(struct rank *self);
 /** Run `main` in num_ranks ranks, each with a context of its own.
  * @return 0 if all returned 0 */
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
+
+/** The same; forked ranks have a setting ("NAME=value") in their environment,
+ * even and odd ones their own. NULL: none. */
+int ranks_run_with(int num_ranks, bool threads, rank_fn *main, void *arg,
+                   const char *const settings[2]);
 
 /** Print file, line and text, and return 1. */
 #define RANK_FAIL(...)                                                       \
