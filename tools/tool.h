@@ -103,7 +103,11 @@ const char *tool_default_machine(const struct rsched_pattern *pattern);
 /** Open a pattern, its machine (NULL: the default one, which is then stored
  * in *machine_name) and plan. @return TOOL_OK or a status */
 int tool_make_schedule(const char *pattern_name, const char **machine_name,
-                       const char *planner, struct rsched_schedule **schedule);
+                       const struct rsched_plan_options *options,
+                       struct rsched_schedule **schedule);
+
+/** The number that --nodes asks for. @return TOOL_OK or a status */
+int tool_nodes(const char *text, uint64_t *nodes);
 
 /** Room for the texts below. */
 enum { TOOL_TEXT = 48 };

@@ -7,6 +7,7 @@
 
 #include <rsched/machine.h>
 #include <rsched/pattern.h>
+#include <rsched/schedule.h>
 
 #include "models/fluid.h"
 
@@ -25,7 +26,10 @@ struct rs_problem {
     const struct rsched_pattern *pattern;
     const struct rsched_machine *machine;
     struct rsched_machine_costs costs;
+    /* What is planned are parts; a put that is not cut is one part, with the
+     * put's number. Everywhere below a "put" is a part. */
     size_t num_puts;
+    struct rsched_part *parts; /* of each put */
     uint64_t *bytes;      /* of each put */
     uint32_t *direction;  /* of each put: number in `directions`, which is
                              also the number of its route */
@@ -47,14 +51,26 @@ struct rs_place {
     uint64_t order; /* puts of an engine are queued by this, then by id */
 };
 
+/** A further part of a put. */
+struct rs_cut {
+    uint32_t put;
+    uint64_t bytes; /* that it takes from the put's first part */
+};
+
 /**
- * @param problem filled; rs_problem_fini() it on success. Pattern and machine
- *                must outlive it.
- * @return 0, RSCHED_EINVAL (a direction without a route), RSCHED_ENOMEM
+ * @param problem  filled; rs_problem_fini() it on success. Pattern and machine
+ *                 must outlive it.
+ * @param cuts     the parts after the first ones, which are numbered after all
+ *                 puts; those of a put take its bytes from behind the first
+ *                 part on, in this order
+ * @param num_cuts may be 0
+ * @return 0, RSCHED_EINVAL (a direction without a route, or cuts that take more
+ *         than there is), RSCHED_ENOMEM
  */
 int rs_problem_init(struct rs_problem *problem,
                     const struct rsched_pattern *pattern,
-                    const struct rsched_machine *machine);
+                    const struct rsched_machine *machine,
+                    const struct rs_cut *cuts, size_t num_cuts);
 
 void rs_problem_fini(struct rs_problem *problem);
 
