@@ -208,6 +208,34 @@ rsched_schedule_nodes(const struct rsched_schedule *schedule);
 RSCHED_API uint64_t
 rsched_schedule_box_makespan(const struct rsched_schedule *schedule);
 
+/** What may hold a schedule up. */
+enum rsched_limit_kind {
+    RSCHED_LIMIT_NONE,    /**< nothing that can be made faster alone */
+    RSCHED_LIMIT_LINK,    /**< the capacity of a link */
+    RSCHED_LIMIT_NODE,    /**< what a node injects or takes in */
+    RSCHED_LIMIT_ENGINE,  /**< the rate of an engine */
+    RSCHED_LIMIT_COMMAND, /**< the cost of a command */
+    RSCHED_LIMIT_OPEN,    /**< the opening of engines */
+};
+
+/** What holds a schedule up. */
+struct rsched_limit {
+    enum rsched_limit_kind kind;
+    uint32_t number; /**< of the link; else of the engine that ends last */
+    uint64_t makespan_without; /**< of the same queues, if the limit were not
+                                    there, ps */
+};
+
+/**
+ * Find what holds a schedule up: of links, node, rate of engines, command and
+ * opening that one without which the same queues would be shortest. A schedule
+ * that is to beat this one must use it better, or a machine have more of it.
+ *
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_schedule_limit(const struct rsched_schedule *schedule,
+                                     struct rsched_limit *limit);
+
 /**
  * Called with the load of all links during a stretch of time in which it does
  * not change.
