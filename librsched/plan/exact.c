@@ -39,7 +39,7 @@ enum {
     LINKS = 16,            /* that puts use, at most */
     LINKS_RENAMED = 6,     /* above this links keep their names */
     RENAMINGS = 16,
-    SEEN_BITS = 20,        /* states that are stored */
+    SEEN_BITS = 18,        /* states that are stored */
     SEEN_WAYS = 4,
     BYTES_BITS = 40,       /* all bytes together */
     TICKS_BITS = 50,       /* a makespan */
