@@ -74,9 +74,11 @@ int tool_make_schedule(const char *pattern_name, const char **machine_name,
         *machine_name = tool_default_machine(pattern);
     if (error == 0)
         error = rsched_machine_open(*machine_name, &machine);
-    if (error == 0)
+    if (error == 0 && strcmp(options->planner, TOOL_BOXES) == 0)
+        error = tool_boxes_plan(pattern, machine, schedule);
+    else if (error == 0)
         error = rsched_schedule_create_options(pattern, machine, options,
-                                              schedule);
+                                               schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error != 0 ? tool_library(error) : TOOL_OK;

@@ -100,6 +100,15 @@ const char *tool_default_machine(const struct rsched_pattern *pattern);
 /** The scheduler to use when none is given. */
 #define TOOL_DEFAULT_PLANNER "fllf"
 
+/** A scheduler that is a process of its own; see tools/glpk. */
+#define TOOL_BOXES "box-optimal"
+
+/** Plan with it. @return as rsched_schedule_create(); RSCHED_ENOTSUP when it was
+ * not built, RSCHED_ELIMIT when the pattern is too large for it */
+int tool_boxes_plan(const struct rsched_pattern *pattern,
+                    struct rsched_machine *machine,
+                    struct rsched_schedule **schedule);
+
 /** Open a pattern, its machine (NULL: the default one, which is then stored
  * in *machine_name) and plan. @return TOOL_OK or a status */
 int tool_make_schedule(const char *pattern_name, const char **machine_name,
