@@ -196,7 +196,7 @@ static int propose_boxes(struct contest *contest)
 static int search(struct contest *contest)
 {
     size_t puts = contest->problem->num_puts;
-    struct entrant *best = contest->best;
+    struct entrant *best = contest->best, first;
     uint64_t enough = contest->bound + contest->bound / ENOUGH;
     uint32_t steps = puts * STEPS > WORK ? (uint32_t)(WORK / puts) : STEPS;
     size_t winner = 0;
@@ -213,10 +213,9 @@ static int search(struct contest *contest)
             return error;
         winner = is_better(&best[i], &best[winner]) ? i : winner;
     }
-    contest->hand = best[winner];
-    best[winner] = best[0];
-    best[0] = contest->hand;
-    contest->hand = (struct entrant){0};
+    first = best[0];
+    best[0] = best[winner];
+    best[winner] = first;
     return 0;
 }
 
