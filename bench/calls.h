@@ -14,7 +14,7 @@
 #include "line.h"
 #include "work.h"
 
-/** Memory that two processes share, for the floors and the line. */
+/** Memory that the processes share, for the line, meetings and the floors. */
 struct shared {
     struct line line;
     struct {
@@ -22,6 +22,7 @@ struct shared {
         _Alignas(64) _Atomic uint64_t taken;  /* the epoch that has been read */
         _Alignas(64) _Atomic uint64_t begun;  /* epochs, over all cases */
     } side[2];
+    _Alignas(64) _Atomic uint64_t arrived; /* at meetings of all ranks */
     _Alignas(4096) char bytes[]; /* see calls.c */
 };
 

@@ -85,7 +85,7 @@ struct rs_fluid {
  * @param times    per put; only those in a queue are written; or NULL
  * @param makespan when the last put ends, ps
  * @return 0; RSCHED_ELIMIT when it takes longer than 2 hours of simulated
- *         time; RSCHED_ENOMEM
+ *         time, or a put has more than 2^60 bytes; RSCHED_ENOMEM
  *
  * Cost: O(events * (engines + resources of the puts in flight) * bottlenecks).
  */

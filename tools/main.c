@@ -9,6 +9,8 @@ const struct tool_command tool_commands[] = {
     {"plan", "PATTERN", "make one schedule", tool_plan},
     {"compare", "PATTERN...", "every scheduler side by side", tool_compare},
     {"draw", "PATTERN|SCHEDULE", "draw a schedule as SVG", tool_draw},
+    {"run", "mpirun ... PROGRAM ...",
+     "run an MPI program with its halo exchanges accelerated", tool_run},
     {"info", "", "what there is: schedulers, patterns, machines, settings",
      tool_info},
     {"help", "[COMMAND]", "print this, or the help of a command", tool_help},

@@ -14,6 +14,15 @@ static int fail(const struct tool_output *output)
     return TOOL_FAILED;
 }
 
+/* A device or a pipe is written to; only files are replaced. */
+static bool is_special(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode) &&
+           !S_ISDIR(status.st_mode);
+}
+
 int tool_output_open(struct tool_output *output, const char *path)
 {
     mode_t mask = umask(0);
@@ -24,8 +33,20 @@ int tool_output_open(struct tool_output *output, const char *path)
     if (path == NULL || strcmp(path, "-") == 0)
         return TOOL_OK;
     output->path = path;
-    if (asprintf(&output->temporary, "%s.XXXXXX", path) < 0)
+    if (is_special(path)) {
+        output->file = fopen(path, "we");
+        return output->file != NULL ? TOOL_OK : fail(output);
+    }
+    /* Where a link points, so that the link stays. */
+    output->target = realpath(path, NULL);
+    if (output->target == NULL)
+        output->target = strdup(path);
+    if (output->target == NULL ||
+        asprintf(&output->temporary, "%s.XXXXXX", output->target) < 0) {
+        free(output->target);
+        errno = ENOMEM;
         return fail(output);
+    }
     fd = mkstemp(output->temporary);
     if (fd < 0)
         goto err_free;
@@ -42,24 +63,25 @@ err_close:
     unlink(output->temporary);
 err_free:
     free(output->temporary);
+    free(output->target);
     return fail(output);
 }
 
 int tool_output_close(struct tool_output *output, int error)
 {
     int status = error != 0 ? tool_library(error) : TOOL_OK;
+    bool closed = output->file == stdout ? fflush(stdout) == 0
+                                         : fclose(output->file) == 0;
 
-    if (output->temporary == NULL) {
-        if (fflush(stdout) != 0 && status == TOOL_OK)
-            status = fail(output);
-        return status;
-    }
-    if (fclose(output->file) != 0 && status == TOOL_OK)
+    if (!closed && status == TOOL_OK)
         status = fail(output);
-    if (status == TOOL_OK && rename(output->temporary, output->path) != 0)
+    if (output->temporary == NULL)
+        return status;
+    if (status == TOOL_OK && rename(output->temporary, output->target) != 0)
         status = fail(output);
     if (status != TOOL_OK)
         unlink(output->temporary);
     free(output->temporary);
+    free(output->target);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
+#include "librsched/base/names.h"
 #include "librsched/base/units.h"
 #include "tools/svg.h"
 #include "tools/tool.h"
@@ -24,7 +25,7 @@ enum {
     TEXTURES = 4, /* plain, two kinds of stripes, dots */
     WIDTH = 1120,
     LEFT = 92,  /* labels of lanes */
-    RIGHT = 84, /* peaks of links */
+    RIGHT = 96, /* peaks of links */
     PLOT = WIDTH - LEFT - RIGHT,
     HEAD = 112, /* titles and marks */
     LINK = 30,
@@ -52,6 +53,8 @@ struct picture {
     size_t num_stretches, room_stretches;
     uint64_t *loads;
     size_t num_loads, room_loads;
+    struct rs_names used;   /* directions that occur */
+    struct rs_names others; /* those of them without a route of their own */
     int error; /* of collecting */
 };
 
@@ -131,11 +134,36 @@ static void collect(void *arg, uint64_t from, uint64_t to,
 
 /* ---------------------------------------------------------------- colors */
 
-/* Directions get colors in the machine's order; those that are reached by the
- * route for all directions share its rank and its color. */
+/* Directions get colors in the machine's order; those without a route of their
+ * own follow in the order in which they occur. */
 static uint32_t rank_of(const struct picture *p, const char *direction)
 {
-    return rsched_machine_find_route(p->machine, direction)->rank;
+    const struct rsched_route *route =
+        rsched_machine_find_route(p->machine, direction);
+
+    if (strcmp(route->direction, direction) == 0)
+        return route->rank;
+    return (uint32_t)(rsched_machine_num_routes(p->machine) - 1 +
+                      (size_t)rs_names_find(&p->others, direction));
+}
+
+/* Note which directions occur. */
+static int collect_directions(struct picture *p)
+{
+    for (size_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
+        const char *name = rsched_pattern_put(p->pattern, i)->direction;
+        const struct rsched_route *route =
+            rsched_machine_find_route(p->machine, name);
+        int64_t number = 0;
+
+        if (strcmp(route->direction, name) != 0)
+            number = rs_names_add(&p->others, name);
+        if (number >= 0)
+            number = rs_names_add(&p->used, name);
+        if (number < 0)
+            return (int)number;
+    }
+    return 0;
 }
 
 /* The class that paints a box: its color and its texture. */
@@ -183,7 +211,7 @@ static void draw_definitions(FILE *out)
           ".lane{fill:#f3f4f6}.grid{stroke:#d9dce1;stroke-width:.7}\n"
           ".open{fill:url(#open);stroke:#b5b5b5;stroke-width:.6}"
           ".command{fill:#30343b}\n"
-          ".in{pointer-events:none}\n"
+          ".in{pointer-events:none;stroke-linejoin:round}\n"
           "</style>\n", out);
 }
 
@@ -264,12 +292,25 @@ static void describe(const struct picture *p, uint32_t id, char *title,
              rs_format_us(at->finish, text[2]));
 }
 
+/* Whether a mark's line may run through the label; then, and on textures, the
+ * label gets a halo to be readable. */
+static bool is_marked(const struct picture *p,
+                      const struct rsched_placement *at)
+{
+    uint64_t bound = rsched_schedule_lower_bound(p->schedule);
+
+    return at->data <= bound && bound <= at->finish;
+}
+
 /* "8 NW", or "8", or nothing: what fits. */
-static void draw_box_label(struct picture *p, uint32_t id, uint32_t rank,
-                           int64_t x, int64_t y, int64_t width)
+static void draw_put_label(struct picture *p, uint32_t id, int64_t y)
 {
     const char *direction = rsched_pattern_put(p->pattern, id)->direction;
-    char label[64], more[64];
+    const struct rsched_placement *at =
+        rsched_schedule_placement(p->schedule, id);
+    int64_t x = x_of(p, at->data), width = x_of(p, at->finish) - x;
+    uint32_t rank = rank_of(p, direction);
+    char label[64], more[96];
 
     snprintf(label, sizeof(label), "%" PRIu32 " %s", id, direction);
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(6) > width)
@@ -277,18 +318,17 @@ static void draw_box_label(struct picture *p, uint32_t id, uint32_t rank,
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(4) > width ||
         p->lane < PX(18))
         return;
-    /* A texture under a label would make it hard to read. */
-    if (rank / COLORS % TEXTURES != 0) {
-        int64_t half = (int64_t)strlen(label) * PX(CHARACTER) / 2 + PX(2);
-
-        snprintf(more, sizeof(more), "class=\"over\" rx=\"3\" fill=\"%s\"",
+    x += width / 2;
+    y += p->lane / 2 + PX(4);
+    if (rank / COLORS % TEXTURES != 0 || is_marked(p, at)) {
+        snprintf(more, sizeof(more),
+                 "class=\"m in\" stroke=\"%s\" stroke-width=\"5\"",
                  palette[rank % COLORS].fill);
-        svg_rect(p->out, x + width / 2 - half, y + p->lane / 2 - PX(9),
-                 2 * half, PX(18), more, NULL);
+        svg_text(p->out, x, y, more, label);
     }
     snprintf(more, sizeof(more), "class=\"m in\" style=\"fill:%s\"",
              palette[rank % COLORS].ink);
-    svg_text(p->out, x + width / 2, y + p->lane / 2 + PX(4), more, label);
+    svg_text(p->out, x, y, more, label);
 }
 
 static void draw_put(struct picture *p, uint32_t id, int64_t y)
@@ -306,7 +346,6 @@ static void draw_put(struct picture *p, uint32_t id, int64_t y)
                  title);
     width = width < 60 ? 60 : width; /* even the shortest put can be seen */
     draw_fill(p, rank, data, y, width, p->lane, title);
-    draw_box_label(p, id, rank, data, y, width);
 }
 
 static void draw_lanes(struct picture *p)
@@ -343,6 +382,16 @@ static void draw_queues(struct picture *p)
     }
 }
 
+/* Above everything else. */
+static void draw_put_labels(struct picture *p)
+{
+    for (uint32_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
+        uint32_t engine = rsched_schedule_placement(p->schedule, i)->engine;
+
+        draw_put_label(p, i, PX(HEAD) + engine * (p->lane + p->gap));
+    }
+}
+
 /* The load of one link as a staircase. Returns its peak, bytes/s. */
 static uint64_t draw_load(struct picture *p, size_t link, int64_t bottom)
 {
@@ -354,8 +403,8 @@ static uint64_t draw_load(struct picture *p, size_t link, int64_t bottom)
     fputc(' ', p->out);
     svg_length(p->out, bottom);
     for (size_t i = 0; i <= p->num_stretches; i++) {
-        const struct stretch *s = &p->stretches[i];
         bool end = i == p->num_stretches;
+        const struct stretch *s = end ? NULL : &p->stretches[i];
         bool hole = !end && s->from != until;
         uint64_t load = end ? 0 : p->loads[s->loads + link];
 
@@ -414,18 +463,12 @@ static void draw_links(struct picture *p)
     }
 }
 
-/* Whether a put of this rank exists, and what its direction is called. */
+/* The direction of a rank, or NULL when no put has it. */
 static const char *find_rank(const struct picture *p, uint32_t rank)
 {
-    for (size_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
-        const char *name = rsched_pattern_put(p->pattern, i)->direction;
-        const struct rsched_route *route =
-            rsched_machine_find_route(p->machine, name);
-
-        if (route->rank == rank)
-            return strcmp(route->direction, RSCHED_ANY_DIRECTION) == 0
-                       ? "any direction"
-                       : name;
+    for (size_t i = 0; i < p->used.count; i++) {
+        if (rank_of(p, p->used.text[i]) == rank)
+            return *p->used.text[i] ? p->used.text[i] : "no direction";
     }
     return NULL;
 }
@@ -444,12 +487,17 @@ static void place_entry(const char *label, int64_t *x, int64_t *y)
 static int64_t draw_legend(struct picture *p, bool draw)
 {
     int64_t x = PX(LEFT), y = p->links_bottom + PX(38);
-    static const struct {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_costs(p->machine);
+    const struct {
         const char *label, *more;
-    } others[] = {{"command", "class=\"command\""},
-                  {"engine opening", "class=\"open\""}};
+        bool shown;
+    } others[] = {{"command", "class=\"command\"", costs->command > 0},
+                  {"engine opening", "class=\"open\"",
+                   costs->engine_open > 0 && costs->num_engines > 1}};
+    size_t ranks = rsched_machine_num_routes(p->machine) + p->others.count;
 
-    for (uint32_t r = 0; r < rsched_machine_num_routes(p->machine); r++) {
+    for (uint32_t r = 0; r < ranks; r++) {
         const char *label = find_rank(p, r);
 
         if (label == NULL)
@@ -462,6 +510,8 @@ static int64_t draw_legend(struct picture *p, bool draw)
         x += PX(38) + PX(CHARACTER) * (int64_t)strlen(label);
     }
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (!others[i].shown)
+            continue;
         place_entry(others[i].label, &x, &y);
         if (draw) {
             svg_rect(p->out, x, y, PX(16), PX(14), others[i].more, NULL);
@@ -485,7 +535,9 @@ int picture_draw(const struct rsched_schedule *schedule, const char *machine,
     int error;
 
     measure(&p);
-    error = rsched_schedule_occupancy(schedule, collect, &p);
+    error = collect_directions(&p);
+    if (error == 0)
+        error = rsched_schedule_occupancy(schedule, collect, &p);
     if (error == 0)
         error = p.error;
     if (error != 0)
@@ -502,10 +554,13 @@ int picture_draw(const struct rsched_schedule *schedule, const char *machine,
     draw_queues(&p);
     draw_links(&p);
     draw_marks(&p);
+    draw_put_labels(&p);
     draw_legend(&p, true);
     fputs("</svg>\n", out);
 out:
     free(p.stretches);
     free(p.loads);
+    rs_names_fini(&p.used);
+    rs_names_fini(&p.others);
     return error;
 }

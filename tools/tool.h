@@ -37,6 +37,7 @@ int tool_help(const struct tool_command *command, int argc, char **argv);
 int tool_info(const struct tool_command *command, int argc, char **argv);
 int tool_pattern(const struct tool_command *command, int argc, char **argv);
 int tool_plan(const struct tool_command *command, int argc, char **argv);
+int tool_run(const struct tool_command *command, int argc, char **argv);
 
 /** Print "rsched: text" as one line on standard error; returns
  * TOOL_BAD_INPUT. */
@@ -77,7 +78,8 @@ int tool_word(const char *option, const char *word, const char *words);
 struct tool_output {
     FILE *file;
     const char *path; /* NULL or "-": standard output */
-    char *temporary;  /* in the same directory; NULL for standard output */
+    char *target;     /* what appears: path, or where it points */
+    char *temporary;  /* next to it; NULL when written to directly */
 };
 
 /** @return TOOL_OK, or a status; then there is nothing to close */

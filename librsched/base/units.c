@@ -143,16 +143,26 @@ const char *rs_parse_rate(const char *text, uint64_t *rate)
     return NULL;
 }
 
+/* "e-05" is how JSON writers end a number below 0.0001. */
+static int read_exponent(const char *text)
+{
+    if (text[0] != 'e' || text[1] != '-' || text[2] != '0' ||
+        text[3] < '0' || text[3] > '6' || text[4] != '\0')
+        return -1;
+    return text[3] - '0';
+}
+
 const char *rs_parse_us(const char *text, uint64_t *ps)
 {
-    const char *end = text;
+    const char *end = text + strspn(text, "0123456789.");
+    int exponent = *end == '\0' ? 0 : read_exponent(end);
     const char *cause;
     uint64_t value = 0;
 
-    if (!is_digit(*text))
+    if (!is_digit(*text) || exponent < 0)
         return "expected a number of microseconds";
-    cause = parse_decimal(text, &end, 6, &value);
-    if (cause == NULL && *end != '\0')
+    cause = parse_decimal(text, &text, 6 - exponent, &value);
+    if (cause == NULL && text != end)
         return "expected a number of microseconds";
     if (cause == NULL)
         *ps = value;

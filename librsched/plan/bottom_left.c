@@ -130,8 +130,8 @@ static int measure(const struct rs_problem *problem, size_t put,
     ps = (ps + problem->costs.engine_rate - 1) / problem->costs.engine_rate +
          problem->costs.command;
     if (ps + *sum > INT64_MAX)
-        return rs_fail(RSCHED_ELIMIT, "pattern %s: the puts take longer than "
-                       "2^63 ps", rsched_pattern_name(problem->pattern));
+        return rs_fail(RSCHED_ELIMIT, "the schedule takes longer than 2 "
+                                      "hours");
     *height = (uint64_t)ps;
     *sum += *height;
     return 0;

@@ -152,19 +152,26 @@ static int score(struct rsched_schedule *schedule)
     return error;
 }
 
-static int finish(struct rsched_schedule *made, const struct rs_place *places,
+/* Queue and score, unless `error` says that the plan has failed already. */
+static int finish(struct rsched_schedule *made, int error,
+                  const struct rs_place *places,
                   struct rsched_schedule **schedule)
 {
-    int error = fill_queues(made, places);
+    const struct rsched_pattern *pattern = made->pattern;
 
     if (error == 0)
+        error = fill_queues(made, places);
+    if (error == 0)
         error = score(made);
-    if (error != 0) {
-        rsched_schedule_destroy(made);
-        return error;
+    if (error == 0) {
+        *schedule = made;
+        return 0;
     }
-    *schedule = made;
-    return 0;
+    if (error == RSCHED_ELIMIT)
+        rs_fail_within(error, "%s", pattern->source ? pattern->source
+                                                    : pattern->name);
+    rsched_schedule_destroy(made);
+    return error;
 }
 
 int rsched_schedule_create(const struct rsched_pattern *pattern,
@@ -186,40 +193,39 @@ int rsched_schedule_create(const struct rsched_pattern *pattern,
     else
         error = found->plan(&made->problem, found, places,
                             &made->box_makespan);
-    if (error == 0)
-        error = finish(made, places, schedule);
-    else
-        rsched_schedule_destroy(made);
+    error = finish(made, error, places, schedule);
     free(places);
     return error;
 }
 
-/* Each queue's positions must be 0, 1, ... once each: `order` is filled and
- * looked through again. */
+/* Each queue's positions must be 0, 1, ... once each. `seen` has a zero for
+ * every put. */
 static int check_queues(const struct rsched_schedule *made,
-                        const struct rs_place *places)
+                        const struct rs_place *places, size_t *first,
+                        bool *seen)
 {
     size_t engines = made->problem.costs.num_engines;
+    size_t puts = made->problem.num_puts;
 
-    for (size_t i = 0; i < made->problem.num_puts; i++) {
+    for (size_t i = 0; i < puts; i++) {
         if (places[i].engine >= engines)
             return rs_fail(RSCHED_EINVAL, "put %zu: engine %u, but machine %s "
                            "has %zu", i, (unsigned)places[i].engine,
                            made->machine->name, engines);
+        first[places[i].engine + 1]++;
     }
-    return 0;
-}
+    for (size_t e = 0; e < engines; e++)
+        first[e + 1] += first[e];
+    for (size_t i = 0; i < puts; i++) {
+        size_t begin = first[places[i].engine];
+        size_t count = first[places[i].engine + 1] - begin;
 
-static int check_positions(const struct rsched_schedule *made,
-                           const struct rs_place *places)
-{
-    for (size_t i = 0; i < made->problem.num_puts; i++) {
-        if (places[i].order != made->placements[i].position)
+        if (places[i].order >= count || seen[begin + places[i].order])
             return rs_fail(RSCHED_EINVAL, "put %zu: position %u in the queue "
-                           "of engine %u, where it is number %u", i,
+                           "of engine %u is taken, or behind its end", i,
                            (unsigned)places[i].order,
-                           (unsigned)places[i].engine,
-                           (unsigned)made->placements[i].position);
+                           (unsigned)places[i].engine);
+        seen[begin + places[i].order] = true;
     }
     return 0;
 }
@@ -232,27 +238,25 @@ int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
 {
     struct rsched_schedule *made;
     struct rs_place *places;
+    size_t *first;
+    bool *seen;
     int error = begin(pattern, machine, planner, &made);
 
     if (error != 0)
         return error;
     places = calloc(made->problem.num_puts + 1, sizeof(*places));
-    if (places == NULL) {
-        rsched_schedule_destroy(made);
-        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule");
-    }
-    for (size_t i = 0; i < made->problem.num_puts; i++)
-        places[i] = (struct rs_place){engines[i], positions[i]};
-    error = check_queues(made, places);
-    if (error != 0) {
-        rsched_schedule_destroy(made);
+    seen = calloc(made->problem.num_puts + 1, sizeof(*seen));
+    first = calloc(made->problem.costs.num_engines + 1u, sizeof(*first));
+    if (places == NULL || seen == NULL || first == NULL) {
+        error = rs_fail(RSCHED_ENOMEM, "no memory for a schedule");
     } else {
-        error = finish(made, places, &made);
-        if (error == 0)
-            error = check_positions(made, places);
-        if (error == 0)
-            *schedule = made;
+        for (size_t i = 0; i < made->problem.num_puts; i++)
+            places[i] = (struct rs_place){engines[i], positions[i]};
+        error = check_queues(made, places, first, seen);
     }
+    error = finish(made, error, places, schedule);
+    free(first);
+    free(seen);
     free(places);
     return error;
 }

@@ -250,7 +250,7 @@ static int finish(struct node *node, struct rsched_lane *lane, bool tx,
 
     for (int i = 0; !go_on(&p); i++) {
         if (i > spins)
-            node->ops->sleep(node->engine, limit_ps, go_on, &p);
+            node->ops->sleep(node->engine, NULL, limit_ps, go_on, &p);
         else if (i % 16 == 15)
             sched_yield();
     }

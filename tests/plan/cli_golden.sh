@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Output of the rsched command, byte for byte.
+#   cli_golden.sh RSCHED GOLDEN_DIR          compare
+#   cli_golden.sh RSCHED GOLDEN_DIR update   write the golden files anew
+set -u
+rsched=$1 golden=$2 update=${3:-}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# check NAME ARGUMENT...: the output is golden/NAME
+check() {
+    name=$1
+    shift
+    if ! "$rsched" "$@" > "$work/$name"; then
+        echo "FAIL $name: rsched $* failed"
+        failed=1
+    elif [ -n "$update" ]; then
+        cp "$work/$name" "$golden/$name"
+    elif ! diff -u "$golden/$name" "$work/$name"; then
+        echo "FAIL $name: rsched $*"
+        failed=1
+    fi
+}
+
+check pattern-scale-les3-872-all.yaml pattern scale-les3 --grid 872 --directions all
+check pattern-halo2d.yaml pattern halo2d --size 64x64 --width 2 --neighbors 8
+check pattern-halo3d.yaml pattern halo3d --size 16x8x4 --width 1
+check plan-872-all.txt plan scale-les3:872:all --machine tofu-k --scheduler bl4
+check plan-872-all.json plan scale-les3:872:all --machine tofu-k --scheduler bl4 --format json
+check plan-60-diag.yaml plan scale-les3:60:diag --scheduler bl4-seeded --format yaml
+check plan-host.txt plan halo2d:100x80:h1:4 --machine host
+check compare.txt compare scale-les3:872:ns scale-les3:60:diag --machine tofu-k
+check compare.csv compare scale-les3:872:ew scale-les3:872:ns scale-les3:872:ewns scale-les3:872:diag scale-les3:872:all --machine tofu-k --format csv
+check compare-3d.csv compare halo3d:64x64x64:h2:26 --format csv
+
+# What one command writes the other reads, to the same result.
+same() {
+    if ! cmp -s "$work/$1" "$work/$2"; then
+        echo "FAIL $1 and $2 differ"
+        failed=1
+    fi
+}
+"$rsched" pattern scale-les3:872:all -o "$work/p.yaml" || failed=1
+"$rsched" plan "$work/p.yaml" --format json > "$work/from-file.json" || failed=1
+cp "$golden/plan-872-all.json" "$work/golden.json"
+same from-file.json golden.json
+"$rsched" plan - < "$work/p.yaml" --format json > "$work/from-stdin.json" || failed=1
+same from-stdin.json golden.json
+"$rsched" plan "$work/p.yaml" --format yaml -o "$work/s.yaml" || failed=1
+"$rsched" draw scale-les3:872:all -o "$work/a.svg" || failed=1
+"$rsched" draw "$work/s.yaml" -o "$work/b.svg" || failed=1
+"$rsched" draw "$work/golden.json" > "$work/c.svg" || failed=1
+same a.svg b.svg
+same a.svg c.svg
+"$rsched" draw scale-les3:872:all -o "$work/a.html" || failed=1
+grep -q '</svg>' "$work/a.html" || { echo "FAIL no picture in a.html"; failed=1; }
+# A box per put, and nothing but what XML allows.
+boxes=$(grep -c 'class="box".*<title>put ' "$work/a.svg")
+[ "$boxes" = 14 ] || { echo "FAIL $boxes boxes, not 14"; failed=1; }
+if command -v xmllint > /dev/null; then
+    xmllint --noout "$work/a.svg" || failed=1
+fi
+if [ "$(umask)" = 0022 ] && [ "$(stat -c %a "$work/a.svg")" != 644 ]; then
+    echo "FAIL a.svg has mode $(stat -c %a "$work/a.svg")"
+    failed=1
+fi
+# A link stays one; a device is written to, not replaced.
+ln -s real.svg "$work/link.svg"
+: > "$work/real.svg"
+"$rsched" draw scale-les3:872:all -o "$work/link.svg" || failed=1
+[ -L "$work/link.svg" ] || { echo "FAIL the link is gone"; failed=1; }
+same real.svg a.svg
+"$rsched" plan scale-les3:872:all -o /dev/null || failed=1
+[ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
+# A pattern without puts can be planned and drawn.
+printf 'rsched: pattern/1\nname: none\nputs: []\n' > "$work/none.yaml"
+"$rsched" compare "$work/none.yaml" > /dev/null || failed=1
+"$rsched" draw "$work/none.yaml" -o "$work/none.svg" || failed=1
+for command in help info "info --config" --version "help plan" "draw --help"; do
+    # shellcheck disable=SC2086
+    "$rsched" $command > "$work/out" || { echo "FAIL rsched $command"; failed=1; }
+    [ -s "$work/out" ] || { echo "FAIL rsched $command prints nothing"; failed=1; }
+done
+# A full disk is a failure, not a bad input, and is noticed.
+if [ -w /dev/full ]; then
+    "$rsched" plan scale-les3:872:all > /dev/full 2> "$work/err"
+    [ $? = 1 ] || { echo "FAIL a full disk is not noticed"; failed=1; }
+fi
+"$rsched" draw scale-les3:872:all -o "$work/none/a.svg" 2> "$work/err"
+[ $? = 1 ] || { echo "FAIL a missing directory is not noticed"; failed=1; }
+exit $failed
