@@ -715,6 +715,44 @@ static int case_sleep(struct node *node)
     return 0;
 }
 
+/* The moment in which a wake-up can be lost: rank 1 falls asleep just when rank
+ * 0, which spins and so is in step with it, writes. */
+static int case_wake(struct node *node)
+{
+    struct rsched_lane *out, *in;
+    struct shape from, to;
+    unsigned seed = 3u + (unsigned)node->rank;
+
+    shape_contiguous(&from, 8, 0);
+    shape_contiguous(&to, 8, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, 8,
+                               node->rank == 0 ? &out : &in) == 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 1, 8,
+                               node->rank == 1 ? &out : &in) == 0);
+    NODE_CHECK(node, node_load(node, out, true, &from.message) == 0);
+    NODE_CHECK(node, node_load(node, in, false, &to.message) == 0);
+    for (int epoch = 0; epoch < 30000; epoch++) {
+        node->ops->rx_start(in);
+        for (uint64_t i = node_draw(&seed, 1500); i > 0; i--)
+            __asm__ volatile("" ::: "memory");
+        if (node->rank == 0) {
+            NODE_CHECK(node, node->ops->tx_start(out) >= 0);
+            for (int i = 1; node->ops->rx_progress(in) == 0; i++) {
+                if (i % 4096 == 0)
+                    node_yield();
+            }
+        } else {
+            NODE_CHECK(node, node_sleep_until_done(node, in, false) == 0);
+            NODE_CHECK(node, node->ops->tx_start(out) >= 0);
+        }
+    }
+    node_drop(node, out, true);
+    node_drop(node, in, false);
+    shape_fini(&from);
+    shape_fini(&to);
+    return 0;
+}
+
 /* The peer dies between two epochs; what it sent before can be had. */
 static int case_death(struct node *node)
 {
@@ -764,6 +802,7 @@ static const struct node_case cases[] = {
     {"garbage", case_garbage, 2},
     {"litmus", case_litmus, 2},
     {"sleep", case_sleep, 2},
+    {"wake", case_wake, 2},
     {"death", case_death, 2},
 };
 
