@@ -258,8 +258,7 @@ static void append_vector(struct list *list, const struct rs_flat *inner,
     struct list block = {0};
 
     append_flat(&block, inner, 0, length, inner->extent);
-    append_copies(list, block.runs, block.num, 0, count > 0 ? (uint64_t)count : 0,
-                  stride);
+    append_copies(list, block.runs, block.num, 0, (uint64_t)count, stride);
     list->opaque |= block.opaque;
     list->no_memory |= block.no_memory;
     free(block.runs);

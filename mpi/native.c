@@ -9,14 +9,14 @@ static void pass_on(enum rs_call call)
                               : RS_REASON_RELEASE);
 }
 
-#define RS_POINT_TO_POINT(Name, ID)                                          \
-    int RS_NAME(Name##_init)(const void *buf, RS_COUNT count, MPI_Datatype type,     \
-                          int dest, int tag, MPI_Comm comm,                  \
-                          MPI_Request *request)                              \
-    {                                                                        \
-        pass_on(RS_CALL_##ID##_INIT);                                        \
-        return RS_PNAME(Name##_init)(buf, count, type, dest, tag, comm,         \
-                                  request);                                  \
+#define RS_POINT_TO_POINT(Name, ID)                                            \
+    int RS_NAME(Name##_init)(const void *buf, RS_COUNT count,                  \
+                             MPI_Datatype type, int dest, int tag,             \
+                             MPI_Comm comm, MPI_Request *request)              \
+    {                                                                          \
+        pass_on(RS_CALL_##ID##_INIT);                                          \
+        return RS_PNAME(Name##_init)(buf, count, type, dest, tag, comm,        \
+                                     request);                                 \
     }
 
 #define RS_COUNT int

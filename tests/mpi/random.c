@@ -102,7 +102,8 @@ static MPI_Comm random_dist_graph(struct random *r, struct random *own,
     if (all > MAX_EDGES)
         all = MAX_EDGES;
     for (int i = 0; i < all; i++) {
-        int from = random_below(r, world_size), to = random_below(r, world_size);
+        int from = random_below(r, world_size);
+        int to = random_below(r, world_size);
 
         if (from == rank)
             destinations[out++] = to;
@@ -1110,15 +1111,16 @@ static void check_counters(void)
         return;
     for (int kind = 0; kind < NUM_KINDS; kind++) {
         snprintf(name, sizeof(name), "%s.accelerated", kind_names[kind]);
-        CHECK(counter(name) == calls_made[0][kind], "%s: %" PRIu64 " of %" PRIu64,
-              name, counter(name), calls_made[0][kind]);
+        CHECK(counter(name) == calls_made[0][kind],
+              "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[0][kind]);
         snprintf(name, sizeof(name), "%s_init.accelerated", kind_names[kind]);
-        CHECK(counter(name) == calls_made[1][kind], "%s: %" PRIu64 " of %" PRIu64,
-              name, counter(name), calls_made[1][kind]);
+        CHECK(counter(name) == calls_made[1][kind],
+              "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[1][kind]);
     }
     CHECK(counter("starts") == starts_made, "%" PRIu64 " starts of %" PRIu64,
           counter("starts"), starts_made);
-    CHECK(counter("native") == 0, "%" PRIu64 " native calls", counter("native"));
+    CHECK(counter("native") == 0, "%" PRIu64 " native calls",
+          counter("native"));
     CHECK(counter("requests") == 0, "requests are left");
     CHECK(counter("communicators") == 0, "communicators are left");
 }

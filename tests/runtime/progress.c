@@ -168,11 +168,15 @@ static int run_without_thread(struct rank *self)
     RANK_CHECK(make(self, &p, &h) == 0);
     for (int epoch = 0; epoch < 2; epoch++) {
         halo_fill(h, epoch);
+        if (self->rank == 1) /* so that rank 0 has work left */
+            RANK_CHECK(mesh_receive(self->end, 0, TAG, &byte, 1) == 0);
         RANK_CHECK(rsched_exchange_start(h->x) == 0);
         if (self->rank == 0) {
+            RANK_CHECK(mesh_send(self->end, 1, TAG, &byte, 1) == 0);
             usleep(20000);
             rsched_exchange_get_stats(h->x, &stats);
-            RANK_CHECK(stats.thread_moves == 0 && stats.deferred > 0);
+            RANK_CHECK(stats.thread_moves == 0);
+            RANK_CHECK(stats.deferred == (uint64_t)epoch + 1);
             while (epoch == 0 && !done) {
                 usleep(50);
                 RANK_CHECK(rsched_exchange_test(h->x, &done) == 0);

@@ -2,6 +2,7 @@
 #include "tests/runtime/ranks.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,9 +112,12 @@ static int run_processes(struct start *starts, int num_ranks,
     for (int i = 0; i < num_ranks; i++) {
         int status;
 
-        if (wait(&status) < 0 || !WIFEXITED(status) ||
-            WEXITSTATUS(status) != 0)
-            result = 1;
+        if (wait(&status) < 0)
+            result |= 1;
+        else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+            result |= RANKS_KILLED;
+        else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            result |= 1;
     }
     return result;
 }

@@ -27,8 +27,11 @@ typedef int rank_fn(struct rank *self);
 int rank_open(struct rank *self);
 void rank_close(struct rank *self);
 
+enum { RANKS_KILLED = 2 };
+
 /** Run `main` in num_ranks ranks, each with a context of its own.
- * @return 0 if all returned 0 */
+ * @return 0 if all returned 0; RANKS_KILLED if that holds but for processes
+ *         that were killed by SIGKILL */
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
 
 /** The same; forked ranks have a setting ("NAME=value") in their environment,
