@@ -171,7 +171,8 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
          NULL},
         {"scheduler", 's', "S",
-         "a scheduler (" TOOL_DEFAULT_PLANNER "); rsched info lists them",
+         "a scheduler (" TOOL_DEFAULT_PLANNER "): one that rsched info lists, "
+         "or " TOOL_BOXES,
          &plan.planner, NULL},
         {"split", 0, NULL, "halve large puts where the total gains", NULL,
          &plan.split},
@@ -190,6 +191,8 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|yaml");
     if (number < 0)
         return TOOL_BAD_INPUT;
+    if (plan.split && strcmp(plan.planner, TOOL_BOXES) == 0)
+        return tool_bad("plan: " TOOL_BOXES " splits no puts");
     status = tool_nodes(nodes, &plan.nodes);
     if (status == TOOL_OK)
         status = tool_make_schedule(argv[first], &machine, &plan, &schedule);

@@ -21,6 +21,7 @@
  * When all branches are done the result is proven; when `nodes` runs out, it
  * is the best so far.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -74,10 +75,14 @@ struct portrait {
     uint8_t counts[KINDS];
     uint64_t ticks; /* 0 when all engines are open */
     struct portrait_actor {
-        uint64_t phase, cls, next;
         wide left;
+        uint64_t phase, cls, next, zero;
     } actors[ENGINES];
 };
+
+static_assert(sizeof(struct portrait) ==
+                  KINDS + sizeof(uint64_t) + ENGINES * 48,
+              "a portrait is hashed, so it must not have holes");
 
 /* What is left to do on a link. */
 struct link {

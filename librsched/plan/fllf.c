@@ -25,7 +25,8 @@ enum {
     SEARCHED = 512,       /* puts: no search above */
     STARTS = 8,           /* of the search */
     STEPS = 3000,         /* of each */
-    WORK = 400000,        /* steps times puts */
+    WORK = 6400000,       /* of each: steps times puts times (engines + 12),
+                             which is what a step costs */
     ENOUGH = 2000,        /* stop at the bound + 1/ENOUGH */
     ENGINES_SWEPT = 16,   /* then only powers of two */
 };
@@ -144,31 +145,50 @@ static uint32_t next_engines(uint32_t engines, uint32_t all)
     return engines < all && next > all ? all : next;
 }
 
-static int propose_dispatch(struct contest *contest)
+/* Engines that can have something to do. */
+static uint32_t useful_engines(const struct contest *contest)
 {
-    static const enum rs_rule few[] = {RS_RULE_G3, RS_RULE_G9};
-    bool many = contest->problem->num_puts > MANY;
     uint32_t all = contest->problem->costs.num_engines;
-    int rules = many ? (int)(sizeof(few) / sizeof(few[0])) : RS_NUM_RULES;
 
-    for (uint32_t m = many ? all : 1; m <= all; m = next_engines(m, all)) {
-        for (int i = 0; i < rules; i++) {
-            uint64_t makespan =
-                rs_dispatch_run(&contest->dispatch,
-                                many ? few[i] : (enum rs_rule)i, m,
-                                contest->places);
-            int error = makespan == RS_NEVER ? 0 : propose(contest, makespan);
+    return contest->problem->num_puts < all
+               ? (uint32_t)contest->problem->num_puts
+               : all;
+}
 
-            if (error != 0)
-                return error;
-        }
+/* The two best rules when there are many puts or engines, else all. */
+static int propose_rules(struct contest *contest, uint32_t engines)
+{
+    static const enum rs_rule best[] = {RS_RULE_G3, RS_RULE_G9};
+    bool few = contest->problem->num_puts > MANY || engines > ENGINES_SWEPT;
+    int rules = few ? (int)(sizeof(best) / sizeof(best[0])) : RS_NUM_RULES;
+
+    for (int i = 0; i < rules; i++) {
+        uint64_t makespan =
+            rs_dispatch_run(&contest->dispatch,
+                            few ? best[i] : (enum rs_rule)i, engines,
+                            contest->places);
+        int error = makespan == RS_NEVER ? 0 : propose(contest, makespan);
+
+        if (error != 0)
+            return error;
     }
     return 0;
 }
 
+static int propose_dispatch(struct contest *contest)
+{
+    uint32_t all = useful_engines(contest);
+    uint32_t first = contest->problem->num_puts > MANY ? all : 1;
+    int error = 0;
+
+    for (uint32_t m = first; error == 0 && m <= all; m = next_engines(m, all))
+        error = propose_rules(contest, m);
+    return error;
+}
+
 static int propose_boxes(struct contest *contest)
 {
-    uint32_t all = contest->problem->costs.num_engines;
+    uint32_t all = useful_engines(contest);
     int error = 0;
 
     for (uint32_t i = 0; error == 0 && i < 6; i++) {
@@ -198,7 +218,8 @@ static int search(struct contest *contest)
     size_t puts = contest->problem->num_puts;
     struct entrant *best = contest->best, first;
     uint64_t enough = contest->bound + contest->bound / ENOUGH;
-    uint32_t steps = puts * STEPS > WORK ? (uint32_t)(WORK / puts) : STEPS;
+    size_t cost = puts * (contest->problem->costs.num_engines + 12u);
+    uint32_t steps = cost * STEPS > WORK ? (uint32_t)(WORK / cost) : STEPS;
     size_t winner = 0;
 
     for (size_t i = 0; i < contest->kept; i++) {

@@ -200,6 +200,7 @@ edit schedule 's/proven: .*/proven: maybe/' "9:9: proven must be true or false, 
 edit schedule '19s/}/, put: 7}/' "19:109: put 7 does not exist"
 edit schedule '18s/}/, put: 0}/' "19:5: a put stands behind a part of another one"
 edit schedule '19s/bytes: [0-9]*/bytes: 18446744073709551615/;19s/}/, put: 0}/' "19:84: the parts of put 0 are too long together"
+bad "plan: box-optimal splits no puts" plan scale-les3:60:ew -s box-optimal --split
 bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew --nodes 0
 bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew --nodes 1e6
 
