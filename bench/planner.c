@@ -2,7 +2,7 @@
 /*
  * How long planning takes, and what it needs.
  *
- *   rsched-bench-planner            the table: user time, the least of a few runs
+ *   rsched-bench-planner            the table: user time, least of some runs
  *   rsched-bench-planner --once N   plan N puts once; prints the peak memory
  *
  * The many puts are those of a 3-D halo: 26 directions over 6 links, 8 engines,

@@ -55,7 +55,7 @@ RSCHED_API const struct rsched_planner *rsched_planner(size_t index);
  * puts. Parts are in the machine's eyes puts: each has its own command. */
 struct rsched_part {
     uint32_t put;
-    uint64_t offset; /**< in the put's bytes, in the order in which they travel */
+    uint64_t offset; /**< in the put's bytes, as they travel */
     uint64_t bytes;
 };
 

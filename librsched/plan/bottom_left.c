@@ -3,8 +3,8 @@
  * Bottom-left packing (RSched paper, section 3.2.2, figure 2). A put is a box,
  * one engine wide and command + bytes/rate high. Puts are taken by decreasing
  * bytes, then by the machine's direction order (or, when `requested`, by the
- * order in which directions appear in the pattern), then by id; each is placed as
- * early as possible, on the leftmost engine where it can start that early,
+ * order in which directions appear in the pattern), then by id; each is placed
+ * as early as possible, on the leftmost engine where it can start that early,
  * never while another put of its direction is under way. Diagonals (puts whose
  * route has more than one link) may only use the first `diagonals` engines.
  *

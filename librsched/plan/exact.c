@@ -46,10 +46,7 @@ enum {
     TICKS_BITS = 50,       /* a makespan */
     RATE_BITS_MOST = 42,   /* an engine, bytes/s */
     WEIGHTS = 16,
-    UNIT_BITS = 26,        /* see models/fluid.c */
 };
-
-#define BYTE ((wide)1000000000000 << UNIT_BITS)
 
 /* Puts that nothing tells apart. */
 struct kind {
@@ -173,7 +170,7 @@ static bool longest_fits(const struct prover *prover,
             continue;
         /* Kinds are sorted by decreasing bytes. */
         return from <= prover->deadline &&
-               kind->bytes * BYTE <= (wide)prover->script->cap *
+               kind->bytes * RS_STAGE_BYTE <= (wide)prover->script->cap *
                                          (prover->deadline - from);
     }
     return true;
@@ -353,7 +350,7 @@ static bool was_met(struct prover *prover, const struct rs_stage *stage)
 static void count_put(struct prover *prover, struct kind *kind, bool taken)
 {
     wide command = (wide)prover->script->command * prover->script->cap;
-    wide bytes = kind->bytes * BYTE;
+    wide bytes = kind->bytes * RS_STAGE_BYTE;
 
     kind->count += taken ? -1u : 1u;
     prover->puts_left += taken ? (size_t)-1 : 1;
@@ -506,7 +503,8 @@ static bool find_links(struct prover *prover, uint32_t *resources)
                 return false;
             if (l == prover->num_links) {
                 resources[prover->num_links++] = r;
-                prover->links[l].capacity = prover->problem->capacity[r] << 16;
+                prover->links[l].capacity = prover->problem->capacity[r]
+                                            << RS_STAGE_RATE_BITS;
             }
             prover->link_of[c] |= UINT32_C(1) << l;
         }

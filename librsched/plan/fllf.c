@@ -6,8 +6,8 @@
  * The proposals are those of all planners of the table before it, of the
  * dispatch rules (dispatch.h) over 1, 2, ... engines, of bottom-left with the
  * other second sort key, and of two fillings of the skyline. So the result is
- * never worse than any of them. Many puts (above MANY) get fewer proposals, each
- * of which costs O(n log n), and no search; those of the table remain.
+ * never worse than any of them. Many puts (above MANY) get fewer proposals,
+ * each of which costs O(n log n), and no search; those of the table remain.
  *
  * Of equal proposals the one with fewer engines wins, then the earlier one.
  */

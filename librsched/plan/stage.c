@@ -8,11 +8,7 @@
 
 typedef unsigned __int128 wide;
 
-/* The units of models/fluid.c. */
-enum { RATE_BITS = 16, UNIT_BITS = RATE_BITS + RS_STAGE_TICK_BITS };
-
 #define BYTE_PS UINT64_C(1000000000000)
-#define BYTE ((wide)BYTE_PS << UNIT_BITS)
 #define TICKS_MOST (UINT64_C(7200000000000000) << RS_STAGE_TICK_BITS)
 #define BYTES_MOST (UINT64_C(1) << 60)
 
@@ -89,7 +85,7 @@ static int measure(struct rs_script *script)
         if (problem->bytes[i] > BYTES_MOST)
             return rs_fail(RSCHED_ELIMIT, "put %zu is longer than 2^60 bytes",
                            i);
-        sum = problem->bytes[i] * BYTE / script->cap + script->command;
+        sum = problem->bytes[i] * RS_STAGE_BYTE / script->cap + script->command;
         if (sum > TICKS_MOST)
             return rs_fail(RSCHED_ELIMIT,
                            "the schedule takes longer than 2 hours");
@@ -109,7 +105,7 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .num_engines = problem->costs.num_engines,
         .class_of = calloc(directions, sizeof(*script->class_of)),
         .classes = calloc(directions, sizeof(*script->classes)),
-        .cap = problem->costs.engine_rate << RATE_BITS,
+        .cap = problem->costs.engine_rate << RS_STAGE_RATE_BITS,
         .command = problem->costs.command << RS_STAGE_TICK_BITS,
         .open = problem->costs.engine_open << RS_STAGE_TICK_BITS,
         .left = calloc(resources, sizeof(*script->left)),
@@ -216,7 +212,8 @@ static void share_out(const struct rs_stage *stage, uint64_t *rates)
 
             if (script->waiting[r]++ == 0) {
                 script->touched[touched++] = r;
-                script->left[r] = script->problem->capacity[r] << RATE_BITS;
+                script->left[r] = script->problem->capacity[r]
+                                  << RS_STAGE_RATE_BITS;
             }
         }
     }
@@ -358,7 +355,7 @@ bool rs_stage_start(struct rs_stage *stage, uint32_t engine, uint32_t cls,
     struct rs_actor *actor = &stage->actors[engine];
 
     actor->cls = cls;
-    actor->left = bytes * BYTE;
+    actor->left = bytes * RS_STAGE_BYTE;
     if (stage->script->command == 0)
         return flow(stage, engine);
     actor->phase = RS_COMMAND;
@@ -422,7 +419,7 @@ uint64_t rs_stage_left(const struct rs_stage *stage, uint32_t engine)
 
     if (actor->phase == RS_FLOWS)
         left -= (wide)actor->rate * (stage->now - actor->since);
-    left >>= UNIT_BITS;
+    left >>= RS_STAGE_UNIT_BITS;
     if (left <= UINT64_MAX)
         return (uint64_t)left / BYTE_PS;
     return (uint64_t)(left / BYTE_PS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fluid simulation of a problem, step by step, so that a planner can decide
- * on the way. Its arithmetic is that of models/fluid.c: the same queues give the
- * same tick (tests/plan/stage.c holds the two against each other). It is faster
+ * on the way. Its arithmetic is that of models/fluid.c: the same queues give
+ * the same tick (tests/plan/stage.c holds the two against each other). It is faster
  * since it knows less: engines are equal, and all that the sharing needs of a
  * put is its class, the set of resources that it uses. So the rates of a set of
  * classes in flight are worked out once and remembered.
@@ -17,7 +17,17 @@
 
 #include "librsched/plan/problem.h"
 
-enum { RS_STAGE_TICK_BITS = 10 };
+/** The units of models/fluid.c: a tick is 2^-10 ps, a rate unit 2^-16 bytes/s,
+ * and what is left of a put is counted in 2^-26 byte ps/s. */
+enum {
+    RS_STAGE_TICK_BITS = 10,
+    RS_STAGE_RATE_BITS = 16,
+    RS_STAGE_UNIT_BITS = RS_STAGE_RATE_BITS + RS_STAGE_TICK_BITS,
+};
+
+/** One byte in these. */
+#define RS_STAGE_BYTE                                                         \
+    ((unsigned __int128)1000000000000 << RS_STAGE_UNIT_BITS)
 
 /** A time after all others. */
 #define RS_NEVER UINT64_MAX

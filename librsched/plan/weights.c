@@ -268,7 +268,8 @@ void rs_weights_plain(const struct rs_script *script,
 {
     const struct rs_problem *problem = script->problem;
     wide ceiling = problem->node >= 0
-                       ? (wide)problem->capacity[problem->node] << 16
+                       ? (wide)problem->capacity[problem->node]
+                             << RS_STAGE_RATE_BITS
                        : (wide)-1 >> 2;
     wide last;
 

@@ -11,7 +11,8 @@
  * Any weights are right. Good ones solve the linear program
  *     maximise what is left, in weight, with most[engines] <= 1,
  * whose dual says how long each set is in flight. It is solved in fixed-point
- * numbers; what it returns is only a proposal, and `most` is worked out exactly.
+ * numbers; what it returns is only a proposal, and `most` is worked out
+ * exactly.
  */
 #ifndef RS_PLAN_WEIGHTS_H
 #define RS_PLAN_WEIGHTS_H

@@ -303,7 +303,8 @@ static int compare_places(const void *left, const void *right)
 }
 
 /* Boxes in the order of their slots, each on the engine that is free first and
- * as early as its color allows: never later than its slot. Returns the height. */
+ * as early as its color allows: never later than its slot. Returns the
+ * height. */
 static uint64_t assign(const struct input *input, struct place *places)
 {
     static uint64_t free_from[ENGINES];
