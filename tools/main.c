@@ -8,6 +8,7 @@ const struct tool_command tool_commands[] = {
     {"pattern", "NAME", "print a pattern as YAML", tool_pattern},
     {"plan", "PATTERN", "make one schedule", tool_plan},
     {"compare", "PATTERN...", "every scheduler side by side", tool_compare},
+    {"simulate", "PATTERN", "the whole machine", tool_simulate},
     {"draw", "PATTERN|SCHEDULE", "draw a schedule as SVG", tool_draw},
     {"info", "", "what there is: schedulers, patterns, machines, settings",
      tool_info},

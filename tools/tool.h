@@ -37,6 +37,7 @@ int tool_help(const struct tool_command *command, int argc, char **argv);
 int tool_info(const struct tool_command *command, int argc, char **argv);
 int tool_pattern(const struct tool_command *command, int argc, char **argv);
 int tool_plan(const struct tool_command *command, int argc, char **argv);
+int tool_simulate(const struct tool_command *command, int argc, char **argv);
 
 /** Print "rsched: text" as one line on standard error; returns
  * TOOL_BAD_INPUT. */

@@ -16,12 +16,14 @@ BASE = ["librsched/base"]
 PATTERNS = BASE + ["patterns"]
 MODELS = PATTERNS + ["models"]
 PLAN = MODELS + ["librsched/plan"]
-RUN = PLAN + ["librsched/run"]
+WORLD = PLAN + ["librsched/world"]
+RUN = WORLD + ["librsched/run"]
 MAY_INCLUDE = {
     "librsched/base": BASE,
     "patterns": PATTERNS,
     "models": MODELS,
     "librsched/plan": PLAN,
+    "librsched/world": WORLD,
     "librsched/run": RUN,
     "engines": BASE,  # and each engine its own folder, see may_include()
     "mpi": RUN + ["mpi"],
