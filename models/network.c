@@ -53,6 +53,8 @@ struct resource {
     uint64_t kept;   /* those of members outside the region */
     uint64_t left;   /* while sharing out: capacity not given yet */
     uint64_t level;  /* the share that it gave, or NEVER */
+    uint32_t bound;   /* members whose bottleneck it is */
+    uint32_t outside; /* those of them that are not in the region */
     uint32_t inside;  /* members in the region */
     uint32_t waiting; /* those without a rate */
     uint32_t round;   /* the round in which it was touched */
@@ -85,6 +87,7 @@ struct state {
     struct share *shares; /* a heap */
     size_t num_shares;
     bool uniform; /* all engines have one rate */
+    uint64_t fastest; /* the largest of these rates, units */
     uint32_t round;
     uint64_t now, last;
     size_t ended, puts;
@@ -206,9 +209,11 @@ static int enter(struct state *state, uint32_t engine)
 
 static void leave(struct state *state, uint32_t engine)
 {
-    const struct rs_fluid_route *route =
-        route_of(state, &state->workers[engine]);
+    const struct worker *worker = &state->workers[engine];
+    const struct rs_fluid_route *route = route_of(state, worker);
 
+    if (worker->bottleneck != NOTHING)
+        state->resources[worker->bottleneck].bound--;
     for (size_t k = 0; k < route->num_resources; k++) {
         struct resource *r = &state->resources[route->resources[k]];
         uint32_t slot = state->slots[engine * state->longest + k];
@@ -216,7 +221,7 @@ static void leave(struct state *state, uint32_t engine)
 
         r->members[slot] = last;
         state->slots[last.engine * state->longest + last.hop] = slot;
-        r->load -= state->workers[engine].rate;
+        r->load -= worker->rate;
         note_dirty(state, route->resources[k]);
     }
 }
@@ -288,6 +293,7 @@ static void touch(struct state *state, uint32_t resource)
         return;
     r->round = state->round;
     r->kept = r->load;
+    r->outside = r->bound;
     r->inside = 0;
     state->touched[state->num_touched++] = resource;
 }
@@ -307,6 +313,8 @@ static void join(struct state *state, uint32_t engine)
         state->resources[route->resources[k]].kept -= worker->rate;
         state->resources[route->resources[k]].inside++;
     }
+    if (worker->bottleneck != NOTHING)
+        state->resources[worker->bottleneck].outside--;
 }
 
 static bool less(struct share a, struct share b)
@@ -342,7 +350,8 @@ static void begin_sharing(struct state *state)
         r->left = (state->fluid->capacity[number] << RATE_BITS) - r->kept;
         r->waiting = r->inside;
         r->level = NEVER;
-        if (r->waiting > 0)
+        /* Shares only grow: one above all engines' rates never binds. */
+        if (r->waiting > 0 && r->left / r->waiting < state->fastest)
             state->shares[state->num_shares++] =
                 (struct share){r->left / r->waiting, number};
     }
@@ -468,9 +477,10 @@ static void widen(struct state *state, uint32_t resource)
     const struct resource *r = &state->resources[resource];
     uint64_t most;
 
-    if (r->inside == r->num_members)
+    if (r->inside == r->num_members ||
+        (r->level == NEVER && r->outside == 0))
         return;
-    most = most_inside(state, r);
+    most = r->outside > 0 ? most_inside(state, r) : 0;
     for (size_t i = 0; i < r->num_members; i++) {
         uint32_t engine = r->members[i].engine;
         const struct worker *worker = &state->workers[engine];
@@ -499,6 +509,10 @@ static void apply(struct state *state)
         uint32_t engine = state->region[i];
         struct worker *worker = &state->workers[engine];
 
+        if (worker->bottleneck != NOTHING)
+            state->resources[worker->bottleneck].bound--;
+        if (worker->limit != NOTHING)
+            state->resources[worker->limit].bound++;
         worker->bottleneck = worker->limit;
         if (worker->wanted == worker->rate)
             continue;
@@ -632,6 +646,8 @@ static int check_engine(struct state *state, const struct rs_fluid_engine *e)
     }
     state->puts += e->num_queue;
     state->uniform = state->uniform && e->rate == fluid->engines[0].rate;
+    if (e->rate << RATE_BITS > state->fastest)
+        state->fastest = e->rate << RATE_BITS;
     return 0;
 }
 

@@ -64,18 +64,28 @@ static int plan_engines(struct rs_world *world)
     return 0;
 }
 
-/* Every node numbers its engines in an order of its own, and the receive
- * engine has the number of the send engine: what happens without a plan. */
+/* Neighbors number their engines from different ones on: by one more with each
+ * step in x, three in y, five in z. The receive engine has the number of the
+ * send engine. This is what happens without a plan. */
+static uint32_t turn_of(const struct rs_world *world, uint32_t node)
+{
+    uint32_t turn = 0;
+
+    for (uint32_t d = 0; d < world->shape.num_dims; d++) {
+        turn += (2 * d + 1) * (node % world->shape.dims[d]);
+        node /= world->shape.dims[d];
+    }
+    return turn % world->num_engines;
+}
+
 static void scatter(struct rs_world *world)
 {
     for (size_t i = 0; i < world->num_puts; i++) {
-        uint64_t state = rs_shape_seed(world->transits[i].source);
-        uint32_t turn = (uint32_t)(rs_shape_random(&state) >> 11) %
-                        world->num_engines;
+        struct rs_transit *transit = &world->transits[i];
 
-        world->transits[i].engine =
-            (world->transits[i].engine + turn) % world->num_engines;
-        world->puts[i].receive_engine = world->transits[i].engine;
+        transit->engine = (transit->engine + turn_of(world, transit->source)) %
+                          world->num_engines;
+        world->puts[i].receive_engine = transit->engine;
     }
 }
 

@@ -525,6 +525,7 @@ int rs_world_create(const struct rs_world_params *params,
 
     if (made == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a world");
+    made->shape = params->nodes;
     made->num_engines = rsched_machine_costs(params->machine)->num_engines;
     error = fill(made, params, rs_machine_topology(params->machine));
     if (error != 0) {

@@ -55,7 +55,8 @@ struct rs_world_put {
 
 struct rs_world {
     struct rs_topology topology;
-    struct rs_shape grid; /* of processes */
+    struct rs_shape shape; /* of nodes */
+    struct rs_shape grid;  /* of processes */
     uint32_t num_engines; /* per node */
     size_t num_puts;
     size_t num_local; /* puts within a node, left out */
