@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "work.h"
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +30,20 @@ static int process(const struct work *w, const int dims[2], int dx, int dy)
     return y * dims[0] + x;
 }
 
-static void add(struct work *w, const int dims[2], const struct direction *d,
+/* Offsets are ints, as MPI's are; false if they do not suffice. */
+static bool add(struct work *w, const int dims[2], const struct direction *d,
                 long bytes)
 {
     int s = w->messages++;
 
+    if (bytes > INT_MAX - PAGE - LINE - (long)w->size)
+        return false;
     w->to[s] = process(w, dims, d->dx, d->dy);
     w->from[s] = process(w, dims, -d->dx, -d->dy);
     w->counts[s] = (int)bytes;
     w->at[s] = (int)w->size;
     w->size += ((size_t)bytes + LINE - 1) / LINE * LINE;
+    return true;
 }
 
 static int add_messages(struct work *w, const char *name, long argument)
@@ -46,15 +52,16 @@ static int add_messages(struct work *w, const char *name, long argument)
     int scale = strcmp(name, "scale-les3") == 0;
 
     if ((!scale && strcmp(name, "2d8") != 0) || argument < 0 ||
-        argument > 1 << 27)
+        argument > INT_MAX)
         return -1;
     MPI_Dims_create(w->ranks, 2, dims);
     for (int i = 0; i < NUM_DIRECTIONS; i++) {
         const struct direction *d = &directions[i];
 
         for (int k = 0; k < (scale ? d->scale_messages : 1); k++)
-            add(w, dims, d,
-                scale ? (argument + 4) * 8 * d->scale_columns : argument);
+            if (!add(w, dims, d,
+                     scale ? (argument + 4) * 8 * d->scale_columns : argument))
+                return -1;
     }
     return 0;
 }

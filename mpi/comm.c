@@ -331,10 +331,11 @@ int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
     };
     struct rsched_exchange *made = NULL;
     int error = rsched_exchange_create(rs_context(), &params, &made);
-    int mine[2] = {error != 0, error == RSCHED_EMISMATCH}, all[2] = {0, 0};
+    bool disagree = error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH;
+    int mine[2] = {error != 0, disagree}, all[2] = {0, 0};
 
     if (error != 0)
-        rs_log(error == RSCHED_EMISMATCH ? RS_LOG_ERROR : RS_LOG_WARN, "%s",
+        rs_log(disagree ? RS_LOG_ERROR : RS_LOG_WARN, "%s",
                rsched_last_error());
     PMPI_Allreduce(mine, all, 2, MPI_INT, MPI_MAX, comm->comm);
     *reason = RS_ACCELERATED;

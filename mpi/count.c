@@ -137,8 +137,10 @@ static bool call_counter(const struct rs_counts *counts, const char *name,
             *value = sum_native(counts->calls[call]);
             return true;
         }
-        for (int reason = 1; *rest == '.' && reason < RS_NUM_REASONS; reason++) {
-            if (strcmp(rest + 1, rs_reason_slugs[reason]) == 0) {
+        if (*rest++ != '.')
+            return false;
+        for (int reason = 1; reason < RS_NUM_REASONS; reason++) {
+            if (strcmp(rest, rs_reason_slugs[reason]) == 0) {
                 *value = counts->calls[call][reason];
                 return true;
             }

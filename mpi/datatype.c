@@ -258,8 +258,7 @@ static void append_vector(struct list *list, const struct rs_flat *inner,
     struct list block = {0};
 
     append_flat(&block, inner, 0, length, inner->extent);
-    append_copies(list, block.runs, block.num, 0, count > 0 ? (uint64_t)count : 0,
-                  stride);
+    append_copies(list, block.runs, block.num, 0, (uint64_t)count, stride);
     list->opaque |= block.opaque;
     list->no_memory |= block.no_memory;
     free(block.runs);
@@ -438,21 +437,45 @@ static struct rs_flat *flatten(MPI_Datatype type, bool *named)
     return finish(flat, &list) ? flat : NULL;
 }
 
-struct rs_flat *rs_flat_get(MPI_Datatype type)
+/* What is kept with the type already, held; under the lock. */
+static struct rs_flat *kept(MPI_Datatype type)
 {
     struct rs_flat *flat;
-    bool named;
     int found;
 
     PMPI_Type_get_attr(type, rs_process.type_keyval, &flat, &found);
-    if (!found) {
-        flat = flatten(type, &named);
-        if (flat == NULL || named)
-            return flat;
-        PMPI_Type_set_attr(type, rs_process.type_keyval, flat);
-    }
+    if (!found)
+        return NULL;
     atomic_fetch_add_explicit(&flat->refs, 1, memory_order_relaxed);
     return flat;
+}
+
+struct rs_flat *rs_flat_get(MPI_Datatype type)
+{
+    /* Two threads may use a type for the first time. */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct rs_flat *flat, *other;
+    bool named;
+
+    pthread_mutex_lock(&lock);
+    flat = kept(type);
+    pthread_mutex_unlock(&lock);
+    if (flat != NULL)
+        return flat;
+    flat = flatten(type, &named);
+    if (flat == NULL || named)
+        return flat;
+    pthread_mutex_lock(&lock);
+    other = kept(type);
+    if (other == NULL) {
+        atomic_fetch_add_explicit(&flat->refs, 1, memory_order_relaxed);
+        PMPI_Type_set_attr(type, rs_process.type_keyval, flat);
+    }
+    pthread_mutex_unlock(&lock);
+    if (other == NULL)
+        return flat;
+    rs_flat_drop(flat);
+    return other;
 }
 
 void rs_flat_drop(struct rs_flat *flat)

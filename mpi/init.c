@@ -126,7 +126,7 @@ struct rsched_context *rs_context(void)
     return made;
 }
 
-/* ---- init ---- */
+/* ---- agreeing with the other processes ---- */
 
 /* Agree with all processes; complains when some do not come, which happens
  * when they run without the backend. */
@@ -180,6 +180,52 @@ static void share_job(void)
     rs_process.job = job;
 }
 
+/* ---- finalize ---- */
+
+static void backend_fini(void)
+{
+    enum rs_reason reason = rs_process.reason;
+
+    rs_report();
+    rs_process.reason = RS_REASON_NO_INIT;
+    if (reason == RS_ACCELERATED) {
+        rs_request_sweep();
+        rs_comm_sweep();
+        rsched_context_destroy(atomic_load(&context));
+        rs_oob_fini();
+        PMPI_Type_free_keyval(&rs_process.type_keyval);
+        PMPI_Comm_free_keyval(&rs_process.comm_keyval);
+        PMPI_Group_free(&rs_process.world);
+        PMPI_Comm_free(&rs_process.errors);
+    }
+    PMPI_Comm_free(&rs_process.comm);
+}
+
+/* MPI_Finalize first deletes the attributes of MPI_COMM_SELF, the last one
+ * that was set first. Programs clean up in such callbacks, and may use their
+ * requests there; ours was set before any of theirs. */
+static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)comm;
+    (void)keyval;
+    (void)value;
+    (void)extra;
+    backend_fini();
+    return MPI_SUCCESS;
+}
+
+static void call_at_finalize(void)
+{
+    int keyval;
+
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, self_deleted, &keyval,
+                            NULL);
+    PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+    PMPI_Comm_free_keyval(&keyval); /* when the attribute is gone */
+}
+
+/* ---- init ---- */
+
 static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
@@ -196,6 +242,7 @@ static void backend_init(void)
     agree(values, 2);
     rs_process.report = (enum rs_report_level)values[1];
     PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
+    call_at_finalize();
     if (values[0]) {
         rs_process.reason = RS_REASON_DISABLED;
         return;
@@ -231,31 +278,3 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     return error;
 }
 
-/* ---- finalize ---- */
-
-static void backend_fini(void)
-{
-    enum rs_reason reason = rs_process.reason;
-
-    if (reason == RS_REASON_NO_INIT)
-        return;
-    rs_report();
-    rs_process.reason = RS_REASON_NO_INIT;
-    if (reason == RS_ACCELERATED) {
-        rs_request_sweep();
-        rs_comm_sweep();
-        rsched_context_destroy(atomic_load(&context));
-        rs_oob_fini();
-        PMPI_Type_free_keyval(&rs_process.type_keyval);
-        PMPI_Comm_free_keyval(&rs_process.comm_keyval);
-        PMPI_Group_free(&rs_process.world);
-        PMPI_Comm_free(&rs_process.errors);
-    }
-    PMPI_Comm_free(&rs_process.comm);
-}
-
-int MPI_Finalize(void)
-{
-    backend_fini();
-    return PMPI_Finalize();
-}

@@ -20,16 +20,6 @@
 #include <rsched/mpi.h>
 #include <rsched/rsched.h>
 
-/* Persistent neighborhood collectives have their MPI-4 names where there are
- * such, and Open MPI 4's extension names elsewhere. */
-#if MPI_VERSION >= 4
-#define RS_INIT(name) MPI_##name##_init
-#define RS_PINIT(name) PMPI_##name##_init
-#else
-#define RS_INIT(name) MPIX_##name##_init
-#define RS_PINIT(name) PMPIX_##name##_init
-#endif
-
 /* ---- what is counted (count.c) ---- */
 
 /** The five neighborhood collectives, in the order of enum rs_call. */
@@ -205,17 +195,19 @@ int rs_type_deleted(MPI_Datatype type, int keyval, void *value, void *extra);
 enum rs_spread {
     RS_SPREAD_SAME,   /* one block for all of them */
     RS_SPREAD_DENSE,  /* block after block */
-    RS_SPREAD_DISPLS, /* at int displacements, in extents */
-    RS_SPREAD_BYTES,  /* at MPI_Aint displacements, in bytes */
+    RS_SPREAD_DISPLS, /* at displacements in extents */
+    RS_SPREAD_BYTES,  /* at MPI_Aint displacements in bytes */
 };
 
 /** One side's arguments of a neighborhood collective. */
 struct rs_side {
     void *buffer;
-    const int *counts;        /* one, or one for each neighbor */
+    const void *counts;        /* one, or one for each neighbor */
     const MPI_Datatype *types; /* likewise */
     const void *displs;
     bool many_counts, many_types;
+    bool wide; /* counts are MPI_Count and displacements in extents MPI_Aint;
+                  both are int otherwise */
     enum rs_spread spread;
 };
 
@@ -249,9 +241,9 @@ struct rs_plan {
 
     /* The arguments it was made from, for blocking calls. */
     uint64_t generation;
-    int *counts[2];
+    bool wide;
+    void *counts[2], *displs[2];
     MPI_Datatype *types[2];
-    void *displs[2];
 };
 
 /** Make a plan of valid arguments. */

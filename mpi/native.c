@@ -9,81 +9,30 @@ static void pass_on(enum rs_call call)
                               : RS_REASON_RELEASE);
 }
 
-#define RS_POINT_TO_POINT(Name, ID)                                          \
-    int MPI_##Name##_init(const void *buf, int count, MPI_Datatype type,     \
-                          int dest, int tag, MPI_Comm comm,                  \
-                          MPI_Request *request)                              \
-    {                                                                        \
-        pass_on(RS_CALL_##ID##_INIT);                                        \
-        return PMPI_##Name##_init(buf, count, type, dest, tag, comm,         \
-                                  request);                                  \
+#define RS_POINT_TO_POINT(Name, ID)                                            \
+    int RS_NAME(Name##_init)(const void *buf, RS_COUNT count,                  \
+                             MPI_Datatype type, int dest, int tag,             \
+                             MPI_Comm comm, MPI_Request *request)              \
+    {                                                                          \
+        pass_on(RS_CALL_##ID##_INIT);                                          \
+        return RS_PNAME(Name##_init)(buf, count, type, dest, tag, comm,        \
+                                     request);                                 \
     }
 
-RS_POINT_TO_POINT(Send, SEND)
-RS_POINT_TO_POINT(Bsend, BSEND)
-RS_POINT_TO_POINT(Ssend, SSEND)
-RS_POINT_TO_POINT(Rsend, RSEND)
+#define RS_COUNT int
+#define RS_DISPL int
+#define RS_NAME(name) MPI_##name
+#define RS_PNAME(name) PMPI_##name
+#include "mpi/native_calls.h"
 
-int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag,
-                  MPI_Comm comm, MPI_Request *request)
-{
-    pass_on(RS_CALL_RECV_INIT);
-    return PMPI_Recv_init(buf, count, type, source, tag, comm, request);
-}
-
-int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount,
-                           MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                           MPI_Datatype recvtype, MPI_Comm comm,
-                           MPI_Request *request)
-{
-    pass_on(RS_CALL_INEIGHBOR_ALLTOALL);
-    return PMPI_Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf,
-                                   recvcount, recvtype, comm, request);
-}
-
-int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[],
-                            const int sdispls[], MPI_Datatype sendtype,
-                            void *recvbuf, const int recvcounts[],
-                            const int rdispls[], MPI_Datatype recvtype,
-                            MPI_Comm comm, MPI_Request *request)
-{
-    pass_on(RS_CALL_INEIGHBOR_ALLTOALLV);
-    return PMPI_Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype,
-                                    recvbuf, recvcounts, rdispls, recvtype,
-                                    comm, request);
-}
-
-int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[],
-                            const MPI_Aint sdispls[],
-                            const MPI_Datatype sendtypes[], void *recvbuf,
-                            const int recvcounts[], const MPI_Aint rdispls[],
-                            const MPI_Datatype recvtypes[], MPI_Comm comm,
-                            MPI_Request *request)
-{
-    pass_on(RS_CALL_INEIGHBOR_ALLTOALLW);
-    return PMPI_Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes,
-                                    recvbuf, recvcounts, rdispls, recvtypes,
-                                    comm, request);
-}
-
-int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount,
-                            MPI_Datatype sendtype, void *recvbuf,
-                            int recvcount, MPI_Datatype recvtype,
-                            MPI_Comm comm, MPI_Request *request)
-{
-    pass_on(RS_CALL_INEIGHBOR_ALLGATHER);
-    return PMPI_Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf,
-                                    recvcount, recvtype, comm, request);
-}
-
-int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount,
-                             MPI_Datatype sendtype, void *recvbuf,
-                             const int recvcounts[], const int displs[],
-                             MPI_Datatype recvtype, MPI_Comm comm,
-                             MPI_Request *request)
-{
-    pass_on(RS_CALL_INEIGHBOR_ALLGATHERV);
-    return PMPI_Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf,
-                                     recvcounts, displs, recvtype, comm,
-                                     request);
-}
+#if MPI_VERSION >= 4
+#undef RS_COUNT
+#undef RS_DISPL
+#undef RS_NAME
+#undef RS_PNAME
+#define RS_COUNT MPI_Count
+#define RS_DISPL MPI_Aint
+#define RS_NAME(name) MPI_##name##_c
+#define RS_PNAME(name) PMPI_##name##_c
+#include "mpi/native_calls.h"
+#endif

@@ -150,15 +150,15 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
 /* Arguments of the MPI functions as struct rs_args; the standard's names. */
 #define SIDE_ONE(side, spread_)                                              \
     {.buffer = (void *)(uintptr_t)side##buf, .counts = &side##count,         \
-     .types = &side##type, .spread = (spread_)}
+     .types = &side##type, .wide = RS_WIDE, .spread = (spread_)}
 #define SIDE_V(side, displs_)                                                \
     {.buffer = (void *)(uintptr_t)side##buf, .counts = side##counts,         \
      .types = &side##type, .displs = (displs_), .many_counts = true,         \
-     .spread = RS_SPREAD_DISPLS}
+     .wide = RS_WIDE, .spread = RS_SPREAD_DISPLS}
 #define SIDE_W(side, displs_)                                                \
     {.buffer = (void *)(uintptr_t)side##buf, .counts = side##counts,         \
      .types = side##types, .displs = (displs_), .many_counts = true,         \
-     .many_types = true, .spread = RS_SPREAD_BYTES}
+     .many_types = true, .wide = RS_WIDE, .spread = RS_SPREAD_BYTES}
 
 #define ALLTOALL_ARGS                                                        \
     {.kind = RS_ALLTOALL, .send = SIDE_ONE(send, RS_SPREAD_DENSE),           \
@@ -176,158 +176,36 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
     {.kind = RS_ALLGATHERV, .send = SIDE_ONE(send, RS_SPREAD_SAME),          \
      .receive = SIDE_V(recv, displs)}
 
-int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount,
-                          MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                          MPI_Datatype recvtype, MPI_Comm comm)
-{
-    struct rs_args args = ALLTOALL_ARGS;
-    int result;
+/* The calls as they always were ... */
+#define RS_WIDE false
+#define RS_COUNT int
+#define RS_DISPL int
+#define RS_NAME(name) MPI_##name
+#define RS_PNAME(name) PMPI_##name
+#if MPI_VERSION >= 4
+#define RS_INIT(name) MPI_##name##_init
+#define RS_PINIT(name) PMPI_##name##_init
+#else /* Open MPI 4 has them as an extension */
+#define RS_INIT(name) MPIX_##name##_init
+#define RS_PINIT(name) PMPIX_##name##_init
+#endif
+#include "mpi/calls.h"
 
-    if (blocking(comm, &args, &result))
-        return result;
-    return PMPI_Neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf,
-                                  recvcount, recvtype, comm);
-}
-
-int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[],
-                           const int sdispls[], MPI_Datatype sendtype,
-                           void *recvbuf, const int recvcounts[],
-                           const int rdispls[], MPI_Datatype recvtype,
-                           MPI_Comm comm)
-{
-    struct rs_args args = ALLTOALLV_ARGS;
-    int result;
-
-    if (blocking(comm, &args, &result))
-        return result;
-    return PMPI_Neighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype,
-                                   recvbuf, recvcounts, rdispls, recvtype,
-                                   comm);
-}
-
-int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[],
-                           const MPI_Aint sdispls[],
-                           const MPI_Datatype sendtypes[], void *recvbuf,
-                           const int recvcounts[], const MPI_Aint rdispls[],
-                           const MPI_Datatype recvtypes[], MPI_Comm comm)
-{
-    struct rs_args args = ALLTOALLW_ARGS;
-    int result;
-
-    if (blocking(comm, &args, &result))
-        return result;
-    return PMPI_Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes,
-                                   recvbuf, recvcounts, rdispls, recvtypes,
-                                   comm);
-}
-
-int MPI_Neighbor_allgather(const void *sendbuf, int sendcount,
-                           MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                           MPI_Datatype recvtype, MPI_Comm comm)
-{
-    struct rs_args args = ALLGATHER_ARGS;
-    int result;
-
-    if (blocking(comm, &args, &result))
-        return result;
-    return PMPI_Neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf,
-                                   recvcount, recvtype, comm);
-}
-
-int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount,
-                            MPI_Datatype sendtype, void *recvbuf,
-                            const int recvcounts[], const int displs[],
-                            MPI_Datatype recvtype, MPI_Comm comm)
-{
-    struct rs_args args = ALLGATHERV_ARGS;
-    int result;
-
-    if (blocking(comm, &args, &result))
-        return result;
-    return PMPI_Neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf,
-                                    recvcounts, displs, recvtype, comm);
-}
-
-int RS_INIT(Neighbor_alltoall)(const void *sendbuf, int sendcount,
-                               MPI_Datatype sendtype, void *recvbuf,
-                               int recvcount, MPI_Datatype recvtype,
-                               MPI_Comm comm, MPI_Info info,
-                               MPI_Request *request)
-{
-    struct rs_args args = ALLTOALL_ARGS;
-    int result;
-
-    if (persistent(comm, &args, request, &result))
-        return result;
-    return RS_PINIT(Neighbor_alltoall)(sendbuf, sendcount, sendtype, recvbuf,
-                                       recvcount, recvtype, comm, info,
-                                       request);
-}
-
-int RS_INIT(Neighbor_alltoallv)(const void *sendbuf, const int sendcounts[],
-                                const int sdispls[], MPI_Datatype sendtype,
-                                void *recvbuf, const int recvcounts[],
-                                const int rdispls[], MPI_Datatype recvtype,
-                                MPI_Comm comm, MPI_Info info,
-                                MPI_Request *request)
-{
-    struct rs_args args = ALLTOALLV_ARGS;
-    int result;
-
-    if (persistent(comm, &args, request, &result))
-        return result;
-    return RS_PINIT(Neighbor_alltoallv)(sendbuf, sendcounts, sdispls, sendtype,
-                                        recvbuf, recvcounts, rdispls, recvtype,
-                                        comm, info, request);
-}
-
-int RS_INIT(Neighbor_alltoallw)(const void *sendbuf, const int sendcounts[],
-                                const MPI_Aint sdispls[],
-                                const MPI_Datatype sendtypes[], void *recvbuf,
-                                const int recvcounts[],
-                                const MPI_Aint rdispls[],
-                                const MPI_Datatype recvtypes[], MPI_Comm comm,
-                                MPI_Info info, MPI_Request *request)
-{
-    struct rs_args args = ALLTOALLW_ARGS;
-    int result;
-
-    if (persistent(comm, &args, request, &result))
-        return result;
-    return RS_PINIT(Neighbor_alltoallw)(sendbuf, sendcounts, sdispls,
-                                        sendtypes, recvbuf, recvcounts,
-                                        rdispls, recvtypes, comm, info,
-                                        request);
-}
-
-int RS_INIT(Neighbor_allgather)(const void *sendbuf, int sendcount,
-                                MPI_Datatype sendtype, void *recvbuf,
-                                int recvcount, MPI_Datatype recvtype,
-                                MPI_Comm comm, MPI_Info info,
-                                MPI_Request *request)
-{
-    struct rs_args args = ALLGATHER_ARGS;
-    int result;
-
-    if (persistent(comm, &args, request, &result))
-        return result;
-    return RS_PINIT(Neighbor_allgather)(sendbuf, sendcount, sendtype, recvbuf,
-                                        recvcount, recvtype, comm, info,
-                                        request);
-}
-
-int RS_INIT(Neighbor_allgatherv)(const void *sendbuf, int sendcount,
-                                 MPI_Datatype sendtype, void *recvbuf,
-                                 const int recvcounts[], const int displs[],
-                                 MPI_Datatype recvtype, MPI_Comm comm,
-                                 MPI_Info info, MPI_Request *request)
-{
-    struct rs_args args = ALLGATHERV_ARGS;
-    int result;
-
-    if (persistent(comm, &args, request, &result))
-        return result;
-    return RS_PINIT(Neighbor_allgatherv)(sendbuf, sendcount, sendtype, recvbuf,
-                                         recvcounts, displs, recvtype, comm,
-                                         info, request);
-}
+/* ... and with large counts. */
+#if MPI_VERSION >= 4
+#undef RS_WIDE
+#undef RS_COUNT
+#undef RS_DISPL
+#undef RS_NAME
+#undef RS_PNAME
+#undef RS_INIT
+#undef RS_PINIT
+#define RS_WIDE true
+#define RS_COUNT MPI_Count
+#define RS_DISPL MPI_Aint
+#define RS_NAME(name) MPI_##name##_c
+#define RS_PNAME(name) PMPI_##name##_c
+#define RS_INIT(name) MPI_##name##_init_c
+#define RS_PINIT(name) PMPI_##name##_init_c
+#include "mpi/calls.h"
+#endif

@@ -15,12 +15,18 @@ struct block {
     MPI_Datatype type;
 };
 
+static MPI_Count side_count(const struct rs_side *side, int i)
+{
+    return side->wide ? ((const MPI_Count *)side->counts)[i]
+                      : ((const int *)side->counts)[i];
+}
+
 static struct block side_block(const struct rs_side *side, int slot)
 {
     struct block block;
     MPI_Aint lb, extent = 0;
 
-    block.count = (uint64_t)side->counts[side->many_counts ? slot : 0];
+    block.count = (uint64_t)side_count(side, side->many_counts ? slot : 0);
     block.type = side->types[side->many_types ? slot : 0];
     if (side->spread == RS_SPREAD_DENSE || side->spread == RS_SPREAD_DISPLS)
         PMPI_Type_get_extent(block.type, &lb, &extent);
@@ -32,7 +38,9 @@ static struct block side_block(const struct rs_side *side, int slot)
         block.at = (int64_t)slot * (int64_t)block.count * extent;
         break;
     case RS_SPREAD_DISPLS:
-        block.at = (int64_t)((const int *)side->displs)[slot] * extent;
+        block.at = side->wide ? ((const MPI_Aint *)side->displs)[slot]
+                              : ((const int *)side->displs)[slot];
+        block.at *= extent;
         break;
     default:
         block.at = ((const MPI_Aint *)side->displs)[slot];
@@ -52,7 +60,7 @@ static bool side_valid(const struct rs_side *side, int slots)
         (side->spread >= RS_SPREAD_DISPLS && side->displs == NULL))
         return false;
     for (int i = 0; i < counts; i++) {
-        if (side->counts[i] < 0)
+        if (side_count(side, i) < 0)
             return false;
     }
     for (int i = 0; i < types; i++) {
@@ -333,11 +341,18 @@ int rs_plan_unpack(struct rs_plan *plan)
 
 /* ---- the same again? ---- */
 
+static size_t count_size(const struct rs_side *side)
+{
+    return side->wide ? sizeof(MPI_Count) : sizeof(int);
+}
+
 static size_t displ_size(const struct rs_side *side)
 {
-    return side->spread == RS_SPREAD_DISPLS  ? sizeof(int)
-           : side->spread == RS_SPREAD_BYTES ? sizeof(MPI_Aint)
-                                             : 0;
+    if (side->spread == RS_SPREAD_BYTES)
+        return sizeof(MPI_Aint);
+    if (side->spread == RS_SPREAD_DISPLS)
+        return side->wide ? sizeof(MPI_Aint) : sizeof(int);
+    return 0;
 }
 
 static void *copy(const void *array, size_t bytes, bool *good)
@@ -361,13 +376,14 @@ bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
 {
     bool good = true;
 
+    plan->wide = args->send.wide;
     for (int i = 0; i < 2; i++) {
         const struct rs_side *side = i ? &args->receive : &args->send;
         size_t slots = (size_t)(i ? comm->num_receives : comm->num_sends);
         size_t counts = side->many_counts ? slots : 1;
         size_t types = side->many_types ? slots : 1;
 
-        plan->counts[i] = copy(side->counts, counts * sizeof(int), &good);
+        plan->counts[i] = copy(side->counts, counts * count_size(side), &good);
         plan->types[i] =
             copy(side->types, types * sizeof(MPI_Datatype), &good);
         plan->displs[i] =
@@ -379,7 +395,8 @@ bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
 bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
                      const struct rs_args *args)
 {
-    if (plan->generation != rs_type_generation())
+    if (plan->wide != args->send.wide ||
+        plan->generation != rs_type_generation())
         return false;
     for (int i = 0; i < 2; i++) {
         const struct rs_side *side = i ? &args->receive : &args->send;
@@ -391,7 +408,8 @@ bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
             (displ_size(side) != 0 && side->displs == NULL) ||
             side->buffer == MPI_IN_PLACE)
             return false;
-        if (!equal(plan->counts[i], side->counts, counts * sizeof(int)) ||
+        if (!equal(plan->counts[i], side->counts,
+                   counts * count_size(side)) ||
             !equal(plan->types[i], side->types,
                    types * sizeof(MPI_Datatype)) ||
             !equal(plan->displs[i], side->displs, slots * displ_size(side)))

@@ -525,7 +525,8 @@ static int raise_in_status(struct rs_comm *comm)
     return comm == NULL ? MPI_ERR_IN_STATUS : rs_raise(comm, MPI_ERR_IN_STATUS);
 }
 
-int MPI_Startall(int count, MPI_Request *handles)
+/* Start an array whose first request is not ours. */
+static int startall_mixed(int count, MPI_Request *handles)
 {
     int result = MPI_SUCCESS, natives = 0;
 
@@ -533,37 +534,27 @@ int MPI_Startall(int count, MPI_Request *handles)
         natives++;
     if (natives == count)
         return PMPI_Startall(count, handles);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && result == MPI_SUCCESS; i++) {
         struct rs_request *request = find(handles[i]);
-        int error = LIKELY(request != NULL) ? start(request)
-                                            : PMPI_Start(&handles[i]);
 
-        if (UNLIKELY(error != MPI_SUCCESS) && result == MPI_SUCCESS)
-            result = error;
+        result = request != NULL ? start(request) : PMPI_Start(&handles[i]);
     }
     return result;
 }
 
-/* Wait for ours, one after the other; the natives move on meanwhile, because
- * waits drive the native progress. Sets statuses of ours. */
-static struct rs_comm *wait_ours(int count, MPI_Request *handles,
-                                 MPI_Status *statuses)
+int MPI_Startall(int count, MPI_Request *handles)
 {
-    struct rs_comm *failed = NULL;
-
     for (int i = 0; i < count; i++) {
         struct rs_request *request = find(handles[i]);
-        int error = MPI_SUCCESS;
+        int error;
 
-        if (request == NULL)
-            continue;
-        if (request->state != RS_INACTIVE)
-            error = wait_take(request);
-        if (error != MPI_SUCCESS && failed == NULL)
-            failed = request->comm;
-        set_ith(statuses, i, error);
+        if (UNLIKELY(request == NULL))
+            return startall_mixed(count - i, handles + i);
+        error = start(request);
+        if (UNLIKELY(error != MPI_SUCCESS))
+            return error;
     }
-    return failed;
+    return MPI_SUCCESS;
 }
 
 /* Pass the natives' statuses on to the caller's array. */
@@ -581,18 +572,40 @@ static void copy_statuses(const struct natives *natives, MPI_Status *statuses,
     }
 }
 
-static int waitall_mixed(int count, MPI_Request *handles, MPI_Status *statuses)
+/* Wait for one of ours and set its status; *failed becomes the communicator of
+ * the first that has failed. */
+static inline void wait_ours(struct rs_request *request, MPI_Status *statuses,
+                             int i, struct rs_comm **failed)
+{
+    int error = MPI_SUCCESS;
+
+    if (LIKELY(request->state != RS_INACTIVE))
+        error = wait_take(request);
+    if (UNLIKELY(error != MPI_SUCCESS) && *failed == NULL)
+        *failed = request->comm;
+    set_ith(statuses, i, error);
+}
+
+/* The rest of an array, from the first request that is not ours. The natives
+ * move on while ours are waited for, because that drives their progress. */
+static int waitall_mixed(int count, MPI_Request *handles, MPI_Status *statuses,
+                         struct rs_comm *failed)
 {
     struct natives natives;
-    struct rs_comm *failed;
     bool active;
     int result;
 
-    if (!natives_init(&natives, count, handles, statuses, &active))
-        return PMPI_Waitall(count, handles, statuses);
-    failed = wait_ours(count, handles, statuses);
-    result = PMPI_Waitall(natives.num, natives.handles,
-                          natives.wanted);
+    if (!natives_init(&natives, count, handles, statuses, &active)) {
+        result = PMPI_Waitall(count, handles, statuses);
+        return failed != NULL ? raise_in_status(failed) : result;
+    }
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = find(handles[i]);
+
+        if (request != NULL)
+            wait_ours(request, statuses, i, &failed);
+    }
+    result = PMPI_Waitall(natives.num, natives.handles, natives.wanted);
     copy_statuses(&natives, statuses, result);
     natives_fini(&natives, handles);
     return failed != NULL ? raise_in_status(failed) : result;
@@ -600,17 +613,20 @@ static int waitall_mixed(int count, MPI_Request *handles, MPI_Status *statuses)
 
 int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 {
-    for (int i = 0; i < count; i++) {
-        if (UNLIKELY(find(handles[i]) == NULL))
-            return waitall_mixed(count, handles, statuses);
-    }
-    if (count > 0) {
-        struct rs_comm *failed = wait_ours(count, handles, statuses);
+    struct rs_comm *failed = NULL;
 
-        if (UNLIKELY(failed != NULL))
-            return raise_in_status(failed);
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = find(handles[i]);
+
+        if (request == NULL)
+            return waitall_mixed(count - i, handles + i,
+                                 statuses == MPI_STATUSES_IGNORE
+                                     ? MPI_STATUSES_IGNORE
+                                     : statuses + i,
+                                 failed);
+        wait_ours(request, statuses, i, &failed);
     }
-    return MPI_SUCCESS;
+    return LIKELY(failed == NULL) ? MPI_SUCCESS : raise_in_status(failed);
 }
 
 int MPI_Testall(int count, MPI_Request *handles, int *flag,

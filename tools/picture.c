@@ -247,7 +247,7 @@ static void draw_grid(struct picture *p)
         svg_text(p->out, x, bottom + PX(19), "class=\"m\"",
                  rs_format_us(t, label));
     }
-    svg_text(p->out, PX(WIDTH - RIGHT + 12), bottom + PX(19), "class=\"s\"",
+    svg_text(p->out, PX(WIDTH - RIGHT + 30), bottom + PX(19), "class=\"s\"",
              "us");
 }
 

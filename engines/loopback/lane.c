@@ -53,6 +53,8 @@ struct lane {
     struct rs_copies copies;
     struct ring ring;
     struct rs_doorbell *bell; /* the peer's */
+    uint32_t tag;             /* of its data, the same on both sides */
+    bool sends;
     uint64_t consumed;        /* tx: last seen, in chunks */
     struct rs_block *block;   /* rx */
     uint64_t mapped_bytes;    /* tx */
@@ -130,6 +132,19 @@ static void ring_init(struct ring *r, struct rs_words *words,
     r->base = d->base;
 }
 
+/* Bases differ in the upper half: see segment.c. */
+static uint32_t tag_of(const struct descriptor *d)
+{
+    return (uint32_t)(d->base >> RS_BASE_BITS) & ~RS_TAG_CREDIT;
+}
+
+uint32_t rs_loopback_tag(const struct rsched_lane *lane)
+{
+    const struct lane *l = (const struct lane *)lane;
+
+    return l->sends ? l->tag | RS_TAG_CREDIT : l->tag;
+}
+
 static struct lane *lane_new(struct rsched_connection *connection)
 {
     struct lane *l = calloc(1, sizeof(*l));
@@ -178,6 +193,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         d.bytes = l->block->bytes;
         d.base = l->block->base;
         ring_init(&l->ring, l->block->words, &d);
+        l->tag = tag_of(&d);
     }
     memcpy(descriptor, &d, sizeof(d));
     *lane = &l->lane;
@@ -224,6 +240,8 @@ static int attach_peer(struct lane *l, const struct descriptor *d)
                        c->peer);
     l->mapped_bytes = d->bytes;
     ring_init(&l->ring, words, d);
+    l->tag = tag_of(d);
+    l->sends = true;
     return 0;
 }
 
@@ -249,14 +267,23 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
     return 0;
 }
 
+static void __attribute__((cold))
+wake_sleepers(struct lane *l, uint32_t wanted, uint32_t tag)
+{
+    if (wanted == 0 || wanted == tag)
+        rs_doorbell_ring(l->lane.connection->engine, l->bell);
+}
+
 /* After a word that the peer may be asleep for. Its side of the bargain is in
  * loopback_sleep(). */
-static inline void wake_peer(struct lane *l)
+static inline void wake_peer(struct lane *l, uint32_t tag)
 {
+    uint64_t sleepers;
+
     atomic_signal_fence(memory_order_seq_cst);
-    if (unlikely(atomic_load_explicit(&l->bell->sleepers,
-                                      memory_order_relaxed) != 0))
-        rs_doorbell_ring(l->lane.connection->engine, l->bell);
+    sleepers = atomic_load_explicit(&l->bell->sleepers, memory_order_relaxed);
+    if (unlikely(sleepers != 0))
+        wake_sleepers(l, (uint32_t)(sleepers >> 32), tag);
 }
 
 void rs_loopback_rx_abandon(struct rsched_lane *lane)
@@ -269,7 +296,7 @@ void rs_loopback_rx_abandon(struct rsched_lane *lane)
     /* Release: what we did consume is told before. */
     atomic_store_explicit(&l->ring.words->refused, l->ring.base,
                           memory_order_release);
-    wake_peer(l);
+    wake_peer(l, l->tag | RS_TAG_CREDIT);
 }
 
 void rs_loopback_tx_abandon(struct rsched_lane *lane)
@@ -283,7 +310,7 @@ void rs_loopback_tx_abandon(struct rsched_lane *lane)
      * must not meet a write of ours after it has seen this. */
     atomic_store_explicit(&l->ring.words->closed, l->ring.base,
                           memory_order_release);
-    wake_peer(l);
+    wake_peer(l, l->tag);
 }
 
 static int __attribute__((cold)) has_given_up(const struct lane *l)
@@ -452,7 +479,7 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
         atomic_store_explicit(&slot->arrived, r->base + r->sequence + 1,
                               memory_order_release);
         RS_FAILPOINT("tx:wake");
-        wake_peer(l);
+        wake_peer(l, l->tag);
         lane->stats.chunks++;
         advance(r);
     }
@@ -513,7 +540,7 @@ int rs_loopback_rx_progress(struct rsched_lane *lane)
         atomic_store_explicit(&r->words->consumed, r->sequence,
                               memory_order_release);
         RS_FAILPOINT("rx:wake");
-        wake_peer(l);
+        wake_peer(l, l->tag | RS_TAG_CREDIT);
     }
     return RSCHED_LANE_DONE;
 }

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,10 +29,8 @@ struct address {
 static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
-static int membarrier(int command)
-{
-    return (int)syscall(SYS_membarrier, command, 0, 0);
-}
+/* Each takes at least a cache miss or some ten instructions. */
+enum { LOOKS_BEFORE_SLEEP = 32 };
 
 static int loopback_open(const struct rsched_engine_env *env,
                          struct rsched_engine **engine)
@@ -49,8 +46,6 @@ static int loopback_open(const struct rsched_engine_env *env,
         free(e);
         return error;
     }
-    e->membarrier =
-        membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     *engine = e;
     return 0;
 }
@@ -84,7 +79,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     int error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->fd);
-    c->segment_fd = open(path, O_RDWR | O_CLOEXEC);
+    c->segment_fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (c->segment_fd < 0)
         return rs_fail(RSCHED_EUNREACH,
                        "loopback: peer %d: cannot open its memory (%s): %m",
@@ -192,28 +187,50 @@ void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
     atomic_fetch_add_explicit(&engine->wakes, 1, memory_order_relaxed);
 }
 
-static void loopback_sleep(struct rsched_engine *engine, uint64_t limit_ps,
+static void sleepers_enter(struct rs_doorbell *bell, uint32_t tag)
+{
+    uint64_t old = atomic_load_explicit(&bell->sleepers, memory_order_relaxed);
+    uint64_t next;
+
+    do {
+        uint32_t others = (uint32_t)old;
+
+        next = others == 0 ? (uint64_t)tag << 32 | 1 : (uint64_t)others + 1;
+    } while (!atomic_compare_exchange_weak(&bell->sleepers, &old, next));
+}
+
+static void sleepers_leave(struct rs_doorbell *bell)
+{
+    uint64_t old = atomic_load_explicit(&bell->sleepers, memory_order_relaxed);
+    uint64_t next;
+
+    do {
+        next = (uint32_t)old == 1 ? 0 : old - 1;
+    } while (!atomic_compare_exchange_weak(&bell->sleepers, &old, next));
+}
+
+static void loopback_sleep(struct rsched_engine *engine,
+                           const struct rsched_lane *lane, uint64_t limit_ps,
                            bool (*ready)(void *arg), void *arg)
 {
     struct rs_doorbell *bell = &engine->segment.header->doorbell;
     unsigned rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
-    struct timespec limit;
+    struct timespec limit = rs_clock_timespec(limit_ps);
+    bool is_ready = false;
 
     /* Whoever writes a word for us looks at `sleepers` afterwards, without a
-     * fence. The barrier below is a fence in every running thread that may be
-     * between the two: either it sees us, or `ready` sees its word. Without
-     * the kernel's help the limit is what bounds a missed wake. */
-    atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_seq_cst);
-    if (!engine->membarrier ||
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) {
-        if (limit_ps > 1000 * UINT64_C(1000000))
-            limit_ps = 1000 * UINT64_C(1000000);
-    }
-    if (!ready(arg)) {
-        limit = rs_clock_timespec(limit_ps);
+     * fence (it would wait for all the lines that the data goes into). So its
+     * look may come before ours is visible while its word is still on its way
+     * to the cache, for some hundred nanoseconds: look again for that long.
+     * If even that is too short, the limit bounds what was missed. (A fence
+     * in all running threads by membarrier(2) costs 20 us and interrupts
+     * those who compute.) */
+    sleepers_enter(bell, lane == NULL ? 0 : rs_loopback_tag(lane));
+    for (int i = 0; i < LOOKS_BEFORE_SLEEP && !is_ready; i++)
+        is_ready = ready(arg);
+    if (!is_ready)
         syscall(SYS_futex, &bell->rings, FUTEX_WAIT, rings, &limit, NULL, 0);
-    }
-    atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_release);
+    sleepers_leave(bell);
 }
 
 static uint64_t loopback_memory(struct rsched_engine *engine)

@@ -13,7 +13,6 @@
 struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_segment segment;
-    bool membarrier; /* the kernel can fence other processes for us */
     atomic_uint_fast64_t wakes;
 };
 
@@ -32,6 +31,9 @@ extern const struct rsched_engine_ops rs_loopback_ops;
 /** Wake a process whose threads sleep: futex_wake, counted in `engine`. */
 void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
     __attribute__((cold));
+
+/** The tag of what the lane's peer does for it. */
+uint32_t rs_loopback_tag(const struct rsched_lane *lane);
 
 /** Whether nothing can come from the peer any more. */
 bool rs_connection_is_dead(struct rsched_connection *connection);

@@ -12,8 +12,7 @@
 
 #include "librsched/base/error.h"
 
-/* Chunk numbers of one lane stay below this, so that bases differ by it. */
-#define BASE_STEP (UINT64_C(1) << 40)
+#define BASE_STEP (UINT64_C(1) << RS_BASE_BITS)
 
 void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes)
 {

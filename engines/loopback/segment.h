@@ -23,8 +23,10 @@ enum {
 
 /* Where the threads of a process sleep, and how peers wake them. */
 struct rs_doorbell {
-    _Alignas(RS_LINE) atomic_uint sleepers; /* threads that sleep or will */
-    atomic_uint rings;                      /* the futex word */
+    /* Threads that sleep or soon will, in the lower half; in the upper half
+     * the tag of the news that the only one waits for, 0 for any. */
+    _Alignas(RS_LINE) atomic_uint_fast64_t sleepers;
+    atomic_uint rings; /* the futex word */
 };
 static_assert(sizeof(struct rs_doorbell) == RS_LINE, "shared layout");
 
@@ -36,6 +38,10 @@ struct rs_segment_header {
 };
 static_assert(sizeof(struct rs_segment_header) == 2 * RS_LINE,
               "shared layout");
+
+/* Tags of news. Those of different lanes may be equal; somebody is woken for
+ * nothing then. */
+#define RS_TAG_CREDIT (UINT32_C(1) << 31)
 
 /* The words of an edge, one line for each writer. */
 struct rs_words {
@@ -72,6 +78,10 @@ struct rs_block {
     bool unattached;        /* nobody ever learnt of it */
     struct rsched_connection *writer;
 };
+
+/* Chunk numbers of one lane stay below this power of two, by which bases
+ * differ. */
+enum { RS_BASE_BITS = 40 };
 
 struct rs_segment {
     int fd;

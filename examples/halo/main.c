@@ -77,6 +77,15 @@ static double number(int rank, const char *text, double least, double most)
     return value;
 }
 
+static int count(int rank, const char *text, int least, int most)
+{
+    double value = number(rank, text, least, most);
+
+    if (value != (int)value)
+        quit(rank, 2, "not a whole number: ", text);
+    return (int)value;
+}
+
 static enum call parse_call(int rank, const char *text)
 {
     if (strcmp(text, "persistent") != 0 && strcmp(text, "blocking") != 0)
@@ -98,10 +107,10 @@ static void parse(int argc, char **argv, int rank, struct options *o)
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
-        case 'k': o->levels = (int)number(rank, optarg, 1, 1 << 20); break;
-        case 'w': o->width = (int)number(rank, optarg, HALO, 1 << 12); break;
-        case 's': o->steps = (int)number(rank, optarg, 0, 1 << 30); break;
-        case 'n': o->exchanges = (int)number(rank, optarg, 0, MAX_TIMES); break;
+        case 'k': o->levels = count(rank, optarg, 1, 1 << 20); break;
+        case 'w': o->width = count(rank, optarg, HALO, 1 << 12); break;
+        case 's': o->steps = count(rank, optarg, 0, 1 << 30); break;
+        case 'n': o->exchanges = count(rank, optarg, 0, MAX_TIMES); break;
         case 't': o->seconds = number(rank, optarg, 0, 1e6); break;
         case 'c': o->call = parse_call(rank, optarg); break;
         case 'v': o->verify = true; break;
@@ -186,8 +195,21 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* How many exchanges to make before looking at the clock again: as many as have
+ * been made, so that there are few such breaks, in which ranks of an MPI that
+ * never yields take each other's time; but not beyond the time allowed. */
+static int next_batch(const struct options *o, int done, double elapsed)
+{
+    double left = (o->seconds - elapsed) / (elapsed / done);
+    int batch = done;
+
+    if (left < batch)
+        batch = left < 1 ? 0 : (int)left;
+    return batch < o->exchanges - done ? batch : o->exchanges - done;
+}
+
 /* Exchanges with nothing between them change nothing, as the halo is up to
- * date. Rank 0 says after each batch whether there is time for another. */
+ * date. Rank 0 decides after each batch whether there is another. */
 static void time_exchanges(const struct options *o, int rank,
                            struct exchange *e, struct result *r)
 {
@@ -206,11 +228,7 @@ static void time_exchanges(const struct options *o, int rank,
             mine[1] += times[done];
         }
         show(o, rank, "exchange", done, o->exchanges);
-        batch = done < 64 ? done : 64;
-        if (batch > o->exchanges - done || MPI_Wtime() - begin > o->seconds)
-            batch = o->exchanges - done;
-        if (MPI_Wtime() - begin > o->seconds)
-            batch = 0;
+        batch = next_batch(o, done, MPI_Wtime() - begin);
         MPI_Bcast(&batch, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     if (o->progress && rank == 0 && done < o->exchanges)

@@ -107,7 +107,8 @@ RSCHED_API void rsched_context_progress(struct rsched_context *context);
 
 /** How long somebody has waited in vain; zero it before the first step. */
 struct rsched_pause {
-    uint64_t steps;
+    uint64_t steps; /**< so far */
+    uint64_t vain;  /**< yields in a row that let nobody else run */
 };
 
 /**

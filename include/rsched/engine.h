@@ -174,11 +174,12 @@ struct rsched_engine_ops {
     int (*tx_progress)(struct rsched_lane *lane);
     int (*rx_progress)(struct rsched_lane *lane);
 
-    /** Sleep until a peer may have done something for any lane of the engine,
-     * at most `limit_ps`. `ready` is called once after others can see that we
-     * sleep: if it returns true, so does the sleep, at once. May return
-     * early. */
-    void (*sleep)(struct rsched_engine *engine, uint64_t limit_ps,
+    /** Sleep until a peer may have done something for `lane`, or, when that is
+     * NULL, for any lane of the engine, at most `limit_ps`. `ready` is called at least once after others can
+     * see that we sleep: if it returns true, so does the sleep, at once. May
+     * return early. */
+    void (*sleep)(struct rsched_engine *engine,
+                  const struct rsched_lane *lane, uint64_t limit_ps,
                   bool (*ready)(void *arg), void *arg);
 
     /** Bytes of memory that the engine holds for its peers. */

@@ -8,15 +8,15 @@
  * or by LD_PRELOAD. It defines MPI_ functions and calls PMPI_ ones:
  *
  * - MPI_Neighbor_{alltoall,alltoallv,alltoallw,allgather,allgatherv} and their
- *   persistent _init forms (MPI 4; MPIX_ names of Open MPI 4) run on rsched
- *   exchanges;
+ *   persistent _init forms (MPI 4, also with large counts; MPIX_ names of Open
+ *   MPI 4) run on rsched exchanges;
  * - Start, Startall, all forms of Wait and Test, Request_free and
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
  * - everything else is the native MPI's. Nonblocking neighborhood collectives,
- *   persistent point-to-point and large-count (_c) calls are counted, with the
- *   reason why they stay native.
+ *   persistent point-to-point are counted, with the reason why they stay
+ *   native.
  *
  * A communicator's neighborhood calls are accelerated on all its processes or
  * on none, which they agree on at the first call; edges are paired as the

@@ -42,10 +42,12 @@ static bool is_crowded(const struct rsched_context *context)
 static void choose_spin(struct rsched_context *context)
 {
     const struct rs_config *config = rs_config();
+    bool crowded = is_crowded(context);
     uint64_t spin = config->spin_polls;
 
-    if (is_crowded(context) && spin > SPIN_POLLS_CROWDED)
+    if (crowded && spin > SPIN_POLLS_CROWDED)
         spin = SPIN_POLLS_CROWDED;
+    atomic_store_explicit(&context->crowded, crowded, memory_order_relaxed);
     atomic_store_explicit(&context->spin_polls, spin, memory_order_relaxed);
     atomic_store_explicit(&context->yield_polls, spin + config->yield_polls,
                           memory_order_relaxed);

@@ -50,6 +50,8 @@ struct rsched_context {
     atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
     struct rs_safety safety;
     /* How a wait goes on; see wait.c. */
+    atomic_bool crowded; /* processes outnumber cores */
+    atomic_uint vain_waits, skipped_yields;
     atomic_uint_fast64_t spin_polls, yield_polls;
     uint64_t sleep_ps;
     atomic_uint_fast64_t yields, sleeps;

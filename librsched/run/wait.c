@@ -14,6 +14,20 @@
 
 enum { MAX_DOUBLINGS = 20 };
 
+/* The host's progress is slow beside ours, and seldom what we wait for. */
+enum { YIELDS_PER_HOST = 8 };
+
+/* Where processes outnumber cores but a yield returns at once, it lets nobody
+ * run: the others sleep, or are in another scheduling group (launchers that
+ * make a session or a control group for each process), where a yield does not
+ * reach. After some such yields only sleeping gives them the core. */
+#define VAIN_YIELD_PS (1 * UINT64_C(1000000))
+enum { MAX_VAIN_YIELDS = 20 };
+
+/* After so many waits in a row that yielded in vain the next ones do not even
+ * try, but for one in TRY_AGAIN. */
+enum { MAX_VAIN_WAITS = 3, TRY_AGAIN = 64 };
+
 static uint64_t slice(const struct rsched_context *context, uint64_t round)
 {
     uint64_t ps = SLEEP_FIRST_PS
@@ -28,7 +42,36 @@ static void drive_host(struct rsched_context *context)
         context->params.host_progress(context->params.host_arg);
 }
 
-/* What spinning and sleeping have in common.
+/* @return whether to sleep at once */
+static bool yields_are_vain(struct rsched_context *context)
+{
+    return atomic_load_explicit(&context->vain_waits, memory_order_relaxed) >=
+               MAX_VAIN_WAITS &&
+           atomic_fetch_add_explicit(&context->skipped_yields, 1,
+                                     memory_order_relaxed) %
+                   TRY_AGAIN !=
+               0;
+}
+
+static void yield_core(struct rsched_context *context,
+                       struct rsched_pause *pause, uint64_t sleep_from)
+{
+    uint64_t before = rs_clock_now();
+
+    atomic_fetch_add_explicit(&context->yields, 1, memory_order_relaxed);
+    sched_yield();
+    if (rs_clock_now() - before >= VAIN_YIELD_PS) {
+        pause->vain = 0;
+        atomic_store_explicit(&context->vain_waits, 0, memory_order_relaxed);
+    } else if (++pause->vain == MAX_VAIN_YIELDS &&
+               atomic_load_explicit(&context->crowded, memory_order_relaxed)) {
+        pause->steps = sleep_from;
+        atomic_fetch_add_explicit(&context->vain_waits, 1,
+                                  memory_order_relaxed);
+    }
+}
+
+/* What waits for one exchange and for anything have in common.
  * @return the number of the sleep, or -1 if it is not yet time to sleep */
 static int64_t step(struct rsched_context *context, struct rsched_pause *pause)
 {
@@ -42,12 +85,15 @@ static int64_t step(struct rsched_context *context, struct rsched_pause *pause)
         rs_cpu_relax();
         return -1;
     }
-    drive_host(context);
+    if (now == spin && now < yield && yields_are_vain(context))
+        now = pause->steps = yield;
     if (now < yield) {
-        atomic_fetch_add_explicit(&context->yields, 1, memory_order_relaxed);
-        sched_yield();
+        if ((now - spin) % YIELDS_PER_HOST == YIELDS_PER_HOST - 1)
+            drive_host(context);
+        yield_core(context, pause, yield);
         return -1;
     }
+    drive_host(context);
     atomic_fetch_add_explicit(&context->sleeps, 1, memory_order_relaxed);
     return (int64_t)(now - yield);
 }
@@ -60,6 +106,17 @@ static bool ready_exchange(void *arg)
            (x->pending_tx.count == 0 && x->pending_rx.count == 0);
 }
 
+/* To be woken for each of many neighbors' messages costs a switch each; when
+ * one of them is there most others are too. But where peers need our help to
+ * go on, everything that happens matters. */
+static const struct rsched_lane *
+lane_to_wait_for(const struct rsched_exchange *x)
+{
+    if (x->pending_rx.count == 0 || rs_exchange_is_deferred(x))
+        return NULL;
+    return x->pending_rx.lanes[x->pending_rx.count - 1];
+}
+
 int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
 {
     struct rsched_context *context = x->context;
@@ -67,8 +124,8 @@ int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
 
     if (round < 0)
         return 0;
-    context->ops->sleep(context->engine, slice(context, (uint64_t)round),
-                        ready_exchange, x);
+    context->ops->sleep(context->engine, lane_to_wait_for(x),
+                        slice(context, (uint64_t)round), ready_exchange, x);
     rs_context_look(context);
     return rs_exchange_check_peers(x);
 }
@@ -86,7 +143,7 @@ void rsched_context_pause(struct rsched_context *context,
 
     if (round < 0)
         return;
-    context->ops->sleep(context->engine, slice(context, (uint64_t)round),
-                        ready_never, NULL);
+    context->ops->sleep(context->engine, NULL,
+                        slice(context, (uint64_t)round), ready_never, NULL);
     rs_context_look(context);
 }

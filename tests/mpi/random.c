@@ -102,7 +102,8 @@ static MPI_Comm random_dist_graph(struct random *r, struct random *own,
     if (all > MAX_EDGES)
         all = MAX_EDGES;
     for (int i = 0; i < all; i++) {
-        int from = random_below(r, world_size), to = random_below(r, world_size);
+        int from = random_below(r, world_size);
+        int to = random_below(r, world_size);
 
         if (from == rank)
             destinations[out++] = to;
@@ -396,6 +397,8 @@ struct side {
     int num;               /* neighbors */
     int counts[MAX_EDGES], displs[MAX_EDGES];
     MPI_Aint addresses[MAX_EDGES];
+    MPI_Count wide_counts[MAX_EDGES];
+    MPI_Aint wide_displs[MAX_EDGES];
     MPI_Datatype types[MAX_EDGES], kept[MAX_EDGES]; /* kept: for reference */
     int num_types;
     bool bottom;           /* relative to MPI_BOTTOM */
@@ -409,6 +412,7 @@ struct op {
     const struct topology *topology;
     enum kind kind;
     bool persistent, freed_types, reallocate;
+    bool wide; /* with large counts */
     struct side sides[2];
     MPI_Request request;
 };
@@ -589,6 +593,7 @@ static void op_create(struct op *op, const struct topology *t,
     op->persistent = random_below(r, 2) != 0;
     op->freed_types = op->persistent && random_one_in(r, 2);
     op->reallocate = !op->persistent && random_one_in(r, 2);
+    op->wide = MPI_VERSION >= 4 && random_one_in(own, 3);
     if (random_one_in(r, 12))
         scale = 6000;
     op->request = MPI_REQUEST_NULL;
@@ -619,6 +624,10 @@ static void op_create(struct op *op, const struct topology *t,
         if ((op->kind == ALLTOALLW && random_one_in(own, 3)) ||
             (gather && side == 0 && !op->reallocate && random_one_in(own, 3)))
             make_absolute(op, side);
+        for (int i = 0; i < MAX_EDGES; i++) {
+            s->wide_counts[i] = s->counts[i];
+            s->wide_displs[i] = s->displs[i];
+        }
         for (int i = 0; i < s->num_types; i++)
             MPI_Type_dup(s->types[i], &s->kept[i]);
     }
@@ -644,13 +653,82 @@ static void *buffer_of(const struct side *s)
     return s->bottom ? MPI_BOTTOM : s->buffer;
 }
 
-static void op_init(struct op *op)
+#if MPI_VERSION >= 4
+/* With large counts; *request is what to make, or NULL for a blocking call. */
+static void op_wide(struct op *op, MPI_Request *request)
+{
+    struct side *s = &op->sides[0], *r = &op->sides[1];
+    MPI_Comm comm = op->topology->comm;
+    MPI_Info info = MPI_INFO_NULL;
+    void *from = buffer_of(s), *to = buffer_of(r);
+
+    switch (op->kind) {
+    case ALLTOALL:
+        if (request == NULL)
+            MPI_Neighbor_alltoall_c(from, s->counts[0], s->types[0], to,
+                                    r->counts[0], r->types[0], comm);
+        else
+            MPI_Neighbor_alltoall_init_c(from, s->counts[0], s->types[0], to,
+                                         r->counts[0], r->types[0], comm, info,
+                                         request);
+        break;
+    case ALLTOALLV:
+        if (request == NULL)
+            MPI_Neighbor_alltoallv_c(from, s->wide_counts, s->wide_displs,
+                                     s->types[0], to, r->wide_counts,
+                                     r->wide_displs, r->types[0], comm);
+        else
+            MPI_Neighbor_alltoallv_init_c(from, s->wide_counts, s->wide_displs,
+                                          s->types[0], to, r->wide_counts,
+                                          r->wide_displs, r->types[0], comm,
+                                          info, request);
+        break;
+    case ALLTOALLW:
+        if (request == NULL)
+            MPI_Neighbor_alltoallw_c(from, s->wide_counts, s->addresses,
+                                     s->types, to, r->wide_counts,
+                                     r->addresses, r->types, comm);
+        else
+            MPI_Neighbor_alltoallw_init_c(from, s->wide_counts, s->addresses,
+                                          s->types, to, r->wide_counts,
+                                          r->addresses, r->types, comm, info,
+                                          request);
+        break;
+    case ALLGATHER:
+        if (request == NULL)
+            MPI_Neighbor_allgather_c(from, s->counts[0], s->types[0], to,
+                                     r->counts[0], r->types[0], comm);
+        else
+            MPI_Neighbor_allgather_init_c(from, s->counts[0], s->types[0], to,
+                                          r->counts[0], r->types[0], comm,
+                                          info, request);
+        break;
+    default:
+        if (request == NULL)
+            MPI_Neighbor_allgatherv_c(from, s->counts[0], s->types[0], to,
+                                      r->wide_counts, r->wide_displs,
+                                      r->types[0], comm);
+        else
+            MPI_Neighbor_allgatherv_init_c(from, s->counts[0], s->types[0], to,
+                                           r->wide_counts, r->wide_displs,
+                                           r->types[0], comm, info, request);
+        break;
+    }
+}
+#else
+static void op_wide(struct op *op, MPI_Request *request)
+{
+    (void)op;
+    (void)request;
+}
+#endif
+
+static void op_init_narrow(struct op *op)
 {
     struct side *s = &op->sides[0], *r = &op->sides[1];
     MPI_Comm comm = op->topology->comm;
     MPI_Info info = MPI_INFO_NULL;
 
-    calls_made[1][op->kind]++;
     switch (op->kind) {
     case ALLTOALL:
         INIT(Neighbor_alltoall)
@@ -678,6 +756,15 @@ static void op_init(struct op *op)
          r->displs, r->types[0], comm, info, &op->request);
         break;
     }
+}
+
+static void op_init(struct op *op)
+{
+    calls_made[1][op->kind]++;
+    if (op->wide)
+        op_wide(op, &op->request);
+    else
+        op_init_narrow(op);
     for (int side = 0; side < 2 && op->freed_types; side++) {
         for (int i = 0; i < op->sides[side].num_types; i++)
             MPI_Type_free(&op->sides[side].types[i]);
@@ -690,6 +777,10 @@ static void op_call(struct op *op)
     MPI_Comm comm = op->topology->comm;
 
     calls_made[0][op->kind]++;
+    if (op->wide) {
+        op_wide(op, NULL);
+        return;
+    }
     switch (op->kind) {
     case ALLTOALL:
         MPI_Neighbor_alltoall(buffer_of(s), s->counts[0], s->types[0],
@@ -1020,15 +1111,16 @@ static void check_counters(void)
         return;
     for (int kind = 0; kind < NUM_KINDS; kind++) {
         snprintf(name, sizeof(name), "%s.accelerated", kind_names[kind]);
-        CHECK(counter(name) == calls_made[0][kind], "%s: %" PRIu64 " of %" PRIu64,
-              name, counter(name), calls_made[0][kind]);
+        CHECK(counter(name) == calls_made[0][kind],
+              "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[0][kind]);
         snprintf(name, sizeof(name), "%s_init.accelerated", kind_names[kind]);
-        CHECK(counter(name) == calls_made[1][kind], "%s: %" PRIu64 " of %" PRIu64,
-              name, counter(name), calls_made[1][kind]);
+        CHECK(counter(name) == calls_made[1][kind],
+              "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[1][kind]);
     }
     CHECK(counter("starts") == starts_made, "%" PRIu64 " starts of %" PRIu64,
           counter("starts"), starts_made);
-    CHECK(counter("native") == 0, "%" PRIu64 " native calls", counter("native"));
+    CHECK(counter("native") == 0, "%" PRIu64 " native calls",
+          counter("native"));
     CHECK(counter("requests") == 0, "requests are left");
     CHECK(counter("communicators") == 0, "communicators are left");
 }

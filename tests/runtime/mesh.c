@@ -116,7 +116,7 @@ void mesh_end_set_doctor(struct mesh_end *end, mesh_doctor *doctor, void *arg)
     end->doctor_arg = arg;
 }
 
-void mesh_end_destroy(struct mesh_end *end)
+void mesh_forget(struct mesh_end *end)
 {
     for (int i = 0; i < end->mesh->num_ranks; i++) {
         while (end->arrived[i] != NULL) {
@@ -126,6 +126,11 @@ void mesh_end_destroy(struct mesh_end *end)
             free(p);
         }
     }
+}
+
+void mesh_end_destroy(struct mesh_end *end)
+{
+    mesh_forget(end);
     free(end->arrived);
     free(end->gone);
     free(end);

@@ -21,6 +21,9 @@ struct mesh_end;
 struct mesh_end *mesh_end_create(struct mesh *mesh, int rank);
 void mesh_end_destroy(struct mesh_end *end);
 
+/** Throw away what has arrived and nobody wanted. */
+void mesh_forget(struct mesh_end *end);
+
 /** Whether it does not notice that peers are gone, as some transports do not. */
 void mesh_end_set_blind(struct mesh_end *end, bool blind);
 

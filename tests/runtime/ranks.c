@@ -2,10 +2,14 @@
 #include "tests/runtime/ranks.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { HANG_SECONDS = 280 }; /* of a forked rank */
 
 struct start {
     struct mesh *mesh;
@@ -19,6 +23,10 @@ int rank_open(struct rank *self)
 {
     struct rsched_context_params params = mesh_params(self->end);
 
+    params.job += self->job_offset;
+    params.host_progress = self->host_progress;
+    params.host_arg = self->host_arg;
+    self->oob = params.oob;
     if (rsched_context_create(&params, &self->context) != 0)
         return RANK_FAIL("rank %d: %s", self->rank, rsched_last_error());
     return 0;
@@ -79,7 +87,8 @@ static int run_threads(struct start *starts, int num_ranks)
     return result;
 }
 
-static int run_processes(struct start *starts, int num_ranks)
+static int run_processes(struct start *starts, int num_ranks,
+                         const char *const settings[2])
 {
     int result = 0;
 
@@ -88,7 +97,10 @@ static int run_processes(struct start *starts, int num_ranks)
         if (fork() == 0) {
             int status;
 
+            alarm(HANG_SECONDS);
             mesh_keep(starts[i].mesh, i);
+            if (settings[i % 2] != NULL)
+                putenv(strdup(settings[i % 2]));
             status = run_rank(&starts[i]);
             mesh_destroy(starts[i].mesh);
             free(starts);
@@ -100,14 +112,25 @@ static int run_processes(struct start *starts, int num_ranks)
     for (int i = 0; i < num_ranks; i++) {
         int status;
 
-        if (wait(&status) < 0 || !WIFEXITED(status) ||
-            WEXITSTATUS(status) != 0)
-            result = 1;
+        if (wait(&status) < 0)
+            result |= 1;
+        else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+            result |= RANKS_KILLED;
+        else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            result |= 1;
     }
     return result;
 }
 
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg)
+{
+    const char *const none[2] = {NULL, NULL};
+
+    return ranks_run_with(num_ranks, threads, main, arg, none);
+}
+
+int ranks_run_with(int num_ranks, bool threads, rank_fn *main, void *arg,
+                   const char *const settings[2])
 {
     struct start *starts = calloc((size_t)num_ranks, sizeof(*starts));
     struct mesh *mesh = mesh_create(num_ranks);
@@ -116,7 +139,7 @@ int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg)
     for (int i = 0; i < num_ranks; i++)
         starts[i] = (struct start){mesh, i, num_ranks, main, arg, 0};
     result = threads ? run_threads(starts, num_ranks)
-                     : run_processes(starts, num_ranks);
+                     : run_processes(starts, num_ranks, settings);
     mesh_destroy(mesh);
     free(starts);
     return result;

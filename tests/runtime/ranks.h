@@ -11,6 +11,12 @@ struct rank {
     struct mesh_end *end;
     struct rsched_context *context;
     void *arg;
+    /* For rank_open(): what is added to the job's number, and what the host
+     * wants to be called. */
+    uint64_t job_offset;
+    void (*host_progress)(void *arg);
+    void *host_arg;
+    struct rsched_oob oob; /* set by it: the rank's transport */
 };
 
 /** What a rank does; returns 0 for success. */
@@ -21,9 +27,17 @@ typedef int rank_fn(struct rank *self);
 int rank_open(struct rank *self);
 void rank_close(struct rank *self);
 
+enum { RANKS_KILLED = 2 };
+
 /** Run `main` in num_ranks ranks, each with a context of its own.
- * @return 0 if all returned 0 */
+ * @return 0 if all returned 0; RANKS_KILLED if that holds but for processes
+ *         that were killed by SIGKILL */
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
+
+/** The same; forked ranks have a setting ("NAME=value") in their environment,
+ * even and odd ones their own. NULL: none. */
+int ranks_run_with(int num_ranks, bool threads, rank_fn *main, void *arg,
+                   const char *const settings[2]);
 
 /** Print file, line and text, and return 1. */
 #define RANK_FAIL(...)                                                       \

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/conformance/node.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { HANG_SECONDS = 50, SPINS = 2000 };
+
+struct start {
+    const struct rsched_engine_ops *ops;
+    const struct node_case *c;
+    struct mesh *mesh;
+    int rank;
+    bool threads, tiny;
+    int result;
+};
+
+static struct rsched_engine_env make_env(int rank, bool tiny)
+{
+    return (struct rsched_engine_env){
+        .process = rank,
+        .job = 4711,
+        .chunk_bytes = tiny ? 64 : 32768,
+        .ring_bytes = tiny ? 128 : 262144,
+    };
+}
+
+bool node_engine_opens(const struct rsched_engine_ops *ops)
+{
+    struct rsched_engine_env env = make_env(0, false);
+    struct rsched_engine *engine;
+
+    if (ops->open(&env, &engine) != 0)
+        return false;
+    ops->close(engine);
+    return true;
+}
+
+uint64_t node_draw(unsigned *seed, uint64_t below)
+{
+    return ((uint64_t)rand_r(seed) << 15 ^ (uint64_t)rand_r(seed)) % below;
+}
+
+int node_tell(struct node *node, int peer, const void *data, size_t bytes)
+{
+    return mesh_send(node->end, peer, 1, data, bytes);
+}
+
+int node_hear(struct node *node, int peer, void *data, size_t bytes)
+{
+    return mesh_receive(node->end, peer, 1, data, bytes);
+}
+
+int node_meet(struct node *node)
+{
+    mesh_barrier(node->end);
+    return 0;
+}
+
+static int connect_all(struct node *node)
+{
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES] = {0};
+
+    node->ops->address(node->engine, address);
+    for (int p = 0; p < node->num_ranks; p++) {
+        if (p != node->rank)
+            node_tell(node, p, address, sizeof(address));
+    }
+    for (int p = 0; p < node->num_ranks; p++) {
+        unsigned char theirs[RSCHED_ENGINE_ADDRESS_BYTES];
+
+        if (p != node->rank &&
+            node_hear(node, p, theirs, sizeof(theirs)) != 0)
+            return NODE_FAIL(node, "rank %d is gone", p);
+        NODE_CHECK(node, node->ops->connect(
+                             node->engine, p,
+                             p == node->rank ? address : theirs,
+                             &node->connections[p]) == 0);
+    }
+    /* Addresses are valid only as long as their engines are. */
+    return node_meet(node);
+}
+
+static int run_node(struct start *start)
+{
+    struct node node = {.ops = start->ops,
+                        .env = make_env(start->rank, start->tiny),
+                        .rank = start->rank,
+                        .num_ranks = start->c->num_ranks,
+                        .threads = start->threads};
+    int result;
+
+    node.end = mesh_end_create(start->mesh, node.rank);
+    if (node.ops->open(&node.env, &node.engine) != 0)
+        return NODE_FAIL(&node, "%s", rsched_last_error());
+    result = connect_all(&node);
+    if (result == 0)
+        result = start->c->run(&node);
+    for (int p = 0; p < node.num_ranks; p++) {
+        if (node.connections[p] != NULL)
+            node.ops->disconnect(node.connections[p]);
+    }
+    node.ops->close(node.engine);
+    mesh_end_destroy(node.end);
+    return result;
+}
+
+static void *run_thread(void *arg)
+{
+    struct start *start = arg;
+
+    start->result = run_node(start);
+    /* The others must not wait for ever. */
+    if (start->result != 0)
+        _exit(1);
+    return NULL;
+}
+
+static int run_threads(struct start *starts, int n)
+{
+    pthread_t threads[NODE_MAX];
+    int result = 0;
+
+    alarm(HANG_SECONDS);
+    for (int i = 0; i < n; i++)
+        pthread_create(&threads[i], NULL, run_thread, &starts[i]);
+    for (int i = 0; i < n; i++) {
+        pthread_join(threads[i], NULL);
+        result |= starts[i].result;
+    }
+    alarm(0);
+    return result;
+}
+
+static int run_processes(struct start *starts, int n)
+{
+    int result = 0;
+
+    fflush(NULL);
+    for (int i = 0; i < n; i++) {
+        if (fork() == 0) {
+            alarm(HANG_SECONDS);
+            mesh_keep(starts[i].mesh, i);
+            result = run_node(&starts[i]);
+            mesh_destroy(starts[i].mesh);
+            exit(result);
+        }
+    }
+    mesh_keep(starts[0].mesh, -1);
+    for (int i = 0; i < n; i++) {
+        int status;
+
+        /* Only a case that wants it kills a process. */
+        if (wait(&status) < 0 ||
+            (WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL
+                                 : WEXITSTATUS(status) != 0))
+            result = 1;
+    }
+    return result;
+}
+
+int node_run(const struct rsched_engine_ops *ops, const struct node_case *c,
+             bool threads, bool tiny)
+{
+    struct start starts[NODE_MAX];
+    struct mesh *mesh = mesh_create(c->num_ranks);
+    int result;
+
+    for (int i = 0; i < c->num_ranks; i++)
+        starts[i] = (struct start){ops, c, mesh, i, threads, tiny, 0};
+    result = threads ? run_threads(starts, c->num_ranks)
+                     : run_processes(starts, c->num_ranks);
+    mesh_destroy(mesh);
+    return result;
+}
+
+int node_lane(struct node *node, int peer, bool tx, uint64_t bytes,
+              struct rsched_lane **lane)
+{
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    struct rsched_lane_spec spec = {.bytes = bytes};
+
+    if (tx) {
+        NODE_CHECK(node, node_hear(node, peer, descriptor,
+                                   sizeof(descriptor)) == 0);
+        NODE_CHECK(node, node->ops->tx_create(node->connections[peer], &spec,
+                                              descriptor, lane) == 0);
+    } else {
+        NODE_CHECK(node, node->ops->rx_create(node->connections[peer], &spec,
+                                              descriptor, lane) == 0);
+        NODE_CHECK(node, node_tell(node, peer, descriptor,
+                                   sizeof(descriptor)) == 0);
+    }
+    (*lane)->attached = true;
+    return 0;
+}
+
+int node_self_lanes(struct node *node, uint64_t bytes, struct rsched_lane **tx,
+                    struct rsched_lane **rx)
+{
+    struct rsched_connection *c = node->connections[node->rank];
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    struct rsched_lane_spec spec = {.bytes = bytes};
+
+    NODE_CHECK(node, node->ops->rx_create(c, &spec, descriptor, rx) == 0);
+    NODE_CHECK(node, node->ops->tx_create(c, &spec, descriptor, tx) == 0);
+    (*rx)->attached = (*tx)->attached = true;
+    return 0;
+}
+
+void node_drop(struct node *node, struct rsched_lane *lane, bool tx)
+{
+    if (tx)
+        node->ops->tx_destroy(lane);
+    else
+        node->ops->rx_destroy(lane);
+}
+
+int node_load(struct node *node, struct rsched_lane *lane, bool tx,
+              const struct rsched_message *message)
+{
+    return tx ? node->ops->tx_load(lane, message)
+              : node->ops->rx_load(lane, message);
+}
+
+struct progress {
+    struct node *node;
+    struct rsched_lane *lane;
+    bool tx;
+    int status;
+};
+
+static bool go_on(void *arg)
+{
+    struct progress *p = arg;
+
+    p->status = p->tx ? p->node->ops->tx_progress(p->lane)
+                      : p->node->ops->rx_progress(p->lane);
+    return p->status != RSCHED_LANE_PENDING;
+}
+
+static int finish(struct node *node, struct rsched_lane *lane, bool tx,
+                  int spins, uint64_t limit_ps)
+{
+    struct progress p = {node, lane, tx, RSCHED_LANE_PENDING};
+
+    for (int i = 0; !go_on(&p); i++) {
+        if (i > spins)
+            node->ops->sleep(node->engine, NULL, limit_ps, go_on, &p);
+        else if (i % 16 == 15)
+            sched_yield();
+    }
+    return p.status < 0 ? p.status : 0;
+}
+
+void node_yield(void)
+{
+    sched_yield();
+}
+
+int node_finish(struct node *node, struct rsched_lane *lane, bool tx)
+{
+    return finish(node, lane, tx, SPINS, UINT64_C(1000000000));
+}
+
+int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx)
+{
+    return finish(node, lane, tx, -1, UINT64_C(1000000000000000));
+}
+
+int node_epoch(struct node *node, struct rsched_lane *lane, bool tx)
+{
+    int status = tx ? node->ops->tx_start(lane) : node->ops->rx_start(lane);
+
+    if (status < 0)
+        return status;
+    return status == RSCHED_LANE_DONE ? 0 : node_finish(node, lane, tx);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Errors arrive as MPI errors, on the communicator's error handler, and what
+ * they do not concern works on.
+ *
+ * failures           counts that do not fit together
+ * failures --death   the last rank is killed while the others wait for it; the
+ *                    launcher must not end the job because of that */
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/mpi/ring.h"
+
+static int handled;
+
+static void handler(MPI_Comm *comm, int *error, ...)
+{
+    (void)comm;
+    (void)error;
+    handled++;
+}
+
+static int error_class(int error)
+{
+    int class;
+
+    MPI_Error_class(error, &class);
+    return class;
+}
+
+/* All ranks hear of a mismatch that only two can see. */
+static void mismatched_init(MPI_Comm comm)
+{
+    double send[8] = {0}, receive[8];
+    MPI_Request request = MPI_REQUEST_NULL;
+    int error, before = handled;
+
+    error = INIT(Neighbor_alltoall)(send, world_rank == 0 ? 2 : 1, MPI_DOUBLE,
+                                    receive, 1, MPI_DOUBLE, comm,
+                                    MPI_INFO_NULL, &request);
+    CHECK(error_class(error) == MPI_ERR_TRUNCATE, "error class %d",
+          error_class(error));
+    CHECK(handled == before + 1, "handled %d times", handled - before);
+}
+
+/* More than the receiver expects: its error; it does not overrun. */
+static void truncated_call(MPI_Comm comm, const struct ring *ring)
+{
+    int many = world_rank == 0 ? 3 : 1, error;
+    double send[6] = {1, 2, 3, 4, 5, 6}, receive[6] = {-1, -1, -1, -1, -1, -1};
+    bool receiver = ring->left == 0 || ring->right == 0;
+
+    /* Rank 0 expects what the others send. */
+    error = MPI_Neighbor_alltoall(send, many, MPI_DOUBLE, receive, 1,
+                                  MPI_DOUBLE, comm);
+    if (receiver)
+        CHECK(error_class(error) == MPI_ERR_TRUNCATE, "error class %d",
+              error_class(error));
+    for (int i = 2; i < 6; i++)
+        CHECK(receive[i] == -1, "element %d was overwritten", i);
+}
+
+static void use(struct ring *ring, int epoch)
+{
+    ring_fill(ring, world_rank, epoch);
+    CHECK(MPI_Start(&ring->request) == MPI_SUCCESS, "start");
+    CHECK(MPI_Wait(&ring->request, MPI_STATUS_IGNORE) == MPI_SUCCESS, "wait");
+    ring_verify(ring, epoch);
+}
+
+static void death(struct ring *ring)
+{
+    int before = handled, error, last = world_size - 1;
+
+    ring_fill(ring, world_rank, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank == last)
+        raise(SIGKILL);
+    error = MPI_Start(&ring->request);
+    if (error == MPI_SUCCESS)
+        error = MPI_Wait(&ring->request, MPI_STATUS_IGNORE);
+    if (ring->left != last && ring->right != last)
+        _exit(PASS);
+    CHECK(error != MPI_SUCCESS, "an exchange with a dead process succeeded");
+    CHECK(handled == before + 1, "handled %d times", handled - before);
+    error = MPI_Start(&ring->request);
+    if (error == MPI_SUCCESS)
+        error = MPI_Wait(&ring->request, MPI_STATUS_IGNORE);
+    CHECK(error != MPI_SUCCESS, "a dead process has come back");
+    printf("failures: rank %d heard of the death\n", world_rank);
+    fflush(stdout);
+    _exit(PASS); /* MPI_Finalize would wait for the dead */
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Errhandler errhandler;
+    struct ring ring;
+    MPI_Comm comm;
+
+    test_init(&argc, &argv, false);
+    comm = ring_comm(MPI_COMM_WORLD);
+    ring_create(&ring, comm, 100);
+    MPI_Comm_create_errhandler(handler, &errhandler);
+    MPI_Comm_set_errhandler(comm, errhandler);
+    MPI_Errhandler_free(&errhandler);
+    if (has_option(argc, argv, "--death"))
+        death(&ring);
+    use(&ring, 1);
+    mismatched_init(comm);
+    use(&ring, 2);
+    truncated_call(comm, &ring);
+    use(&ring, 3);
+    CHECK(counter("native") == 0, "%" PRIu64 " native calls",
+          counter("native"));
+    MPI_Comm_free(&comm);
+    use(&ring, 4);
+    MPI_Request_free(&ring.request);
+    ring_free(&ring);
+    return test_fini("failures");
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls that stay native, each counted with its reason; what the report says
+ * of them is checked by the script check-run.
+ *
+ * reasons [--status N] [--disabled] */
+#include "tests/mpi/ring.h"
+
+static void point_to_point(void)
+{
+    MPI_Request requests[5];
+    int value = 0;
+
+    MPI_Send_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                  &requests[0]);
+    MPI_Bsend_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                   &requests[1]);
+    MPI_Ssend_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                   &requests[2]);
+    MPI_Rsend_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                   &requests[3]);
+    MPI_Recv_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                  &requests[4]);
+    MPI_Startall(5, requests);
+    MPI_Waitall(5, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 5; i++)
+        MPI_Request_free(&requests[i]);
+}
+
+static void nonblocking(MPI_Comm comm)
+{
+    int send[2] = {1, 2}, receive[2], ones[2] = {1, 1}, displs[2] = {0, 1};
+    MPI_Aint bytes[2] = {0, sizeof(int)};
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    MPI_Request requests[5];
+
+    MPI_Ineighbor_alltoall(send, 1, MPI_INT, receive, 1, MPI_INT, comm,
+                           &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Ineighbor_alltoallv(send, ones, displs, MPI_INT, receive, ones, displs,
+                            MPI_INT, comm, &requests[1]);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    MPI_Ineighbor_alltoallw(send, ones, bytes, types, receive, ones, bytes,
+                            types, comm, &requests[2]);
+    MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
+    MPI_Ineighbor_allgather(send, 1, MPI_INT, receive, 1, MPI_INT, comm,
+                            &requests[3]);
+    MPI_Wait(&requests[3], MPI_STATUS_IGNORE);
+    MPI_Ineighbor_allgatherv(send, 1, MPI_INT, receive, ones, displs, MPI_INT,
+                             comm, &requests[4]);
+    MPI_Wait(&requests[4], MPI_STATUS_IGNORE);
+}
+
+static void expect(const char *name, uint64_t value)
+{
+    CHECK(counter(name) == value, "%s is %" PRIu64 ", not %" PRIu64, name,
+          counter(name), value);
+}
+
+int main(int argc, char **argv)
+{
+    bool disabled = has_option(argc, argv, "--disabled");
+    int status = (int)number_option(argc, argv, "--status", PASS);
+    struct ring ring;
+    MPI_Comm comm;
+
+    test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    comm = ring_comm(MPI_COMM_WORLD);
+    ring_create(&ring, comm, 4);
+    ring_fill(&ring, world_rank, 1);
+    MPI_Start(&ring.request);
+    MPI_Wait(&ring.request, MPI_STATUS_IGNORE);
+    MPI_Neighbor_alltoall(ring.send, 1, MPI_DOUBLE, ring.receive, 1,
+                          MPI_DOUBLE, comm);
+    point_to_point();
+    nonblocking(comm);
+    if (is_accelerated() && !disabled) {
+        expect("neighbor_alltoall.accelerated", 1);
+        expect("neighbor_alltoall_init.accelerated", 1);
+        expect("accelerated", 2);
+        expect("native", 10);
+        expect("send_init.native.release", 1);
+        expect("recv_init.native", 1);
+        expect("ineighbor_alltoallw.native.release", 1);
+        expect("ineighbor_allgather.native.disabled", 0);
+    } else if (is_accelerated()) {
+        expect("accelerated", 0);
+        expect("neighbor_alltoall.native.disabled", 1);
+        expect("neighbor_alltoall_init.native.disabled", 1);
+        expect("native", 12);
+    }
+    if (is_accelerated()) {
+        uint64_t value;
+
+        CHECK(rsched_mpi_counter("nonsense", &value) == RSCHED_ENAME, "known");
+        CHECK(rsched_mpi_counter("send_init.native.none", &value) ==
+                  RSCHED_ENAME, "known");
+    }
+    MPI_Request_free(&ring.request);
+    ring_free(&ring);
+    MPI_Comm_free(&comm);
+    test_fini("reasons");
+    return status;
+}

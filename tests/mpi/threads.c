@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* MPI_THREAD_MULTIPLE: threads with communicators of their own make, use and
+ * free requests at the same time, in different orders on different ranks. */
+#include <pthread.h>
+
+#include "tests/mpi/ring.h"
+
+enum { THREADS = 3, CYCLES = 12, EPOCHS = 20 };
+
+struct worker {
+    pthread_t thread;
+    MPI_Comm comm; /* the thread's own */
+    int number;
+};
+
+static void blocking(MPI_Comm comm, const struct ring *ring, int epoch)
+{
+    double send[2] = {ring_value(world_rank, epoch, 0, 0),
+                      ring_value(world_rank, epoch, 1, 0)};
+    double receive[2] = {-1, -1};
+
+    MPI_Neighbor_alltoall(send, 1, MPI_DOUBLE, receive, 1, MPI_DOUBLE, comm);
+    CHECK(receive[0] == ring_value(ring->left, epoch, 1, 0) &&
+              receive[1] == ring_value(ring->right, epoch, 0, 0),
+          "epoch %d: received %g and %g", epoch, receive[0], receive[1]);
+}
+
+static void cycle(struct worker *worker, int number)
+{
+    MPI_Comm comm = ring_comm(worker->comm);
+    struct ring rings[2];
+
+    ring_create(&rings[0], comm, 1 + worker->number);
+    ring_create(&rings[1], comm, 5000 * worker->number + 1);
+    for (int i = 0; i < EPOCHS; i++) {
+        int epoch = number * EPOCHS + i;
+        MPI_Request requests[2] = {rings[0].request, rings[1].request};
+
+        for (int k = 0; k < 2; k++)
+            ring_fill(&rings[k], world_rank, epoch);
+        if (epoch % 2) {
+            MPI_Startall(2, requests);
+            blocking(comm, &rings[0], epoch);
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        } else {
+            MPI_Start(&requests[1]);
+            MPI_Start(&requests[0]);
+            blocking(comm, &rings[0], epoch);
+            for (int k = 0, index; k < 2; k++)
+                MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+        }
+        for (int k = 0; k < 2; k++)
+            ring_verify(&rings[k], epoch);
+    }
+    if (number % 2)
+        MPI_Comm_free(&comm);
+    for (int k = 0; k < 2; k++) {
+        MPI_Request_free(&rings[k].request);
+        ring_free(&rings[k]);
+    }
+    if (number % 2 == 0)
+        MPI_Comm_free(&comm);
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+
+    for (int i = 0; i < CYCLES; i++)
+        cycle(worker, i);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct worker workers[THREADS];
+    MPI_Comm first;
+    int provided;
+
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    if (provided < MPI_THREAD_MULTIPLE) {
+        printf("threads: this MPI has no MPI_THREAD_MULTIPLE\n");
+        MPI_Finalize();
+        return SKIP;
+    }
+    CHECK(is_accelerated(), "the backend is not loaded");
+    /* Open MPI 4.1's first MPI_Cart_create is not thread-safe. */
+    first = ring_comm(MPI_COMM_WORLD);
+    MPI_Comm_free(&first);
+    for (int i = 0; i < THREADS; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+        workers[i].number = i;
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
+              "no thread");
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        MPI_Comm_free(&workers[i].comm);
+    }
+    CHECK(counter("neighbor_alltoall_init.accelerated") ==
+              2 * THREADS * CYCLES, "not accelerated");
+    CHECK(counter("neighbor_alltoall.accelerated") ==
+              THREADS * CYCLES * EPOCHS, "not accelerated");
+    CHECK(counter("starts") == 2 * THREADS * CYCLES * EPOCHS, "%" PRIu64
+          " starts", counter("starts"));
+    CHECK(counter("native") == 0, "native calls");
+    return test_fini("threads");
+}

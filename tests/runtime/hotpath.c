@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What start and wait may cost: no allocation, no system call when the peer is
+ * ready, hardly any CPU time while a peer is late, and no time slices when
+ * ranks outnumber cores.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tests/runtime/halo.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void)
+{
+    printf("SKIP: sanitizers allocate and make system calls of their own\n");
+    return 77;
+}
+#else
+
+/* ---- counting ---- */
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void __libc_free(void *p);
+
+static _Thread_local uint64_t allocations;
+
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    allocations++;
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    allocations++;
+    return __libc_realloc(p, bytes);
+}
+
+void free(void *p)
+{
+    allocations++;
+    __libc_free(p);
+}
+
+static volatile sig_atomic_t calls, last_call;
+
+static void on_call(int signal, siginfo_t *info, void *context)
+{
+    (void)signal;
+    (void)context;
+    calls++;
+    last_call = info->si_syscall;
+}
+
+/* From now on each system call of this thread is counted instead of made, but
+ * for those that the end needs. */
+static int count_calls(void)
+{
+    static const unsigned allowed[] = {SYS_rt_sigreturn, SYS_write,
+                                       SYS_exit_group, SYS_munmap};
+    enum { NUM = sizeof(allowed) / sizeof(allowed[0]) };
+    struct sock_filter code[NUM + 3] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    struct sock_fprog program = {.len = NUM + 3, .filter = code};
+    struct sigaction action = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO};
+
+    for (unsigned i = 0; i < NUM; i++)
+        code[1 + i] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, allowed[i], (unsigned char)(NUM - i), 0);
+    code[NUM + 1] =
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+    code[NUM + 2] =
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    sigaction(SIGSYS, &action, NULL);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return -1;
+    return 0;
+}
+
+/* ---- nothing but the copies ---- */
+
+enum { EPOCHS = 2000 };
+
+static int finish_counted(struct rank *self, uint64_t allocated)
+{
+    if (allocated != 0 || calls != 0)
+        return RANK_FAIL("rank %d: %llu allocations, %d system calls, the last "
+                         "of them %d",
+                         self->rank, (unsigned long long)allocated, (int)calls,
+                         (int)last_call);
+    fflush(NULL);
+    _exit(0); /* the filter stays */
+}
+
+static int run_self(struct rank *self)
+{
+    const struct halo_edge edges[8] = {{0, 0, 8}, {0, 0, 8}, {0, 0, 8},
+                                       {0, 0, 8}, {0, 0, 8}, {0, 0, 8},
+                                       {0, 0, 8}, {0, 0, 40000}};
+    uint64_t before;
+    struct halo *h;
+    int error = 0;
+
+    RANK_CHECK(halo_create(self, edges, 8, 1, 0, &h) == 0);
+    if (count_calls() != 0)
+        return RANK_FAIL("no system call filter: %s", strerror(errno));
+    before = allocations;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        error |= rsched_exchange_start(h->x);
+        error |= rsched_exchange_wait(h->x);
+    }
+    RANK_CHECK(error == 0);
+    return finish_counted(self, allocations - before);
+}
+
+/* Whose turn it is, so that each finds the other's message there. */
+static atomic_int *turn;
+
+static void await(int value)
+{
+    while (atomic_load(turn) != value)
+        ;
+}
+
+/* Rank 0 finds all that it needs; rank 1 is never asleep meanwhile. */
+static int run_ready(struct rank *self)
+{
+    const struct halo_edge edges[] = {
+        {0, 1, 8}, {1, 0, 8}, {0, 1, 100}, {1, 0, 8192}, {0, 1, 32768}};
+    uint64_t before;
+    struct halo *h;
+    int error = 0;
+
+    RANK_CHECK(halo_create(self, edges, 5, 1, 0, &h) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0 && count_calls() != 0)
+        return RANK_FAIL("no system call filter: %s", strerror(errno));
+    before = allocations;
+    for (int epoch = 0; epoch < EPOCHS / 4; epoch++) {
+        await(2 * epoch + 1 - self->rank);
+        error |= rsched_exchange_start(h->x);
+        if (self->rank == 1) {
+            atomic_store(turn, 2 * epoch + 1);
+            await(2 * epoch + 2);
+            error |= rsched_exchange_wait(h->x);
+        } else {
+            error |= rsched_exchange_wait(h->x);
+            atomic_store(turn, 2 * epoch + 2);
+        }
+        if (self->rank == 1 && epoch + 1 == EPOCHS / 4)
+            RANK_CHECK(error == 0 && allocations == before);
+    }
+    if (self->rank == 0) {
+        RANK_CHECK(error == 0);
+        return finish_counted(self, allocations - before);
+    }
+    halo_destroy(h);
+    return 0;
+}
+
+/* ---- waiting ---- */
+
+static double cpu_seconds(void)
+{
+    struct rusage r;
+
+    getrusage(RUSAGE_SELF, &r);
+    return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+           1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+}
+
+/* Rank 0 waits for two seconds, for data and for the one that takes its
+ * data. All threads of the process count. */
+static int run_idle(struct rank *self)
+{
+    const struct halo_edge edges[] = {{1, 0, 8}, {0, 1, 1 << 20}};
+    double before;
+    struct halo *h;
+
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    mesh_barrier(self->end);
+    halo_fill(h, 1);
+    if (self->rank == 1)
+        usleep(2000000);
+    else
+        usleep(100000); /* the progress thread has gone to sleep */
+    before = cpu_seconds();
+    if (self->rank == 0) {
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(h->x) == 0);
+        printf("waiting: %.2f %% of a core\n",
+               (cpu_seconds() - before) / 1.9 * 100);
+        RANK_CHECK(cpu_seconds() - before < 0.019);
+    } else {
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(h->x) == 0);
+    }
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
+/* ---- more ranks than cores ---- */
+
+enum { CROWD = 16, CROWD_EPOCHS = 3000 };
+
+static int run_crowd(struct rank *self)
+{
+    struct halo_edge edges[2 * CROWD];
+    struct rsched_context_stats stats;
+    struct halo *h;
+
+    for (int i = 0; i < CROWD; i++) {
+        edges[2 * i] = (struct halo_edge){i, (i + 1) % CROWD, 8};
+        edges[2 * i + 1] = (struct halo_edge){(i + 1) % CROWD, i, 8};
+    }
+    RANK_CHECK(halo_create(self, edges, 2 * CROWD, 1, 0, &h) == 0);
+    for (int epoch = 0; epoch < CROWD_EPOCHS; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    rsched_context_get_stats(self->context, &stats);
+    if (sysconf(_SC_NPROCESSORS_ONLN) < CROWD)
+        RANK_CHECK(stats.yields + stats.sleeps > 0);
+    RANK_CHECK(stats.connections == 2);
+    halo_destroy(h);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    rank_fn *run;
+    int num_ranks;
+} cases[] = {
+    {"self", run_self, 1},
+    {"ready", run_ready, 2},
+    {"idle", run_idle, 2},
+    {"crowd", run_crowd, CROWD},
+};
+
+int main(int argc, char **argv)
+{
+    turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                -1, 0);
+    alarm(50);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (argc > 1 && strcmp(argv[1], cases[i].name) != 0)
+            continue;
+        if (ranks_run(cases[i].num_ranks, false, cases[i].run, NULL) != 0) {
+            fprintf(stderr, "FAILED: %s\n", cases[i].name);
+            return 1;
+        }
+        printf("PASS %s\n", cases[i].name);
+    }
+    return 0;
+}
+#endif

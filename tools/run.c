@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsched run: an MPI program with the backend preloaded. The preload object is
+ * chosen by the MPI library that the program needs or, when it does not say
+ * (scripts), by the launcher; it is set for the ranks only, with the
+ * launcher's own option, and the launcher then takes this process's place, so
+ * that the exit status is its. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+enum mpi { MPI_UNKNOWN, MPI_OPENMPI, MPI_MPICH };
+
+static const char *const mpi_names[] = {"?", "Open MPI", "MPICH"};
+static const char *const mpi_objects[] = {NULL, "librsched-openmpi.so",
+                                          "librsched-mpich.so"};
+
+/* ---- which MPI a program needs ---- */
+
+static enum mpi library_mpi(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum mpi mpi;
+    } known[] = {
+        {"libmpi.so.40", MPI_OPENMPI},     {"libmpi_cxx.so.40", MPI_OPENMPI},
+        {"libmpi_mpifh.so.40", MPI_OPENMPI},
+        {"libmpi_usempif08.so.40", MPI_OPENMPI},
+        {"libmpich.so.12", MPI_MPICH},     {"libmpichcxx.so.12", MPI_MPICH},
+        {"libmpichfort.so.12", MPI_MPICH}, {"libmpi.so.12", MPI_MPICH},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(name, known[i].name) == 0)
+            return known[i].mpi;
+    }
+    return MPI_UNKNOWN;
+}
+
+/* Whether [offset, offset + length) lies in a file of `size` bytes. */
+static bool inside(uint64_t offset, uint64_t length, uint64_t size)
+{
+    return offset <= size && length <= size - offset;
+}
+
+/* The string table that the dynamic section names: an address, found through
+ * the loaded segments. NULL when the file is damaged. */
+static const char *strings(const char *file, uint64_t size,
+                           const Elf64_Phdr *segments, size_t num,
+                           uint64_t address, uint64_t *length)
+{
+    for (size_t i = 0; i < num; i++) {
+        const Elf64_Phdr *s = &segments[i];
+        uint64_t at = address - s->p_vaddr + s->p_offset;
+
+        if (s->p_type != PT_LOAD || address < s->p_vaddr ||
+            address - s->p_vaddr >= s->p_filesz || at >= size)
+            continue;
+        *length = size - at;
+        return file + at;
+    }
+    return NULL;
+}
+
+static enum mpi needed_mpi(const char *file, uint64_t size)
+{
+    const Elf64_Ehdr *header = (const void *)file;
+    const Elf64_Phdr *segments;
+    const Elf64_Dyn *dynamic = NULL;
+    uint64_t num = 0, length = 0, table = 0;
+    enum mpi found = MPI_UNKNOWN;
+    const char *names;
+
+    if (size < sizeof(*header) || memcmp(header->e_ident, ELFMAG, SELFMAG) ||
+        header->e_ident[EI_CLASS] != ELFCLASS64 ||
+        header->e_phoff % _Alignof(Elf64_Phdr) != 0 ||
+        !inside(header->e_phoff, header->e_phnum * sizeof(*segments), size))
+        return MPI_UNKNOWN;
+    segments = (const void *)(file + header->e_phoff);
+    for (size_t i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type != PT_DYNAMIC ||
+            segments[i].p_offset % _Alignof(Elf64_Dyn) != 0 ||
+            !inside(segments[i].p_offset, segments[i].p_filesz, size))
+            continue;
+        dynamic = (const void *)(file + segments[i].p_offset);
+        num = segments[i].p_filesz / sizeof(*dynamic);
+    }
+    for (uint64_t i = 0; i < num; i++) {
+        if (dynamic[i].d_tag == DT_STRTAB)
+            table = dynamic[i].d_un.d_ptr;
+    }
+    names = strings(file, size, segments, header->e_phnum, table, &length);
+    for (uint64_t i = 0; i < num && names != NULL; i++) {
+        uint64_t at = dynamic[i].d_un.d_val;
+
+        if (dynamic[i].d_tag == DT_NEEDED && at < length &&
+            memchr(names + at, '\0', length - at) != NULL &&
+            found == MPI_UNKNOWN)
+            found = library_mpi(names + at);
+    }
+    return found;
+}
+
+static enum mpi file_mpi(const char *path)
+{
+    enum mpi found = MPI_UNKNOWN;
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *file;
+
+    if (fd < 0)
+        return MPI_UNKNOWN;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_size > 0) {
+        file = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd,
+                    0);
+        if (file != MAP_FAILED) {
+            found = needed_mpi(file, (uint64_t)status.st_size);
+            munmap(file, (size_t)status.st_size);
+        }
+    }
+    close(fd);
+    return found;
+}
+
+/* Where a command is found; false when it is not. */
+static bool find_command(const char *name, char *path, size_t size)
+{
+    const char *from = getenv("PATH");
+
+    if (strchr(name, '/') != NULL) {
+        snprintf(path, size, "%s", name);
+        return access(path, X_OK) == 0;
+    }
+    while (from != NULL && *from != '\0') {
+        int length = (int)strcspn(from, ":");
+        struct stat status;
+
+        snprintf(path, size, "%.*s/%s", length, from, name);
+        if (access(path, X_OK) == 0 && stat(path, &status) == 0 &&
+            S_ISREG(status.st_mode))
+            return true;
+        from += length + (from[length] == ':');
+    }
+    return false;
+}
+
+/* The first argument that is a program of a known MPI. */
+static enum mpi program_mpi(char **arguments, const char **name)
+{
+    char path[PATH_MAX];
+
+    for (; *arguments != NULL; arguments++) {
+        enum mpi mpi = MPI_UNKNOWN;
+
+        if (**arguments != '-' && find_command(*arguments, path, sizeof(path)))
+            mpi = file_mpi(path);
+        if (mpi != MPI_UNKNOWN) {
+            *name = *arguments;
+            return mpi;
+        }
+    }
+    return MPI_UNKNOWN;
+}
+
+/* ---- which MPI a launcher belongs to ---- */
+
+static bool is_launcher(const char *name)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun",
+                                        "prterun"};
+    const char *base = strrchr(name, '/');
+
+    base = base != NULL ? base + 1 : name;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        size_t length = strlen(names[i]);
+
+        if (strncmp(base, names[i], length) == 0 &&
+            (base[length] == '\0' || base[length] == '.' ||
+             base[length] == '-'))
+            return true;
+    }
+    return false;
+}
+
+/* What the launcher says of itself. */
+static enum mpi launcher_mpi(const char *launcher)
+{
+    char text[4096];
+    size_t length = 0;
+    ssize_t n;
+    pid_t child;
+    int out[2];
+
+    if (pipe2(out, O_CLOEXEC) != 0)
+        return MPI_UNKNOWN;
+    child = fork();
+    if (child == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(out[1], STDERR_FILENO);
+        execlp(launcher, launcher, "--version", (char *)NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    while (child > 0 && length < sizeof(text) - 1 &&
+           (n = read(out[0], text + length, sizeof(text) - 1 - length)) > 0)
+        length += (size_t)n;
+    close(out[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    text[length] = '\0';
+    if (strstr(text, "Open MPI") || strstr(text, "OpenRTE") ||
+        strstr(text, "PRRTE") || strstr(text, "open-mpi.org"))
+        return MPI_OPENMPI;
+    if (strstr(text, "HYDRA") || strstr(text, "MPICH"))
+        return MPI_MPICH;
+    return MPI_UNKNOWN;
+}
+
+/* ---- the preload object ---- */
+
+/* Beside this program, in the build tree as where it was installed. */
+static bool find_object(enum mpi mpi, char *path, size_t size)
+{
+    static const char *const places[] = {RSCHED_PRELOAD_PLACE,
+                                         "../lib/rsched"};
+    char self[PATH_MAX], joined[2 * PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *slash;
+
+    if (n <= 0)
+        return false;
+    self[n] = '\0';
+    slash = strrchr(self, '/');
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        char real[PATH_MAX];
+
+        snprintf(joined, sizeof(joined), "%s/%s/%s", self, places[i],
+                 mpi_objects[mpi]);
+        if (realpath(joined, real) != NULL && strlen(real) < size) {
+            strcpy(path, real);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the new command line ---- */
+
+struct line {
+    char **words;
+    size_t num;
+};
+
+static bool add(struct line *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool add(struct line *line, const char *format, ...)
+{
+    char **words = realloc(line->words, (line->num + 2) * sizeof(*words));
+    va_list args;
+    int n;
+
+    if (words == NULL) {
+        tool_bad("out of memory");
+        return false;
+    }
+    line->words = words;
+    va_start(args, format);
+    n = vasprintf(&words[line->num], format, args);
+    va_end(args);
+    if (n < 0) {
+        tool_bad("out of memory");
+        return false;
+    }
+    words[++line->num] = NULL;
+    return true;
+}
+
+static void line_free(struct line *line)
+{
+    for (size_t i = 0; i < line->num; i++)
+        free(line->words[i]);
+    free(line->words);
+}
+
+/* The options with which a launcher sets the ranks' environment. Open MPI's
+ * hold for one program of several ("a : b"), MPICH's for all. */
+static bool add_environment(struct line *line, enum mpi mpi,
+                            const char *preload, const char *report)
+{
+    if (mpi == MPI_OPENMPI)
+        return add(line, "-x") && add(line, "LD_PRELOAD=%s", preload) &&
+               add(line, "-x") && add(line, "RSCHED_REPORT=%s", report);
+    return add(line, "-genv") && add(line, "LD_PRELOAD") &&
+           add(line, "%s", preload) && add(line, "-genv") &&
+           add(line, "RSCHED_REPORT") && add(line, "%s", report);
+}
+
+static bool build_line(struct line *line, char **arguments, enum mpi launcher,
+                       const char *preload, const char *report)
+{
+    bool good = add(line, "%s", arguments[0]) &&
+                add_environment(line, launcher, preload, report);
+
+    for (char **a = arguments + 1; *a != NULL && good; a++) {
+        good = add(line, "%s", *a);
+        if (launcher == MPI_OPENMPI && strcmp(*a, ":") == 0)
+            good = good && add_environment(line, launcher, preload, report);
+    }
+    return good;
+}
+
+static int launch(char **words, bool show)
+{
+    for (char **word = words; show && *word != NULL; word++)
+        fprintf(stderr, "%s%s", word == words ? "rsched run: " : " ", *word);
+    if (show)
+        fprintf(stderr, "\n");
+    fflush(NULL);
+    execvp(words[0], words);
+    return tool_bad("cannot run '%s': %s", words[0], strerror(errno));
+}
+
+/* ---- the command ---- */
+
+static int run_accelerated(char **arguments, const char *report, bool show)
+{
+    char path[PATH_MAX], object[PATH_MAX], preload[3 * PATH_MAX];
+    const char *program = NULL, *others = getenv("LD_PRELOAD");
+    bool launched = is_launcher(arguments[0]);
+    enum mpi launcher, needed;
+    struct line line = {0};
+    int status = TOOL_FAILED;
+
+    if (!find_command(arguments[0], path, sizeof(path)))
+        return tool_bad("cannot run '%s': no such command", arguments[0]);
+    launcher = launched ? launcher_mpi(path) : MPI_UNKNOWN;
+    needed = program_mpi(launched ? arguments + 1 : arguments, &program);
+    if (launched && launcher == MPI_UNKNOWN)
+        return tool_bad("'%s --version' names neither Open MPI nor MPICH, so "
+                        "no backend fits", arguments[0]);
+    if (!launched && needed == MPI_UNKNOWN)
+        return tool_bad("'%s' is neither an MPI launcher (mpirun, mpiexec) "
+                        "nor linked with Open MPI 4 (libmpi.so.40) or MPICH "
+                        "(libmpich.so.12)", arguments[0]);
+    if (launched && needed != MPI_UNKNOWN && needed != launcher)
+        return tool_bad("'%s' needs %s, but '%s' is the launcher of %s",
+                        program, mpi_names[needed], arguments[0],
+                        mpi_names[launcher]);
+    if (needed == MPI_UNKNOWN)
+        needed = launcher;
+    if (!find_object(needed, object, sizeof(object)))
+        return tool_bad("there is no backend for %s here (%s)",
+                        mpi_names[needed], mpi_objects[needed]);
+    snprintf(preload, sizeof(preload), "%s%s%s", object,
+             others != NULL && *others != '\0' ? ":" : "",
+             others != NULL ? others : "");
+    if (show)
+        fprintf(stderr, "rsched run: %s, %s\n", mpi_names[needed], object);
+    if (!launched) {
+        setenv("LD_PRELOAD", preload, 1);
+        setenv("RSCHED_REPORT", report, 1);
+        return launch(arguments, show);
+    }
+    if (build_line(&line, arguments, launcher, preload, report))
+        status = launch(line.words, show);
+    line_free(&line);
+    return status;
+}
+
+/* The report that is asked for: by the option, the environment, or nobody. */
+static int choose_report(const char **report)
+{
+    const char *setting = getenv("RSCHED_REPORT");
+
+    if (*report == NULL)
+        *report = setting != NULL ? setting : "summary";
+    return tool_word("report", *report, "none|summary|full|json") < 0
+               ? TOOL_BAD_INPUT
+               : TOOL_OK;
+}
+
+/* Options end at the launcher, whose own options are not ours. */
+int tool_run(const struct tool_command *command, int argc, char **argv)
+{
+    const char *report = NULL;
+    bool native = false, verbose = false;
+    const struct tool_option options[] = {
+        {"report", 'r', "WHAT",
+         "none, summary (the default), full (for each process) or json",
+         &report, NULL},
+        {"native", 'n', NULL, "without the backend, for comparison", NULL,
+         &native},
+        {"verbose", 'v', NULL, "print the command line that is run", NULL,
+         &verbose},
+        {NULL, 0, NULL, NULL, NULL, NULL}};
+    int first = 1, status, own = 1;
+
+    while (own < argc && argv[own][0] == '-' && argv[own][1] != '\0') {
+        bool ends = strcmp(argv[own], "--") == 0;
+        bool separate = strcmp(argv[own], "--report") == 0 ||
+                        strcmp(argv[own], "-r") == 0;
+
+        own += separate && own + 1 < argc ? 2 : 1;
+        if (ends)
+            break;
+    }
+    status = tool_parse(command, own, argv, options, &first, 0, 0);
+    if (status != TOOL_GO_ON)
+        return status;
+    if (own >= argc)
+        return tool_bad("run: no program given (rsched run mpirun -np 4 "
+                        "./app)");
+    status = choose_report(&report);
+    if (status != TOOL_OK)
+        return status;
+    if (native)
+        return launch(argv + own, verbose);
+    return run_accelerated(argv + own, report, verbose);
+}
