@@ -88,8 +88,8 @@ static int read_dims(const struct rs_yaml *yaml,
         error = read_count(yaml, n, "a dimension",
                            &spec->dims[spec->num_dims]);
         nodes *= spec->dims[spec->num_dims++];
-        if (error == 0 && nodes > RS_NODES_MOST)
-            error = rs_yaml_fail(yaml, n, "more than %d nodes", RS_NODES_MOST);
+        if (error == 0 && nodes > RS_TOPOLOGY_MOST)
+            error = rs_yaml_fail(yaml, n, "more than %d nodes", RS_TOPOLOGY_MOST);
         if (error != 0)
             return error;
     }

@@ -47,9 +47,9 @@ static int make_grid(struct rs_topology *t, const uint32_t *shape,
     for (uint32_t d = 0; d < t->num_dims; d++) {
         nodes *= t->dims[d];
         t->longest += t->wraps[d] ? t->dims[d] / 2 : t->dims[d] - 1;
-        if (nodes > RS_NODES_MOST)
+        if (nodes > RS_TOPOLOGY_MOST)
             return rs_fail(RSCHED_ELIMIT, "the topology has more than %d nodes",
-                           RS_NODES_MOST);
+                           RS_TOPOLOGY_MOST);
     }
     t->num_nodes = (uint32_t)nodes;
     t->num_links = t->num_nodes * t->num_dims * 2;
@@ -170,7 +170,7 @@ static int make_fat_tree(struct rs_topology *t, uint64_t asked)
 {
     const struct rs_topology_spec *spec = &t->spec;
 
-    if (asked > RS_NODES_MOST / 4 / spec->rails)
+    if (asked > RS_TOPOLOGY_MOST / 4 / spec->rails)
         return rs_fail(RSCHED_ELIMIT, "too many nodes for a fat tree of %u "
                        "rails", (unsigned)spec->rails);
     t->leaves = ((uint32_t)asked + spec->leaf - 1) / spec->leaf;
@@ -215,9 +215,9 @@ static int make_dragonfly(struct rs_topology *t)
     uint64_t nodes = routers * s->nodes;
     uint64_t links = 2 * nodes + routers * s->routers + routers * s->links;
 
-    if (nodes > RS_NODES_MOST || links > UINT32_MAX)
+    if (nodes > RS_TOPOLOGY_MOST || links > UINT32_MAX)
         return rs_fail(RSCHED_ELIMIT, "the topology has more than %d nodes",
-                       RS_NODES_MOST);
+                       RS_TOPOLOGY_MOST);
     t->num_nodes = (uint32_t)nodes;
     t->num_links = (uint32_t)links;
     t->longest = 5;
@@ -273,8 +273,8 @@ int rs_topology_make(const struct rs_topology_spec *spec,
 
     for (uint32_t d = 0; d < num_shape; d++) {
         asked *= shape[d];
-        if (asked > RS_NODES_MOST)
-            return rs_fail(RSCHED_ELIMIT, "more than %d nodes", RS_NODES_MOST);
+        if (asked > RS_TOPOLOGY_MOST)
+            return rs_fail(RSCHED_ELIMIT, "more than %d nodes", RS_TOPOLOGY_MOST);
     }
     if (spec->type == RS_TOPOLOGY_NONE)
         return rs_fail(RSCHED_EINVAL, "the machine has no topology");

@@ -25,7 +25,7 @@
 
 enum {
     RS_DIMENSIONS_MOST = 8,
-    RS_NODES_MOST = 1 << 20,
+    RS_TOPOLOGY_MOST = 1 << 20,
     RS_CHOICES_MOST = 64, /* minimal routes offered between two nodes */
 };
 
@@ -72,7 +72,7 @@ struct rs_topology {
  * @param shape the nodes that are asked for, as a grid; a topology that says
  *              no size of its own takes it
  * @return 0; RSCHED_EINVAL when it does not fit, RSCHED_ELIMIT above
- *         RS_NODES_MOST nodes
+ *         RS_TOPOLOGY_MOST nodes
  */
 int rs_topology_make(const struct rs_topology_spec *spec,
                      const uint32_t *shape, uint32_t num_shape,

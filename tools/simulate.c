@@ -281,7 +281,7 @@ int tool_simulate(const struct tool_command *command, int argc, char **argv)
         return TOOL_BAD_INPUT;
     status = tool_world_open(&o, argv[first], &table.asked);
     if (status == TOOL_OK)
-        status = run_all(&table, o.planner);
+        status = run_all(&table, table.asked.params.planner);
     if (status == TOOL_OK)
         status = tool_output_open(&output, path);
     if (status == TOOL_OK) {

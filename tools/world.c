@@ -17,7 +17,7 @@ size_t tool_world_options(struct tool_world_options *w,
          &w->machine, NULL},
         {"nodes", 'n', "AxB...", "the grid of nodes (the machine's dims)",
          &w->nodes, NULL},
-        {"scheduler", 's', "S", "a scheduler (bl4), or all", &w->planner,
+        {"scheduler", 's', "S", "a scheduler (bl4), or best", &w->planner,
          NULL},
         {"mapping", 0, "MAP", "row-major|random:SEED|FILE (row-major)",
          &w->mapping, NULL},
@@ -80,7 +80,7 @@ static int read_mapping(const char *path, struct tool_world *world)
         }
         world->nodes = grown;
         wrong = rs_parse_whole(word, &node);
-        if (wrong == NULL && node >= RS_NODES_MOST)
+        if (wrong == NULL && node >= RS_TOPOLOGY_MOST)
             wrong = "there is no such node";
         if (wrong != NULL)
             status = tool_bad("%s: node of process %zu: '%.32s': %s", path,
@@ -207,6 +207,11 @@ int tool_world_open(const struct tool_world_options *words,
         status = set_jitter(words, world);
     if (status == TOOL_OK)
         status = set_mapping(words->mapping, world);
+    if (status == TOOL_OK && strcmp(words->planner, "best") == 0) {
+        world->params.together = world->together;
+        error = rs_world_select(&world->params, &world->params.planner);
+        status = error != 0 ? tool_library(error) : TOOL_OK;
+    }
     return status;
 }
 

@@ -22,9 +22,9 @@ int rs_shape_parse(const char *text, struct rs_shape *shape)
             break;
         for (; digits > 0; digits--)
             number = 10 * number + (uint64_t)(*c++ - '0');
-        if (number * read.count > RS_NODES_MOST)
+        if (number * read.count > RS_TOPOLOGY_MOST)
             return rs_fail(RSCHED_EINVAL, "'%.64s' has more than %d nodes",
-                           text, RS_NODES_MOST);
+                           text, RS_TOPOLOGY_MOST);
         read.dims[read.num_dims++] = (uint32_t)number;
         read.count *= (uint32_t)number;
         if (*c == '\0') {

@@ -99,6 +99,16 @@ int rs_world_run(const struct rs_world *world,
                  struct rs_fluid_times *times, rs_network_progress *progress,
                  void *arg, struct rs_world_result *result);
 
+/**
+ * The planner that takes the least time in this world, the first of equals.
+ * With jitter, the one that takes the least over five starts of which none has
+ * the seed of `params` (unless that is chosen on purpose).
+ *
+ * @param planner a static string
+ */
+int rs_world_select(const struct rs_world_params *params,
+                    const char **planner);
+
 /* Steps of rs_world_create(), each in its file. */
 int rs_world_queue(struct rs_world *world,
                    const struct rs_world_params *params);

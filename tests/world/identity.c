@@ -117,3 +117,39 @@ Test(identity, planning_a_node_together_gains)
     together = simulate("scale-les3:218:all", "8x6", params, NULL);
     cr_assert_lt(together, alone);
 }
+
+/* What is chosen by runs with other starts is never worse than bl4. */
+Test(identity, selection_is_robust)
+{
+    static const char *const patterns[] = {
+        "scale-les3:872:ns", "scale-les3:872:ewns", "scale-les3:872:all",
+        "scale-les3:218:diag", "scale-les3:60:ns", "scale-les3:60:ewns",
+        "scale-les3:60:diag", "scale-les3:60:all", "scale-les3:327:all"};
+
+    for (size_t p = 0; p < sizeof(patterns) / sizeof(*patterns); p++) {
+        for (uint64_t jitter = 0; jitter <= 5000000;
+             jitter = jitter == 0 ? 1000000 : 5 * jitter) {
+            struct rs_world_params params = {.machine = machine,
+                                             .processes = 1,
+                                             .receive = RS_RECEIVE_PLANNED,
+                                             .jitter = jitter};
+            struct rsched_pattern *pattern;
+            uint64_t chosen = 0, bl4 = 0;
+
+            cr_assert_eq(rsched_pattern_builtin(patterns[p], &pattern), 0);
+            params.pattern = pattern;
+            cr_assert_eq(rs_shape_parse("8x6", &params.nodes), 0);
+            cr_assert_eq(rs_world_select(&params, &params.planner), 0);
+            for (params.seed = 1; params.seed <= 5; params.seed++) {
+                struct rs_world_params plain = params;
+
+                plain.planner = "bl4";
+                chosen += simulate(patterns[p], "8x6", params, NULL);
+                bl4 += simulate(patterns[p], "8x6", plain, NULL);
+            }
+            cr_assert_leq(chosen, bl4, "%s, jitter %" PRIu64 " ps: %s",
+                          patterns[p], jitter, params.planner);
+            rsched_pattern_destroy(pattern);
+        }
+    }
+}
