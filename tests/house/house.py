@@ -52,6 +52,7 @@ OUTSIDE = [
     (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
      ["engines/cuda", "tests/cuda"], "CUDA"),
+    (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
     (r"glpk\.h", ["tools/glpk"], "GLPK (GPL), a program of its own,"),
 ]
 
