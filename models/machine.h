@@ -33,6 +33,12 @@ struct rsched_machine {
 const struct rs_topology_spec *
 rs_machine_topology(const struct rsched_machine *machine);
 
+/** Read a rate, or the word "unlimited". An absent key (NULL) leaves the value
+ * alone. @return 0, RSCHED_EPARSE */
+int rs_machine_read_capacity(const struct rs_yaml *yaml,
+                             const struct rs_yaml_node *node,
+                             const char *what, uint64_t *capacity);
+
 /** Read the value of `topology`. @return 0, RSCHED_EPARSE */
 int rs_machine_read_topology(const struct rs_yaml *yaml,
                              const struct rs_yaml_node *node,

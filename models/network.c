@@ -7,18 +7,10 @@
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
+#include "models/ticks.h"
 
-typedef unsigned __int128 wide;
-
-/* Units as in fluid.c. */
-enum { TICK_BITS = 10, RATE_BITS = 16 };
-
-#define NEVER UINT64_MAX
-#define TICKS_MOST (UINT64_C(7200000000000000) << TICK_BITS)
-#define BYTE ((wide)1000000000000 << (RATE_BITS + TICK_BITS))
-#define BYTES_MOST (UINT64_C(1) << 60)
 /* Rates nearer to each other than this are equal: 1 byte/s. */
-#define NEAR (UINT64_C(1) << RATE_BITS)
+#define NEAR (UINT64_C(1) << RS_RATE_BITS)
 
 enum { NOTHING = UINT32_MAX, PROGRESS_EVERY = 4096 };
 
@@ -37,7 +29,7 @@ struct worker {
     uint32_t limit;  /* and its bottleneck */
     uint64_t next;  /* the tick at which its phase ends */
     uint64_t since; /* the tick for which `left` holds */
-    wide left;      /* what remains of the put */
+    rs_wide left;      /* what remains of the put */
 };
 
 /* A put in flight on a resource. */
@@ -52,7 +44,7 @@ struct resource {
     uint64_t load;   /* the rates of its members, units */
     uint64_t kept;   /* those of members outside the region */
     uint64_t left;   /* while sharing out: capacity not given yet */
-    uint64_t level;  /* the share that it gave, or NEVER */
+    uint64_t level;  /* the share that it gave, or RS_NEVER */
     uint32_t bound;   /* members whose bottleneck it is */
     uint32_t outside; /* those of them that are not in the region */
     uint32_t inside;  /* members in the region */
@@ -93,21 +85,6 @@ struct state {
     size_t ended, puts;
     struct rs_network_effort effort;
 };
-
-static uint64_t to_ps(uint64_t ticks)
-{
-    return (ticks + (1 << TICK_BITS) - 1) >> TICK_BITS;
-}
-
-static uint64_t end_of(uint64_t now, wide left, uint64_t rate)
-{
-    wide ticks;
-
-    if (rate == 0)
-        return NEVER;
-    ticks = (left + rate - 1) / rate;
-    return ticks > TICKS_MOST ? NEVER : now + (uint64_t)ticks;
-}
 
 static const struct rs_fluid_route *route_of(const struct state *state,
                                              const struct worker *worker)
@@ -241,10 +218,10 @@ static void turn(struct state *state, uint32_t engine)
         return;
     }
     worker->put = e->queue[worker->position++];
-    worker->next = state->now + (e->command << TICK_BITS);
+    worker->next = state->now + (e->command << RS_TICK_BITS);
     if (state->times != NULL) {
-        state->times[worker->put].start = to_ps(state->now);
-        state->times[worker->put].data = to_ps(worker->next);
+        state->times[worker->put].start = rs_to_ps(state->now);
+        state->times[worker->put].data = rs_to_ps(worker->next);
     }
     event_move(state, engine);
 }
@@ -254,7 +231,7 @@ static void end(struct state *state, uint32_t engine)
     struct worker *worker = &state->workers[engine];
 
     if (state->times != NULL)
-        state->times[worker->put].finish = to_ps(state->now);
+        state->times[worker->put].finish = rs_to_ps(state->now);
     state->last = state->now;
     state->ended++;
     turn(state, engine);
@@ -269,7 +246,7 @@ static int step(struct state *state, uint32_t engine)
         end(state, engine);
         return 0;
     }
-    worker->left = state->fluid->bytes[worker->put] * BYTE;
+    worker->left = state->fluid->bytes[worker->put] * RS_BYTE;
     worker->since = state->now;
     if (worker->left == 0) {
         end(state, engine);
@@ -277,7 +254,7 @@ static int step(struct state *state, uint32_t engine)
     }
     worker->flows = true;
     worker->bottleneck = NOTHING;
-    worker->next = NEVER;
+    worker->next = RS_NEVER;
     event_move(state, engine);
     state->begun[state->num_begun++] = engine;
     return enter(state, engine);
@@ -347,9 +324,9 @@ static void begin_sharing(struct state *state)
         uint32_t number = state->touched[i];
         struct resource *r = &state->resources[number];
 
-        r->left = (state->fluid->capacity[number] << RATE_BITS) - r->kept;
+        r->left = (state->fluid->capacity[number] << RS_RATE_BITS) - r->kept;
         r->waiting = r->inside;
-        r->level = NEVER;
+        r->level = RS_NEVER;
         /* Shares only grow: one above all engines' rates never binds. */
         if (r->waiting > 0 && r->left / r->waiting < state->fastest)
             state->shares[state->num_shares++] =
@@ -437,7 +414,7 @@ static void share_out(struct state *state)
     begin_sharing(state);
     state->effort.shared += state->num_region;
     for (;;) {
-        struct share share = {NEVER, NOTHING};
+        struct share share = {RS_NEVER, NOTHING};
         struct worker *worker;
         bool any = least(state, &share);
 
@@ -478,7 +455,7 @@ static void widen(struct state *state, uint32_t resource)
     uint64_t most;
 
     if (r->inside == r->num_members ||
-        (r->level == NEVER && r->outside == 0))
+        (r->level == RS_NEVER && r->outside == 0))
         return;
     most = r->outside > 0 ? most_inside(state, r) : 0;
     for (size_t i = 0; i < r->num_members; i++) {
@@ -488,7 +465,7 @@ static void widen(struct state *state, uint32_t resource)
 
         if (worker->region == state->round)
             continue;
-        joins = r->level != NEVER && worker->rate > r->level + NEAR;
+        joins = r->level != RS_NEVER && worker->rate > r->level + NEAR;
         if (worker->bottleneck == resource)
             joins = joins || most > worker->rate + NEAR || r->left > NEAR;
         if (joins)
@@ -502,7 +479,7 @@ static void apply(struct state *state)
     for (size_t i = 0; i < state->num_touched; i++) {
         struct resource *r = &state->resources[state->touched[i]];
 
-        r->load = (state->fluid->capacity[state->touched[i]] << RATE_BITS) -
+        r->load = (state->fluid->capacity[state->touched[i]] << RS_RATE_BITS) -
                   r->left;
     }
     for (size_t i = 0; i < state->num_region; i++) {
@@ -516,10 +493,10 @@ static void apply(struct state *state)
         worker->bottleneck = worker->limit;
         if (worker->wanted == worker->rate)
             continue;
-        worker->left -= (wide)worker->rate * (state->now - worker->since);
+        worker->left -= (rs_wide)worker->rate * (state->now - worker->since);
         worker->since = state->now;
         worker->rate = worker->wanted;
-        worker->next = end_of(state->now, worker->left, worker->rate);
+        worker->next = rs_end_of(state->now, worker->left, worker->rate);
         event_move(state, engine);
     }
 }
@@ -566,7 +543,7 @@ static int simulate(struct state *state, rs_network_progress *progress,
 
     while (state->num_events > 0) {
         state->now = state->workers[state->events[0]].next;
-        if (state->now > TICKS_MOST)
+        if (state->now > RS_TICKS_MOST)
             return rs_fail(RSCHED_ELIMIT,
                            "the schedule takes longer than 2 hours");
         while (state->num_events > 0 &&
@@ -630,15 +607,15 @@ static int check_engine(struct state *state, const struct rs_fluid_engine *e)
 {
     const struct rs_fluid *fluid = state->fluid;
 
-    if (e->opens > TICKS_MOST >> TICK_BITS ||
-        e->command > TICKS_MOST >> TICK_BITS)
+    if (e->opens > RS_TICKS_MOST >> RS_TICK_BITS ||
+        e->command > RS_TICKS_MOST >> RS_TICK_BITS)
         return rs_fail(RSCHED_ELIMIT,
                        "the schedule takes longer than 2 hours");
     for (size_t k = 0; k < e->num_queue; k++) {
         size_t hops =
             fluid->routes[fluid->route[e->queue[k]]].num_resources;
 
-        if (fluid->bytes[e->queue[k]] > BYTES_MOST)
+        if (fluid->bytes[e->queue[k]] > RS_BYTES_MOST)
             return rs_fail(RSCHED_ELIMIT, "put %u is longer than 2^60 bytes",
                            (unsigned)e->queue[k]);
         if (hops > state->longest)
@@ -646,8 +623,8 @@ static int check_engine(struct state *state, const struct rs_fluid_engine *e)
     }
     state->puts += e->num_queue;
     state->uniform = state->uniform && e->rate == fluid->engines[0].rate;
-    if (e->rate << RATE_BITS > state->fastest)
-        state->fastest = e->rate << RATE_BITS;
+    if (e->rate << RS_RATE_BITS > state->fastest)
+        state->fastest = e->rate << RS_RATE_BITS;
     return 0;
 }
 
@@ -659,12 +636,12 @@ static void begin(struct state *state)
         struct worker *worker = &state->workers[i];
 
         worker->place = NOTHING;
-        worker->cap = e->rate << RATE_BITS;
+        worker->cap = e->rate << RS_RATE_BITS;
         if (e->num_queue == 0)
             continue;
-        worker->next = NEVER;
+        worker->next = RS_NEVER;
         event_put(state, state->num_events++, i);
-        state->now = e->opens << TICK_BITS;
+        state->now = e->opens << RS_TICK_BITS;
         turn(state, i);
     }
     state->now = 0;
@@ -686,7 +663,7 @@ int rs_network_run(const struct rs_fluid *fluid, struct rs_fluid_times *times,
         error = simulate(&state, progress, arg);
     }
     if (error == 0) {
-        *makespan = to_ps(state.last);
+        *makespan = rs_to_ps(state.last);
         if (effort != NULL)
             *effort = state.effort;
     }

@@ -13,10 +13,9 @@
 
 enum { EXTENDS_MOST = 8, PROCESSES_MOST = 1024 };
 
-/* A rate, or the word "unlimited". An absent key leaves the value alone. */
-static int read_capacity(const struct rs_yaml *yaml,
-                         const struct rs_yaml_node *node, const char *what,
-                         uint64_t *capacity)
+int rs_machine_read_capacity(const struct rs_yaml *yaml,
+                             const struct rs_yaml_node *node,
+                             const char *what, uint64_t *capacity)
 {
     if (node != NULL && node->kind == RS_YAML_SCALAR &&
         strcmp(node->text, "unlimited") == 0) {
@@ -85,9 +84,11 @@ static int read_node(const struct rs_yaml *yaml,
         return 0;
     error = rs_yaml_map(yaml, node, "node", keys, value);
     if (error == 0)
-        error = read_capacity(yaml, value[0], "inject", &costs->node_inject);
+        error = rs_machine_read_capacity(yaml, value[0], "inject",
+                                         &costs->node_inject);
     if (error == 0)
-        error = read_capacity(yaml, value[1], "eject", &costs->node_eject);
+        error = rs_machine_read_capacity(yaml, value[1], "eject",
+                                         &costs->node_eject);
     if (error == 0)
         error = rs_yaml_whole(yaml, value[2], "processes", PROCESSES_MOST,
                               &processes);
@@ -139,8 +140,8 @@ static int read_links(const struct rs_yaml *yaml,
             return (int)number;
         machine->links[number].name = machine->link_names.text[number];
         machine->num_links++;
-        error = read_capacity(yaml, key->value, "link",
-                              &machine->links[number].capacity);
+        error = rs_machine_read_capacity(yaml, key->value, "link",
+                                         &machine->links[number].capacity);
         if (error != 0)
             return error;
     }

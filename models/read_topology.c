@@ -54,18 +54,6 @@ static int read_count(const struct rs_yaml *yaml,
     return error;
 }
 
-static int read_capacity(const struct rs_yaml *yaml,
-                         const struct rs_yaml_node *node, const char *what,
-                         uint64_t *capacity)
-{
-    if (node != NULL && node->kind == RS_YAML_SCALAR &&
-        strcmp(node->text, "unlimited") == 0) {
-        *capacity = RSCHED_UNLIMITED;
-        return 0;
-    }
-    return rs_yaml_rate(yaml, node, what, capacity);
-}
-
 static int read_dims(const struct rs_yaml *yaml,
                      const struct rs_yaml_node *node,
                      struct rs_topology_spec *spec)
@@ -108,7 +96,8 @@ static int read_grid(const struct rs_yaml *yaml,
     if (error == 0)
         error = read_dims(yaml, value[1], spec);
     if (error == 0)
-        error = read_capacity(yaml, value[2], "link", &spec->link);
+        error = rs_machine_read_capacity(yaml, value[2], "link",
+                                         &spec->link);
     return error;
 }
 
@@ -140,10 +129,12 @@ static int read_fat_tree(const struct rs_yaml *yaml,
                              "leaf: a leaf of %u nodes has leaf / "
                              "oversubscription links up", spec->leaf);
     if (error == 0)
-        error = read_capacity(yaml, value[4], "link", &spec->link);
+        error = rs_machine_read_capacity(yaml, value[4], "link",
+                                         &spec->link);
     spec->up = spec->link;
     if (error == 0)
-        error = read_capacity(yaml, value[5], "up", &spec->up);
+        error = rs_machine_read_capacity(yaml, value[5], "up",
+                                         &spec->up);
     return error;
 }
 
@@ -172,13 +163,16 @@ static int read_dragonfly(const struct rs_yaml *yaml,
                              "few to reach %u other groups",
                              spec->routers * spec->links, spec->groups - 1);
     if (error == 0)
-        error = read_capacity(yaml, value[5], "link", &spec->link);
+        error = rs_machine_read_capacity(yaml, value[5], "link",
+                                         &spec->link);
     spec->local = spec->link;
     spec->global = spec->link;
     if (error == 0)
-        error = read_capacity(yaml, value[6], "local", &spec->local);
+        error = rs_machine_read_capacity(yaml, value[6], "local",
+                                         &spec->local);
     if (error == 0)
-        error = read_capacity(yaml, value[7], "global", &spec->global);
+        error = rs_machine_read_capacity(yaml, value[7], "global",
+                                         &spec->global);
     return error;
 }
 

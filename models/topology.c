@@ -285,8 +285,8 @@ int rs_topology_make(const struct rs_topology_spec *spec,
     else
         error = make_grid(&made, shape, num_shape);
     if (error == 0 && asked > made.num_nodes)
-        error = rs_fail(RSCHED_EINVAL, "%" PRIu64 " nodes, but the %s has "
-                        "%" PRIu32, asked, rs_topology_type_name(spec->type),
+        error = rs_fail(RSCHED_EINVAL, "%" PRIu64 " nodes, but the %s has %"
+                        PRIu32, asked, rs_topology_type_name(spec->type),
                         made.num_nodes);
     if (error == 0)
         *topology = made;

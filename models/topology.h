@@ -4,17 +4,18 @@
  * A topology numbers nodes and directed links and says which links lie between
  * two nodes; it knows nothing of puts, engines' queues or processes.
  *
- * | type      | nodes and links                  | minimal routes to choose from |
- * |-----------|----------------------------------|-------------------------------|
- * | torus     | a grid of any dimension, closed  | orders of the dimensions, and |
- * | mesh      | or open; the first coordinate    | both ways round where they    |
- * |           | runs fastest                     | are equally long              |
- * | tofu      | torus X x Y x Z of cells 2 x 3 x | the same                      |
- * |           | 2 (open, closed, open): 10 links |                               |
- * | fat-tree  | leaves under spines, in rails    | the spines; the rail is that  |
- * |           |                                  | of the engine                 |
- * | dragonfly | groups of connected routers,     | parallel global links between |
- * |           | global links between groups      | the two groups                |
+ * | type      | nodes and links              | minimal routes to choose from |
+ * |-----------|------------------------------|-------------------------------|
+ * | torus     | a grid of any dimension,     | orders of the dimensions, and |
+ * | mesh      | closed or open; the first    | both ways round where they    |
+ * |           | coordinate runs fastest      | are equally long              |
+ * | tofu      | torus X x Y x Z of cells     | the same                      |
+ * |           | 2 x 3 x 2 (open, closed,     |                               |
+ * |           | open): 10 links              |                               |
+ * | fat-tree  | leaves under spines, in      | the spines; the rail is that  |
+ * |           | rails                        | of the engine                 |
+ * | dragonfly | groups of connected routers, | parallel global links between |
+ * |           | global links between groups  | the two groups                |
  */
 #ifndef RS_MODELS_TOPOLOGY_H
 #define RS_MODELS_TOPOLOGY_H
@@ -43,7 +44,7 @@ struct rs_topology_spec {
     enum rs_topology_type type;
     uint32_t dims[RS_DIMENSIONS_MOST]; /* torus, mesh, tofu */
     uint32_t num_dims;                 /* 0: taken from the nodes asked for */
-    uint64_t link;   /* capacity; fat-tree, dragonfly: between node and switch */
+    uint64_t link;   /* capacity; in the last two between node and switch */
     uint64_t up;     /* fat-tree: between leaf and spine */
     uint64_t local;  /* dragonfly: within a group */
     uint64_t global; /* dragonfly: between groups */

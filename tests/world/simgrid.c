@@ -11,7 +11,8 @@
 #ifndef HAVE_SIMGRID
 int main(void)
 {
-    printf("SKIP: libsimgrid-dev is not installed, or this is a build with sanitizers\n");
+    printf("SKIP: libsimgrid-dev is not installed, or this is a build with "
+           "sanitizers\n");
     return 77;
 }
 #else
