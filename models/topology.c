@@ -170,12 +170,17 @@ static int make_fat_tree(struct rs_topology *t, uint64_t asked)
 {
     const struct rs_topology_spec *spec = &t->spec;
 
-    if (asked > RS_TOPOLOGY_MOST / 4 / spec->rails)
+    uint64_t leaves = (asked + spec->leaf - 1) / spec->leaf;
+    uint64_t spines = spec->leaf / spec->oversubscription;
+    uint64_t nodes = leaves * spec->leaf;
+
+    if (nodes > RS_TOPOLOGY_MOST ||
+        2 * (nodes + leaves * spines) * spec->rails > INT32_MAX)
         return rs_fail(RSCHED_ELIMIT, "too many nodes for a fat tree of %u "
                        "rails", (unsigned)spec->rails);
-    t->leaves = ((uint32_t)asked + spec->leaf - 1) / spec->leaf;
-    t->spines = spec->leaf / spec->oversubscription;
-    t->num_nodes = t->leaves * spec->leaf;
+    t->leaves = (uint32_t)leaves;
+    t->spines = (uint32_t)spines;
+    t->num_nodes = (uint32_t)nodes;
     t->num_links = rail_links(t) * spec->rails;
     t->longest = 4;
     return 0;
@@ -215,7 +220,7 @@ static int make_dragonfly(struct rs_topology *t)
     uint64_t nodes = routers * s->nodes;
     uint64_t links = 2 * nodes + routers * s->routers + routers * s->links;
 
-    if (nodes > RS_TOPOLOGY_MOST || links > UINT32_MAX)
+    if (nodes > RS_TOPOLOGY_MOST || links > INT32_MAX)
         return rs_fail(RSCHED_ELIMIT, "the topology has more than %d nodes",
                        RS_TOPOLOGY_MOST);
     t->num_nodes = (uint32_t)nodes;

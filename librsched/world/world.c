@@ -497,7 +497,8 @@ static int fill(struct rs_world *world, const struct rs_world_params *params,
         return rs_fail_within(error, "machine %s",
                               rsched_machine_name(params->machine));
     if ((uint64_t)params->nodes.count * params->processes > RS_TOPOLOGY_MOST)
-        return rs_fail(RSCHED_ELIMIT, "more than %d processes", RS_TOPOLOGY_MOST);
+        return rs_fail(RSCHED_ELIMIT, "more than %d processes",
+                       RS_TOPOLOGY_MOST);
     rs_shape_block(&params->nodes, params->processes, &block);
     rs_shape_grid(&params->nodes, &block, &world->grid);
     error = map(world, params, &block);
