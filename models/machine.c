@@ -53,6 +53,12 @@ rsched_machine_costs(const struct rsched_machine *machine)
     return &machine->costs;
 }
 
+const struct rs_topology_spec *
+rs_machine_topology(const struct rsched_machine *machine)
+{
+    return &machine->topology;
+}
+
 size_t rsched_machine_num_links(const struct rsched_machine *machine)
 {
     return machine->num_links;

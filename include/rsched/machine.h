@@ -54,6 +54,8 @@ struct rsched_machine_costs {
     uint64_t node_eject;    /**< all puts that arrive at a node, likewise */
     uint64_t exchange_base; /**< of a whole exchange, beside the makespan: ps */
     uint64_t exchange_per_put; /**< and for each put: ps */
+    uint32_t node_processes;   /**< processes that share a node's engines, at
+                                    least 1 */
 };
 
 /** A resource that puts share. */
