@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsched compare: every scheduler side by side. */
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,19 +8,32 @@
 #include "librsched/base/units.h"
 #include "tools/tool.h"
 
+enum { LIMIT_TEXT = 128 };
+
 /* All schedules first, then all output: an error leaves no half table. */
 struct table {
     struct rsched_schedule **schedules;
+    struct rsched_limit *limits;
     size_t count;
+    size_t planners; /* schedules of a pattern */
+    bool all;        /* also those that take long */
+    bool explain;    /* in sentences too */
     size_t width; /* of the longest pattern name */
 };
 
-static size_t count_planners(void)
+/* Those that take long only when they are asked for. */
+static bool is_wanted(const struct rsched_planner *planner, bool all)
 {
+    return all || !planner->exhaustive;
+}
+
+static size_t count_planners(bool all)
+{
+    const struct rsched_planner *planner;
     size_t count = 0;
 
-    while (rsched_planner(count) != NULL)
-        count++;
+    for (size_t i = 0; (planner = rsched_planner(i)) != NULL; i++)
+        count += is_wanted(planner, all);
     return count;
 }
 
@@ -28,12 +42,26 @@ static void free_table(struct table *table)
     for (size_t i = 0; i < table->count; i++)
         rsched_schedule_destroy(table->schedules[i]);
     free(table->schedules);
+    free(table->limits);
+}
+
+static int add_schedule(struct table *table,
+                        const struct rsched_pattern *pattern,
+                        struct rsched_machine *machine, const char *planner)
+{
+    struct rsched_schedule **schedule = &table->schedules[table->count];
+    int error = rsched_schedule_create(pattern, machine, planner, schedule);
+
+    if (error != 0)
+        return error;
+    return rsched_schedule_limit(*schedule, &table->limits[table->count++]);
 }
 
 /* Plan one pattern with every planner. */
 static int add_pattern(struct table *table, const char *name,
                        const char *machine_name)
 {
+    const struct rsched_planner *planner;
     struct rsched_pattern *pattern;
     struct rsched_machine *machine = NULL;
     int error = rsched_pattern_open(name, &pattern);
@@ -46,38 +74,103 @@ static int add_pattern(struct table *table, const char *name,
     if (machine_name == NULL)
         machine_name = tool_default_machine(pattern);
     error = rsched_machine_open(machine_name, &machine);
-    for (size_t i = 0; error == 0 && rsched_planner(i) != NULL; i++) {
-        error = rsched_schedule_create(pattern, machine,
-                                       rsched_planner(i)->name,
-                                       &table->schedules[table->count]);
-        table->count += error == 0;
+    for (size_t i = 0; error == 0 && (planner = rsched_planner(i)) != NULL;
+         i++) {
+        if (is_wanted(planner, table->all))
+            error = add_schedule(table, pattern, machine, planner->name);
     }
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error;
 }
 
+/* "link N": what holds a schedule up. */
+static const char *name_limit(const struct rsched_schedule *schedule,
+                              const struct rsched_limit *limit, char *buffer)
+{
+    const struct rsched_machine *machine = rsched_schedule_machine(schedule);
+
+    switch (limit->kind) {
+    case RSCHED_LIMIT_LINK:
+        snprintf(buffer, LIMIT_TEXT, "link %s",
+                 rsched_machine_link(machine, limit->number)->name);
+        return buffer;
+    case RSCHED_LIMIT_ENGINE:
+        snprintf(buffer, LIMIT_TEXT, "engine %" PRIu32, limit->number);
+        return buffer;
+    case RSCHED_LIMIT_NODE:
+        return "node";
+    case RSCHED_LIMIT_COMMAND:
+        return "command";
+    case RSCHED_LIMIT_OPEN:
+        return "opening";
+    default:
+        return "nothing";
+    }
+}
+
+/* What would have to change. */
+static const char *advise(const struct rsched_limit *limit)
+{
+    static const char *const advice[] = {
+        [RSCHED_LIMIT_NONE] = "no single change of the machine helps",
+        [RSCHED_LIMIT_LINK] = "fewer puts on it at a time, or more capacity",
+        [RSCHED_LIMIT_NODE] = "keep it busy from beginning to end, or a "
+                              "higher ceiling",
+        [RSCHED_LIMIT_ENGINE] = "fewer bytes in its queue, larger puts split, "
+                                "or faster engines",
+        [RSCHED_LIMIT_COMMAND] = "fewer puts one after the other on an engine, "
+                                 "or cheaper commands",
+        [RSCHED_LIMIT_OPEN] = "fewer engines, with more to do for the early "
+                              "ones, or cheaper openings",
+    };
+
+    return advice[limit->kind];
+}
+
+static void print_explanation(const struct table *table, size_t i, FILE *out)
+{
+    const struct rsched_schedule *s = table->schedules[i];
+    const struct rsched_limit *limit = &table->limits[i];
+    char name[LIMIT_TEXT], text[2][TOOL_TEXT];
+
+    fprintf(out, "%s: %s holds it up; without that the same queues take %s us. "
+                 "To beat it: %s. ",
+            rsched_schedule_planner(s), name_limit(s, limit, name),
+            tool_us(limit->makespan_without, text[0]), advise(limit));
+    if (rsched_schedule_is_proven(s))
+        fputs("No schedule on this machine is shorter.\n", out);
+    else
+        fprintf(out, "No schedule on this machine is shorter than %s us.\n",
+                tool_us(rsched_schedule_lower_bound(s), text[1]));
+}
+
 static void print_text(const struct table *table, FILE *out)
 {
     int width = table->width < 7 ? 7 : (int)table->width;
 
-    fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s\n", width, "pattern",
-            "scheduler", "label", "makespan us", "total us", "bound us",
-            "gap %");
+    fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s\n", width,
+            "pattern", "scheduler", "label", "makespan us", "total us",
+            "bound us", "gap %", "limited by", "without us");
     for (size_t i = 0; i < table->count; i++) {
         const struct rsched_schedule *s = table->schedules[i];
+        const struct rsched_limit *limit = &table->limits[i];
         const char *planner = rsched_schedule_planner(s);
-        char text[4][TOOL_TEXT];
+        char text[5][TOOL_TEXT], name[LIMIT_TEXT];
 
-        if (i > 0 && i % count_planners() == 0)
+        if (i > 0 && i % table->planners == 0)
             fputc('\n', out);
-        fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s\n", width,
-                rsched_pattern_name(rsched_schedule_pattern(s)), planner,
-                tool_label(planner),
+        fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s\n",
+                width, rsched_pattern_name(rsched_schedule_pattern(s)),
+                planner, tool_label(planner),
                 tool_us(rsched_schedule_makespan(s), text[0]),
                 tool_us(rsched_schedule_total(s), text[1]),
                 tool_us(rsched_schedule_lower_bound(s), text[2]),
-                tool_gap(s, text[3]));
+                tool_gap(s, text[3]), name_limit(s, limit, name),
+                tool_us(limit->makespan_without, text[4]));
+        for (size_t k = i + 1 - table->planners;
+             table->explain && (i + 1) % table->planners == 0 && k <= i; k++)
+            print_explanation(table, k, out);
     }
 }
 
@@ -100,31 +193,38 @@ static void print_field(FILE *out, const char *text)
 static void print_csv(const struct table *table, FILE *out)
 {
     fputs("pattern,scheduler,makespan_us,total_us,lower_bound_us,"
-          "gap_percent\n", out);
+          "gap_percent,limited_by,without_us\n", out);
     for (size_t i = 0; i < table->count; i++) {
         const struct rsched_schedule *s = table->schedules[i];
-        char text[4][RS_UNITS_TEXT];
+        const struct rsched_limit *limit = &table->limits[i];
+        char text[5][RS_UNITS_TEXT], name[LIMIT_TEXT];
 
         print_field(out, rsched_pattern_name(rsched_schedule_pattern(s)));
-        fprintf(out, ",%s,%s,%s,%s,%s\n", rsched_schedule_planner(s),
+        fprintf(out, ",%s,%s,%s,%s,%s,", rsched_schedule_planner(s),
                 rs_format_us(rsched_schedule_makespan(s), text[0]),
                 rs_format_us(rsched_schedule_total(s), text[1]),
                 rs_format_us(rsched_schedule_lower_bound(s), text[2]),
                 tool_gap(s, text[3]));
+        print_field(out, name_limit(s, limit, name));
+        fprintf(out, ",%s\n", rs_format_us(limit->makespan_without, text[4]));
     }
 }
 
 int tool_compare(const struct tool_command *command, int argc, char **argv)
 {
     const char *machine = NULL, *format = "text", *path = NULL;
+    struct table table = {0};
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
          NULL},
         {"format", 'f', "F", "text|csv (text)", &format, NULL},
+        {"all", 'a', NULL, "also the schedulers that take long", NULL,
+         &table.all},
+        {"explain", 'e', NULL, "say in words what limits each schedule", NULL,
+         &table.explain},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
          NULL},
         {0}};
-    struct table table = {0};
     struct tool_output output;
     int first, number, error = 0;
     int status = tool_parse(command, argc, argv, options, &first, 1, INT_MAX);
@@ -134,10 +234,14 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|csv");
     if (number < 0)
         return TOOL_BAD_INPUT;
-    table.schedules = calloc((size_t)(argc - first) * count_planners(),
-                             sizeof(struct rsched_schedule *));
-    if (table.schedules == NULL) {
+    table.planners = count_planners(table.all);
+    table.schedules = calloc((size_t)(argc - first) * table.planners,
+                             sizeof(*table.schedules));
+    table.limits = calloc((size_t)(argc - first) * table.planners,
+                          sizeof(*table.limits));
+    if (table.schedules == NULL || table.limits == NULL) {
         tool_bad("compare: no memory");
+        free_table(&table);
         return TOOL_FAILED;
     }
     for (int i = first; error == 0 && i < argc; i++)

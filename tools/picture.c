@@ -276,10 +276,17 @@ static void draw_marks(struct picture *p)
               "stroke-dasharray=\"5 4\"");
 }
 
+static const char *direction_of(const struct picture *p, uint32_t part)
+{
+    uint32_t put = rsched_schedule_part(p->schedule, part)->put;
+
+    return rsched_pattern_put(p->pattern, put)->direction;
+}
+
 static void describe(const struct picture *p, uint32_t id, char *title,
                      size_t size)
 {
-    const struct rsched_put *put = rsched_pattern_put(p->pattern, id);
+    const struct rsched_part *part = rsched_schedule_part(p->schedule, id);
     const struct rsched_placement *at =
         rsched_schedule_placement(p->schedule, id);
     char text[3][RS_UNITS_TEXT];
@@ -287,7 +294,7 @@ static void describe(const struct picture *p, uint32_t id, char *title,
     snprintf(title, size,
              "put %" PRIu32 " %s: %" PRIu64 " bytes, engine %" PRIu32
              ", starts at %s us, moves bytes from %s us, ends at %s us",
-             id, put->direction, put->bytes, at->engine,
+             part->put, direction_of(p, id), part->bytes, at->engine,
              rs_format_us(at->start, text[0]), rs_format_us(at->data, text[1]),
              rs_format_us(at->finish, text[2]));
 }
@@ -305,16 +312,17 @@ static bool is_marked(const struct picture *p,
 /* "8 NW", or "8", or nothing: what fits. */
 static void draw_put_label(struct picture *p, uint32_t id, int64_t y)
 {
-    const char *direction = rsched_pattern_put(p->pattern, id)->direction;
+    const char *direction = direction_of(p, id);
+    uint32_t put = rsched_schedule_part(p->schedule, id)->put;
     const struct rsched_placement *at =
         rsched_schedule_placement(p->schedule, id);
     int64_t x = x_of(p, at->data), width = x_of(p, at->finish) - x;
     uint32_t rank = rank_of(p, direction);
     char label[64], more[96];
 
-    snprintf(label, sizeof(label), "%" PRIu32 " %s", id, direction);
+    snprintf(label, sizeof(label), "%" PRIu32 " %s", put, direction);
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(6) > width)
-        snprintf(label, sizeof(label), "%" PRIu32, id);
+        snprintf(label, sizeof(label), "%" PRIu32, put);
     if ((int64_t)strlen(label) * PX(CHARACTER) + PX(4) > width ||
         p->lane < PX(18))
         return;
@@ -335,7 +343,7 @@ static void draw_put(struct picture *p, uint32_t id, int64_t y)
 {
     const struct rsched_placement *at =
         rsched_schedule_placement(p->schedule, id);
-    uint32_t rank = rank_of(p, rsched_pattern_put(p->pattern, id)->direction);
+    uint32_t rank = rank_of(p, direction_of(p, id));
     int64_t start = x_of(p, at->start), data = x_of(p, at->data);
     int64_t width = x_of(p, at->finish) - data;
     char title[256];
@@ -385,7 +393,7 @@ static void draw_queues(struct picture *p)
 /* Above everything else. */
 static void draw_put_labels(struct picture *p)
 {
-    for (uint32_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
+    for (uint32_t i = 0; i < rsched_schedule_num_parts(p->schedule); i++) {
         uint32_t engine = rsched_schedule_placement(p->schedule, i)->engine;
 
         draw_put_label(p, i, PX(HEAD) + engine * (p->lane + p->gap));

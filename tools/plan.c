@@ -26,6 +26,14 @@ static void print_head(const struct rsched_schedule *schedule,
             rsched_schedule_is_proven(schedule) ? ", proven optimal" : "");
     fprintf(out, "total        %s us with the exchange's overhead\n",
             tool_us(rsched_schedule_total(schedule), text[3]));
+    if (rsched_schedule_num_parts(schedule) >
+        rsched_schedule_num_puts(schedule))
+        fprintf(out, "split        %zu puts into %zu parts\n",
+                rsched_schedule_num_puts(schedule),
+                rsched_schedule_num_parts(schedule));
+    if (rsched_schedule_nodes(schedule) > 0)
+        fprintf(out, "search       %" PRIu64 " nodes\n",
+                rsched_schedule_nodes(schedule));
 }
 
 static void print_queues(const struct rsched_schedule *schedule, FILE *out)
@@ -51,15 +59,19 @@ static int print_text(const struct rsched_schedule *schedule,
     print_queues(schedule, out);
     fprintf(out, "\n%6s  %-9s %12s  %6s %12s %12s\n", "put", "direction",
             "bytes", "engine", "start us", "finish us");
-    for (size_t i = 0; i < rsched_schedule_num_puts(schedule); i++) {
+    for (size_t i = 0; i < rsched_schedule_num_parts(schedule); i++) {
         const struct rsched_placement *p =
             rsched_schedule_placement(schedule, i);
-        const struct rsched_put *put = rsched_pattern_put(pattern, i);
+        const struct rsched_part *part = rsched_schedule_part(schedule, i);
         char text[2][TOOL_TEXT];
 
-        fprintf(out, "%6zu  %-9s %12" PRIu64 "  %6" PRIu32 " %12s %12s\n", i,
-                put->direction, put->bytes, p->engine,
-                tool_us(p->start, text[0]), tool_us(p->finish, text[1]));
+        fprintf(out, "%6zu  %-9s %12" PRIu64 "  %6" PRIu32 " %12s %12s", i,
+                rsched_pattern_put(pattern, part->put)->direction,
+                part->bytes, p->engine, tool_us(p->start, text[0]),
+                tool_us(p->finish, text[1]));
+        if (part->put != i)
+            fprintf(out, "  of put %" PRIu32, part->put);
+        fputc('\n', out);
     }
     return 0;
 }
@@ -91,10 +103,11 @@ static json_t *json_puts(const struct rsched_schedule *schedule)
     const char *path = rsched_machine_path(rsched_schedule_machine(schedule));
     json_t *puts = json_array();
 
-    for (size_t i = 0; i < rsched_schedule_num_puts(schedule); i++) {
+    for (size_t i = 0; i < rsched_schedule_num_parts(schedule); i++) {
         const struct rsched_placement *p =
             rsched_schedule_placement(schedule, i);
-        const struct rsched_put *put = rsched_pattern_put(pattern, i);
+        const struct rsched_part *part = rsched_schedule_part(schedule, i);
+        const struct rsched_put *put = rsched_pattern_put(pattern, part->put);
         json_t *entry = json_object();
 
         json_object_set_new(entry, "id", json_integer((json_int_t)i));
@@ -103,8 +116,10 @@ static json_t *json_puts(const struct rsched_schedule *schedule)
         json_object_set_new(entry, "finish_us", json_us(p->finish));
         json_object_set_new(entry, "path", json_string(path));
         json_object_set_new(entry, "bytes",
-                            json_integer((json_int_t)put->bytes));
+                            json_integer((json_int_t)part->bytes));
         json_object_set_new(entry, "direction", json_string(put->direction));
+        if (part->put != i)
+            json_object_set_new(entry, "put", json_integer(part->put));
         json_array_append_new(puts, entry);
     }
     return puts;
@@ -149,13 +164,18 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     static int (*const print[])(const struct rsched_schedule *, const char *,
                                 FILE *) = {print_text, print_json,
                                            rsched_schedule_write};
-    const char *machine = NULL, *planner = TOOL_DEFAULT_PLANNER;
+    struct rsched_plan_options plan = {.planner = TOOL_DEFAULT_PLANNER};
+    const char *machine = NULL, *nodes = NULL;
     const char *format = "text", *path = NULL;
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
          NULL},
-        {"scheduler", 's', "S", "a scheduler (bl4); rsched info lists them",
-         &planner, NULL},
+        {"scheduler", 's', "S",
+         "a scheduler (" TOOL_DEFAULT_PLANNER "); rsched info lists them",
+         &plan.planner, NULL},
+        {"split", 0, NULL, "halve large puts where the total gains", NULL,
+         &plan.split},
+        {"nodes", 0, "N", "most nodes of a proof (12 million)", &nodes, NULL},
         {"format", 'f', "F", "text|json|yaml (text)", &format, NULL},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
          NULL},
@@ -170,7 +190,9 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|yaml");
     if (number < 0)
         return TOOL_BAD_INPUT;
-    status = tool_make_schedule(argv[first], &machine, planner, &schedule);
+    status = tool_nodes(nodes, &plan.nodes);
+    if (status == TOOL_OK)
+        status = tool_make_schedule(argv[first], &machine, &plan, &schedule);
     if (status != TOOL_OK)
         return status;
     status = tool_output_open(&output, path);

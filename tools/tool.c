@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One line, whatever the text holds. */
@@ -61,7 +63,8 @@ const char *tool_default_machine(const struct rsched_pattern *pattern)
 }
 
 int tool_make_schedule(const char *pattern_name, const char **machine_name,
-                       const char *planner, struct rsched_schedule **schedule)
+                       const struct rsched_plan_options *options,
+                       struct rsched_schedule **schedule)
 {
     struct rsched_pattern *pattern = NULL;
     struct rsched_machine *machine = NULL;
@@ -71,11 +74,28 @@ int tool_make_schedule(const char *pattern_name, const char **machine_name,
         *machine_name = tool_default_machine(pattern);
     if (error == 0)
         error = rsched_machine_open(*machine_name, &machine);
-    if (error == 0)
-        error = rsched_schedule_create(pattern, machine, planner, schedule);
+    if (error == 0 && strcmp(options->planner, TOOL_BOXES) == 0)
+        error = tool_boxes_plan(pattern, machine, schedule);
+    else if (error == 0)
+        error = rsched_schedule_create_options(pattern, machine, options,
+                                               schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error != 0 ? tool_library(error) : TOOL_OK;
+}
+
+int tool_nodes(const char *text, uint64_t *nodes)
+{
+    char *end;
+
+    if (text == NULL)
+        return TOOL_OK;
+    errno = 0;
+    *nodes = strtoull(text, &end, 10);
+    if (*text < '1' || *text > '9' || *end != '\0' || errno != 0)
+        return tool_bad("--nodes %s: expected a whole number, at least 1",
+                        text);
+    return TOOL_OK;
 }
 
 const char *tool_us(uint64_t ps, char *buffer)

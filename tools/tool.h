@@ -100,12 +100,25 @@ int tool_output_close(struct tool_output *output, int error);
 const char *tool_default_machine(const struct rsched_pattern *pattern);
 
 /** The scheduler to use when none is given. */
-#define TOOL_DEFAULT_PLANNER "bl4"
+#define TOOL_DEFAULT_PLANNER "fllf"
+
+/** A scheduler that is a process of its own; see tools/glpk. */
+#define TOOL_BOXES "box-optimal"
+
+/** Plan with it. @return as rsched_schedule_create(); RSCHED_ENOTSUP when it was
+ * not built, RSCHED_ELIMIT when the pattern is too large for it */
+int tool_boxes_plan(const struct rsched_pattern *pattern,
+                    struct rsched_machine *machine,
+                    struct rsched_schedule **schedule);
 
 /** Open a pattern, its machine (NULL: the default one, which is then stored
  * in *machine_name) and plan. @return TOOL_OK or a status */
 int tool_make_schedule(const char *pattern_name, const char **machine_name,
-                       const char *planner, struct rsched_schedule **schedule);
+                       const struct rsched_plan_options *options,
+                       struct rsched_schedule **schedule);
+
+/** The number that --nodes asks for. @return TOOL_OK or a status */
+int tool_nodes(const char *text, uint64_t *nodes);
 
 /** Room for the texts below. */
 enum { TOOL_TEXT = 48 };

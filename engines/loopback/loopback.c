@@ -29,8 +29,8 @@ struct address {
 static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
-/* Each takes at least a cache miss or some ten instructions. */
-enum { LOOKS_BEFORE_SLEEP = 32 };
+/* How long a word may take from a core to the cache, and then some. */
+#define LOOK_PS (3 * UINT64_C(1000000))
 
 static int loopback_open(const struct rsched_engine_env *env,
                          struct rsched_engine **engine)
@@ -216,18 +216,22 @@ static void loopback_sleep(struct rsched_engine *engine,
     struct rs_doorbell *bell = &engine->segment.header->doorbell;
     unsigned rings = atomic_load_explicit(&bell->rings, memory_order_acquire);
     struct timespec limit = rs_clock_timespec(limit_ps);
-    bool is_ready = false;
+    uint64_t begin;
+    bool is_ready;
 
     /* Whoever writes a word for us looks at `sleepers` afterwards, without a
      * fence (it would wait for all the lines that the data goes into). So its
      * look may come before ours is visible while its word is still on its way
      * to the cache, for some hundred nanoseconds: look again for that long.
-     * If even that is too short, the limit bounds what was missed. (A fence
+     * If even that is too short (the core was taken away by a
+     * hypervisor, say), the limit bounds what was missed. (A fence
      * in all running threads by membarrier(2) costs 20 us and interrupts
      * those who compute.) */
     sleepers_enter(bell, lane == NULL ? 0 : rs_loopback_tag(lane));
-    for (int i = 0; i < LOOKS_BEFORE_SLEEP && !is_ready; i++)
+    begin = rs_clock_now();
+    do
         is_ready = ready(arg);
+    while (!is_ready && rs_clock_now() - begin < LOOK_PS);
     if (!is_ready)
         syscall(SYS_futex, &bell->rings, FUTEX_WAIT, rings, &limit, NULL, 0);
     sleepers_leave(bell);

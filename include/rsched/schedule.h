@@ -39,6 +39,7 @@ struct rsched_planner {
     const char *name;  /**< "bl4" */
     const char *label; /**< in tables and pictures, as in the paper: "rs%4" */
     const char *help;  /**< one line */
+    bool exhaustive;   /**< may take seconds, since it proves */
 };
 
 /**
@@ -49,7 +50,16 @@ struct rsched_planner {
  */
 RSCHED_API const struct rsched_planner *rsched_planner(size_t index);
 
-/** Where and when a put goes. Times are ps after the start of the exchange's
+/** What is sent in one go. A put that is not split is one part, whose number
+ * is the put's. Further parts of puts that are split are numbered after all
+ * puts. Parts are in the machine's eyes puts: each has its own command. */
+struct rsched_part {
+    uint32_t put;
+    uint64_t offset; /**< in the put's bytes, in the order in which they travel */
+    uint64_t bytes;
+};
+
+/** Where and when a part goes. Times are ps after the start of the exchange's
  * network part. */
 struct rsched_placement {
     uint32_t engine;         /**< that sends it */
@@ -76,6 +86,23 @@ RSCHED_API int rsched_schedule_create(const struct rsched_pattern *pattern,
                                       struct rsched_machine *machine,
                                       const char *planner,
                                       struct rsched_schedule **schedule);
+
+/** How to plan. Zeroed fields mean what rsched_schedule_create() does. */
+struct rsched_plan_options {
+    const char *planner; /**< the name of a planner */
+    bool split;     /**< halve the largest puts if the total becomes shorter: as
+                         many sizes of them as helps. Only the model's schedule
+                         is split; the library sends a put as one. */
+    uint64_t nodes; /**< that a proof may take; 0: 12 million, which takes
+                         seconds */
+};
+
+/** As rsched_schedule_create(), with options. */
+RSCHED_API int
+rsched_schedule_create_options(const struct rsched_pattern *pattern,
+                               struct rsched_machine *machine,
+                               const struct rsched_plan_options *options,
+                               struct rsched_schedule **schedule);
 
 /**
  * Make the schedule with the given queues.
@@ -118,33 +145,44 @@ rsched_schedule_num_puts(const struct rsched_schedule *schedule);
 RSCHED_API size_t
 rsched_schedule_num_engines(const struct rsched_schedule *schedule);
 
-/** Where and when a put goes; never NULL.
- * @param put below rsched_schedule_num_puts() */
+/** Its number of parts: as many as puts, and more if puts are split. */
+RSCHED_API size_t
+rsched_schedule_num_parts(const struct rsched_schedule *schedule);
+
+/** What a part is; never NULL.
+ * @param part below rsched_schedule_num_parts() */
+RSCHED_API const struct rsched_part *
+rsched_schedule_part(const struct rsched_schedule *schedule, size_t part);
+
+/** Where and when a part goes; never NULL. For the number of a put this is its
+ * first part, which holds its first bytes.
+ * @param part below rsched_schedule_num_parts() */
 RSCHED_API const struct rsched_placement *
-rsched_schedule_placement(const struct rsched_schedule *schedule, size_t put);
+rsched_schedule_placement(const struct rsched_schedule *schedule,
+                          size_t part);
 
 /**
  * The queue of an engine.
  *
  * @param engine below rsched_schedule_num_engines()
- * @param puts   where the address of the put ids, in order, is stored; they
- *               belong to the schedule
+ * @param parts where the address of the numbers of its parts, in order, is
+ *               stored; they belong to the schedule
  * @return their number
  */
 RSCHED_API size_t
 rsched_schedule_queue(const struct rsched_schedule *schedule, size_t engine,
-                      const uint32_t **puts);
+                      const uint32_t **parts);
 
-/** When the last put ends, ps. */
+/** When the last part ends, ps. */
 RSCHED_API uint64_t
 rsched_schedule_makespan(const struct rsched_schedule *schedule);
 
-/** The whole exchange, ps: the machine's exchange base, per_put for every put,
- * and the makespan. */
+/** The whole exchange, ps: the machine's exchange base, per_put for every
+ * part, and the makespan. */
 RSCHED_API uint64_t
 rsched_schedule_total(const struct rsched_schedule *schedule);
 
-/** No schedule of this pattern on this machine has a makespan below this, ps
+/** No schedule of these parts on this machine has a makespan below this, ps
  * (models/bound.h). */
 RSCHED_API uint64_t
 rsched_schedule_lower_bound(const struct rsched_schedule *schedule);
@@ -155,15 +193,48 @@ rsched_schedule_lower_bound(const struct rsched_schedule *schedule);
 RSCHED_API uint64_t
 rsched_schedule_gap_ppm(const struct rsched_schedule *schedule);
 
-/** Whether no schedule is better: the makespan is the lower bound. */
+/** Whether no schedule of these parts is better: the makespan is the lower
+ * bound, or the planner has proven it (so said the file, if it was read). */
 RSCHED_API bool
 rsched_schedule_is_proven(const struct rsched_schedule *schedule);
+
+/** The nodes of the search that the planner made for its proof; 0 if none. */
+RSCHED_API uint64_t
+rsched_schedule_nodes(const struct rsched_schedule *schedule);
 
 /** The height of the packing in the planner's own picture (the paper's figure
  * 2: a box per put, command + bytes / rate high, no contention), ps; 0 when
  * the planner does not pack boxes. */
 RSCHED_API uint64_t
 rsched_schedule_box_makespan(const struct rsched_schedule *schedule);
+
+/** What may hold a schedule up. */
+enum rsched_limit_kind {
+    RSCHED_LIMIT_NONE,    /**< nothing that can be made faster alone */
+    RSCHED_LIMIT_LINK,    /**< the capacity of a link */
+    RSCHED_LIMIT_NODE,    /**< what a node injects or takes in */
+    RSCHED_LIMIT_ENGINE,  /**< the rate of an engine */
+    RSCHED_LIMIT_COMMAND, /**< the cost of a command */
+    RSCHED_LIMIT_OPEN,    /**< the opening of engines */
+};
+
+/** What holds a schedule up. */
+struct rsched_limit {
+    enum rsched_limit_kind kind;
+    uint32_t number; /**< of the link; else of the engine that ends last */
+    uint64_t makespan_without; /**< of the same queues, if the limit were not
+                                    there, ps */
+};
+
+/**
+ * Find what holds a schedule up: of links, node, rate of engines, command and
+ * opening that one without which the same queues would be shortest. A schedule
+ * that is to beat this one must use it better, or a machine have more of it.
+ *
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_schedule_limit(const struct rsched_schedule *schedule,
+                                     struct rsched_limit *limit);
 
 /**
  * Called with the load of all links during a stretch of time in which it does

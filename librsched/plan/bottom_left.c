@@ -2,10 +2,11 @@
 /*
  * Bottom-left packing (RSched paper, section 3.2.2, figure 2). A put is a box,
  * one engine wide and command + bytes/rate high. Puts are taken by decreasing
- * bytes, then by the machine's direction order, then by id; each is placed as
+ * bytes, then by the machine's direction order (or, when `requested`, by the
+ * order in which directions appear in the pattern), then by id; each is placed as
  * early as possible, on the leftmost engine where it can start that early,
  * never while another put of its direction is under way. Diagonals (puts whose
- * route has more than one link) may only use the first `engines` engines.
+ * route has more than one link) may only use the first `diagonals` engines.
  *
  * Seeded (the paper's figure 14): engine k is taken until k * open, its
  * opening, before the packing begins.
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "librsched/base/error.h"
+#include "librsched/plan/boxes.h"
 #include "librsched/plan/planners.h"
 
 enum { GAPS = 128 };
@@ -121,8 +123,8 @@ static int compare_boxes(const void *left, const void *right)
 
 /* command + bytes / rate, rounded up. All boxes on top of each other must stay
  * below 2^63 ps, so that no sum in here overflows. */
-static int measure(const struct rs_problem *problem, size_t put,
-                   uint64_t *height, uint64_t *sum)
+int rs_boxes_measure(const struct rs_problem *problem, size_t put,
+                     uint64_t *height, uint64_t *sum)
 {
     unsigned __int128 ps = (unsigned __int128)problem->bytes[put] *
                            1000000000000u;
@@ -163,32 +165,36 @@ static uint64_t place(struct packer *packer, uint32_t put, uint64_t height,
     return where->order + height;
 }
 
-static int pack(struct packer *packer, const struct rs_planner *planner,
+static int pack(struct packer *packer, const struct rs_packing *packing,
                 struct rs_place *places, uint64_t *box_makespan)
 {
     const struct rs_problem *problem = packer->problem;
     uint32_t all = problem->costs.num_engines;
-    uint32_t few = planner->engines < all ? planner->engines : all;
-    uint64_t sum = problem->costs.engine_open * (planner->seeded ? all : 0);
+    uint32_t few = packing->diagonals < all ? packing->diagonals : all;
+    uint64_t sum = problem->costs.engine_open * (packing->seeded ? all : 0);
 
     for (uint32_t e = 0; e < all; e++) {
         packer->engines[e] = always_free;
-        if (planner->seeded)
+        if (packing->seeded)
             packer->engines[e].gap[0].from = e * problem->costs.engine_open;
     }
     for (size_t i = 0; i < problem->num_directions; i++)
         packer->directions[i] = always_free;
-    for (uint32_t i = 0; i < problem->num_puts; i++)
+    for (uint32_t i = 0; i < problem->num_puts; i++) {
+        uint32_t direction = problem->direction[i];
+
         packer->boxes[i] = (struct box){
-            i, problem->directions[problem->direction[i]].rank,
+            i, packing->requested ? direction
+                                  : problem->directions[direction].rank,
             problem->bytes[i]};
+    }
     qsort(packer->boxes, problem->num_puts, sizeof(*packer->boxes),
           compare_boxes);
     for (size_t i = 0; i < problem->num_puts; i++) {
         uint32_t put = packer->boxes[i].put;
         bool diagonal = problem->directions[problem->direction[put]].diagonal;
         uint64_t height = 0, end;
-        int error = measure(problem, put, &height, &sum);
+        int error = rs_boxes_measure(problem, put, &height, &sum);
 
         if (error != 0)
             return error;
@@ -198,9 +204,9 @@ static int pack(struct packer *packer, const struct rs_planner *planner,
     return 0;
 }
 
-int rs_plan_bottom_left(const struct rs_problem *problem,
-                        const struct rs_planner *planner,
-                        struct rs_place *places, uint64_t *box_makespan)
+int rs_boxes_pack(const struct rs_problem *problem,
+                  const struct rs_packing *packing, struct rs_place *places,
+                  uint64_t *box_makespan)
 {
     struct packer packer = {
         .problem = problem,
@@ -215,9 +221,19 @@ int rs_plan_bottom_left(const struct rs_problem *problem,
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
                         problem->num_puts);
     else
-        error = pack(&packer, planner, places, box_makespan);
+        error = pack(&packer, packing, places, box_makespan);
     free(packer.boxes);
     free(packer.directions);
     free(packer.engines);
     return error;
+}
+
+int rs_plan_bottom_left(const struct rs_problem *problem,
+                        const struct rs_planner *planner,
+                        struct rs_place *places, struct rs_findings *findings)
+{
+    const struct rs_packing packing = {planner->engines, planner->seeded,
+                                       false};
+
+    return rs_boxes_pack(problem, &packing, places, &findings->box_makespan);
 }

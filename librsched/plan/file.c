@@ -55,23 +55,30 @@ static void write_queues(const struct rsched_schedule *schedule, FILE *out)
     }
 }
 
-static void write_puts(const struct rsched_schedule *schedule, FILE *out)
+static void write_part(const struct rsched_schedule *schedule, size_t id,
+                        FILE *out)
+{
+    const struct rsched_placement *p = &schedule->placements[id];
+    const struct rsched_part *part = &schedule->problem.parts[id];
+
+    fprintf(out, "  - {id: %zu, engine: %" PRIu32, id, p->engine);
+    write_us(out, ", start_us: ", p->start);
+    write_us(out, ", finish_us: ", p->finish);
+    fputs(", path: ", out);
+    rs_yaml_write_text(out, schedule->machine->path);
+    fprintf(out, ", bytes: %" PRIu64 ", direction: ", part->bytes);
+    rs_yaml_write_text(
+        out, rsched_pattern_put(schedule->pattern, part->put)->direction);
+    if (part->put != id)
+        fprintf(out, ", put: %" PRIu32, part->put);
+    fputs("}\n", out);
+}
+
+static void write_parts(const struct rsched_schedule *schedule, FILE *out)
 {
     fputs(schedule->problem.num_puts > 0 ? "puts:\n" : "puts: []\n", out);
-    for (size_t i = 0; i < schedule->problem.num_puts; i++) {
-        const struct rsched_placement *p = &schedule->placements[i];
-
-        fprintf(out, "  - {id: %zu, engine: %" PRIu32, i, p->engine);
-        write_us(out, ", start_us: ", p->start);
-        write_us(out, ", finish_us: ", p->finish);
-        fputs(", path: ", out);
-        rs_yaml_write_text(out, schedule->machine->path);
-        fprintf(out, ", bytes: %" PRIu64 ", direction: ",
-                schedule->problem.bytes[i]);
-        rs_yaml_write_text(out,
-                           rsched_pattern_put(schedule->pattern, i)->direction);
-        fputs("}\n", out);
-    }
+    for (size_t i = 0; i < schedule->problem.num_puts; i++)
+        write_part(schedule, i, out);
 }
 
 int rsched_schedule_write(const struct rsched_schedule *schedule,
@@ -79,7 +86,7 @@ int rsched_schedule_write(const struct rsched_schedule *schedule,
 {
     write_head(schedule, machine, out);
     write_queues(schedule, out);
-    write_puts(schedule, out);
+    write_parts(schedule, out);
     if (ferror(out))
         return rs_fail(RSCHED_ESYS, "writing the schedule of %s: %m",
                        rsched_pattern_name(schedule->pattern));
@@ -90,53 +97,115 @@ int rsched_schedule_write(const struct rsched_schedule *schedule,
 struct reader {
     const struct rs_yaml *yaml;
     struct rsched_pattern *pattern;
-    uint32_t *engines;   /* per put */
-    uint32_t *positions; /* per put */
+    size_t num_parts;
+    uint64_t *bytes;     /* per put: of all its parts */
+    struct rs_cut *cuts; /* the parts after the first ones */
+    size_t num_cuts;
+    uint32_t *engines;   /* per part */
+    uint32_t *positions; /* per part */
     const char *scheduler;
     uint64_t makespan;
+    bool proven;
 };
 
-enum { ID, ENGINE, START, FINISH, PATH, BYTES, DIRECTION, NUM_PUT_KEYS };
+enum {
+    ID,
+    ENGINE,
+    START,
+    FINISH,
+    PATH,
+    BYTES,
+    DIRECTION,
+    PUT,
+    NUM_PUT_KEYS
+};
 
 static const struct rs_yaml_key put_keys[] = {
     {"id", true},        {"engine", true}, {"start_us", true},
     {"finish_us", true}, {"path", true},   {"bytes", true},
-    {"direction", true}, {NULL, false}};
+    {"direction", true}, {"put", false},    {NULL, false}};
 
-static int read_put(struct reader *reader, const struct rs_yaml_node *node)
+/* A further part of a put: `put` says of which. */
+static int read_cut(struct reader *reader,
+                    const struct rs_yaml_node *const *value)
+{
+    struct rs_cut *cut = &reader->cuts[reader->num_cuts];
+    uint64_t put = 0;
+    int error = rs_yaml_whole(reader->yaml, value[PUT], "put", UINT32_MAX,
+                              &put);
+
+    if (error == 0)
+        error = rs_yaml_whole(reader->yaml, value[BYTES], "bytes", UINT64_MAX,
+                              &cut->bytes);
+    if (error != 0)
+        return error;
+    if (put >= reader->num_parts)
+        return rs_yaml_fail(reader->yaml, value[PUT], "put %" PRIu64 " does "
+                            "not exist", put);
+    cut->put = (uint32_t)put;
+    if (__builtin_add_overflow(reader->bytes[put], cut->bytes,
+                               &reader->bytes[put]))
+        return rs_yaml_fail(reader->yaml, value[BYTES], "the parts of put %"
+                            PRIu64 " are too long together", put);
+    reader->num_cuts++;
+    return 0;
+}
+
+/* An entry of the list: the parts of the puts first, then further ones. */
+static int read_part(struct reader *reader, const struct rs_yaml_node *node,
+                      uint64_t number)
 {
     const struct rs_yaml *yaml = reader->yaml;
     const struct rs_yaml_node *value[NUM_PUT_KEYS];
-    struct rsched_put put = {.source = RSCHED_ANY_PROCESS,
-                             .destination = RSCHED_ANY_PROCESS};
-    uint64_t id = 0;
-    int64_t added;
+    uint64_t id = 0, bytes = 0;
     int error = rs_yaml_map(yaml, node, "a put", put_keys, value);
 
     if (error == 0)
         error = rs_yaml_whole(yaml, value[ID], "id", UINT64_MAX, &id);
-    if (error == 0 && id != rsched_pattern_num_puts(reader->pattern))
+    if (error == 0 && id != number)
         error = rs_yaml_fail(yaml, value[ID], "put %" PRIu64 " stands in the "
-                             "place of put %zu", id,
-                             rsched_pattern_num_puts(reader->pattern));
+                             "place of put %" PRIu64, id, number);
+    if (error == 0 && value[PUT] != NULL)
+        return read_cut(reader, value);
+    if (error == 0 && reader->num_cuts > 0)
+        error = rs_yaml_fail(yaml, node, "a put stands behind a part of "
+                             "another one");
     if (error == 0)
-        error = rs_yaml_whole(yaml, value[BYTES], "bytes", UINT64_MAX,
-                              &put.bytes);
+        error = rs_yaml_whole(yaml, value[BYTES], "bytes", UINT64_MAX, &bytes);
+    if (error == 0 && __builtin_add_overflow(reader->bytes[number], bytes,
+                                             &reader->bytes[number]))
+        error = rs_yaml_fail(yaml, value[BYTES], "the parts of put %" PRIu64
+                             " are too long together", number);
+    return error;
+}
+
+/* Add the put of an entry, which was read before. */
+static int add_put(struct reader *reader, const struct rs_yaml_node *node)
+{
+    const struct rs_yaml_node *value[NUM_PUT_KEYS];
+    struct rsched_put put = {.source = RSCHED_ANY_PROCESS,
+                             .destination = RSCHED_ANY_PROCESS};
+    int64_t added;
+    int error = rs_yaml_map(reader->yaml, node, "a put", put_keys, value);
+
     if (error == 0)
-        error = rs_yaml_text(yaml, value[DIRECTION], "direction",
+        error = rs_yaml_text(reader->yaml, value[DIRECTION], "direction",
                              &put.direction);
     if (error != 0)
         return error;
+    put.bytes = reader->bytes[rsched_pattern_num_puts(reader->pattern)];
     added = rsched_pattern_add_put(reader->pattern, &put);
     if (added == RSCHED_ENOMEM)
         return (int)added;
-    return added < 0 ? rs_yaml_fail(yaml, node, "%s", rsched_last_error()) : 0;
+    return added < 0 ? rs_yaml_fail(reader->yaml, node, "%s",
+                                    rsched_last_error())
+                     : 0;
 }
 
 static int read_id(struct reader *reader, const struct rs_yaml_node *node,
                    uint32_t engine, uint32_t position)
 {
-    size_t puts = rsched_pattern_num_puts(reader->pattern);
+    size_t puts = reader->num_parts;
     uint64_t id = 0;
     int error = rs_yaml_whole(reader->yaml, node, "put", UINT64_MAX, &id);
 
@@ -177,7 +246,7 @@ static int read_queues(struct reader *reader, const struct rs_yaml_node *list,
         if (error != 0)
             return error;
     }
-    for (size_t i = 0; i < rsched_pattern_num_puts(reader->pattern); i++) {
+    for (size_t i = 0; i < reader->num_parts; i++) {
         if (reader->engines[i] == UINT32_MAX)
             return rs_yaml_fail(yaml, list, "put %zu stands in no queue", i);
     }
@@ -210,7 +279,7 @@ static int read_puts(struct reader *reader,
 {
     const struct rs_yaml_node *node = value[PUTS];
     const char *name = NULL;
-    size_t count;
+    size_t count, number = 0;
     int error = rs_yaml_text(reader->yaml, value[PATTERN], "pattern", &name);
 
     if (error == 0)
@@ -219,14 +288,21 @@ static int read_puts(struct reader *reader,
         error = rsched_pattern_create(name, &reader->pattern);
     if (error != 0)
         return error;
+    reader->num_parts = node->count;
     count = node->count + 1;
+    reader->bytes = calloc(count, sizeof(*reader->bytes));
+    reader->cuts = calloc(count, sizeof(*reader->cuts));
     reader->engines = malloc(count * sizeof(*reader->engines));
     reader->positions = calloc(count, sizeof(*reader->positions));
-    if (reader->engines == NULL || reader->positions == NULL)
+    if (reader->bytes == NULL || reader->cuts == NULL ||
+        reader->engines == NULL || reader->positions == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory", reader->yaml->name);
     memset(reader->engines, 0xff, count * sizeof(*reader->engines));
     for (node = node->first; error == 0 && node != NULL; node = node->next)
-        error = read_put(reader, node);
+        error = read_part(reader, node, number++);
+    node = value[PUTS]->first;
+    for (; error == 0 && number-- > reader->num_cuts; node = node->next)
+        error = add_put(reader, node);
     return error;
 }
 
@@ -251,6 +327,20 @@ static int find_machine(const struct rs_yaml *yaml,
     return error;
 }
 
+static int read_proven(struct reader *reader, const struct rs_yaml_node *node)
+{
+    const char *text = NULL;
+    int error = rs_yaml_text(reader->yaml, node, "proven", &text);
+
+    if (error != 0)
+        return error;
+    reader->proven = strcmp(text, "true") == 0;
+    if (!reader->proven && strcmp(text, "false") != 0)
+        return rs_yaml_fail(reader->yaml, node, "proven must be true or "
+                            "false, not '%.64s'", text);
+    return 0;
+}
+
 static int make(struct reader *reader, const struct rs_yaml_node *const *value,
                 struct rsched_machine *machine,
                 struct rsched_schedule **schedule)
@@ -265,11 +355,14 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
     if (error == 0)
         error = rs_yaml_us(yaml, value[MAKESPAN], "makespan_us",
                            &reader->makespan);
+    if (error == 0)
+        error = read_proven(reader, value[PROVEN]);
     if (error != 0)
         return error;
-    error = rsched_schedule_create_queues(reader->pattern, machine,
-                                          reader->scheduler, reader->engines,
-                                          reader->positions, &made);
+    error = rs_schedule_create_parts(reader->pattern, machine,
+                                      reader->scheduler, reader->cuts,
+                                      reader->num_cuts, reader->engines,
+                                      reader->positions, &made);
     if (error != 0 && error != RSCHED_ENOMEM)
         return rs_yaml_fail(yaml, value[QUEUES], "%s", rsched_last_error());
     if (error != 0)
@@ -284,6 +377,7 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
         rsched_schedule_destroy(made);
         return error;
     }
+    made->findings.proven = reader->proven;
     *schedule = made;
     return 0;
 }
@@ -307,6 +401,8 @@ static int read_schedule(const struct rs_yaml *yaml,
         error = make(&reader, value, machine, schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(reader.pattern);
+    free(reader.bytes);
+    free(reader.cuts);
     free(reader.engines);
     free(reader.positions);
     return error;

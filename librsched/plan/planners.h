@@ -7,13 +7,19 @@
 
 #include "librsched/plan/problem.h"
 
+/** What a planner knows beside the places; all 0 before. */
+struct rs_findings {
+    uint64_t box_makespan; /* ps; 0 when it does not pack boxes */
+    bool proven;           /* no schedule is better */
+    uint64_t nodes;        /* that a search has looked at */
+};
+
 struct rs_planner {
     struct rsched_planner shown;
-    /* Fill `places`, one per put. `box_makespan` is 0 before, and may be set.
-     * Returns 0 or an error. */
+    /* Fill `places`, one per put. Returns 0 or an error. */
     int (*plan)(const struct rs_problem *problem,
                 const struct rs_planner *planner, struct rs_place *places,
-                uint64_t *box_makespan);
+                struct rs_findings *findings);
     uint32_t engines; /* what the planner makes of it: see its file */
     bool seeded;      /* likewise */
 };
@@ -21,11 +27,20 @@ struct rs_planner {
 /** The planner of a name. @return 0, RSCHED_ENAME */
 int rs_planner_find(const char *name, const struct rs_planner **planner);
 
+/** The planners in the order of the table; NULL behind the last one. */
+const struct rs_planner *rs_planner_at(size_t index);
+
 int rs_plan_round_robin(const struct rs_problem *problem,
                         const struct rs_planner *planner,
-                        struct rs_place *places, uint64_t *box_makespan);
+                        struct rs_place *places, struct rs_findings *findings);
 int rs_plan_bottom_left(const struct rs_problem *problem,
                         const struct rs_planner *planner,
-                        struct rs_place *places, uint64_t *box_makespan);
+                        struct rs_place *places, struct rs_findings *findings);
+int rs_plan_fllf(const struct rs_problem *problem,
+                 const struct rs_planner *planner, struct rs_place *places,
+                 struct rs_findings *findings);
+int rs_plan_exact(const struct rs_problem *problem,
+                  const struct rs_planner *planner, struct rs_place *places,
+                  struct rs_findings *findings);
 
 #endif

@@ -10,6 +10,7 @@
 
 void rs_problem_fini(struct rs_problem *problem)
 {
+    free(problem->parts);
     free(problem->bytes);
     free(problem->direction);
     free(problem->directions);
@@ -38,6 +39,7 @@ static int allocate(struct rs_problem *problem)
     size_t directions = problem->num_directions + 1;
     size_t resources = rsched_machine_num_links(problem->machine) + 1;
 
+    problem->parts = calloc(problem->num_puts + 1, sizeof(*problem->parts));
     problem->bytes = calloc(problem->num_puts + 1, sizeof(uint64_t));
     problem->direction = calloc(problem->num_puts + 1, sizeof(uint32_t));
     problem->directions = calloc(directions, sizeof(*problem->directions));
@@ -45,9 +47,10 @@ static int allocate(struct rs_problem *problem)
     problem->route_resources = calloc(count_resources(problem) + 1,
                                       sizeof(uint32_t));
     problem->capacity = calloc(resources, sizeof(uint64_t));
-    if (problem->bytes == NULL || problem->direction == NULL ||
-        problem->directions == NULL || problem->routes == NULL ||
-        problem->route_resources == NULL || problem->capacity == NULL)
+    if (problem->parts == NULL || problem->bytes == NULL ||
+        problem->direction == NULL || problem->directions == NULL ||
+        problem->routes == NULL || problem->route_resources == NULL ||
+        problem->capacity == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
                        problem->num_puts);
     return 0;
@@ -128,9 +131,46 @@ static int fill_directions(struct rs_problem *problem)
     return 0;
 }
 
+/* The first part of a put keeps what the others do not take. */
+static int fill_parts(struct rs_problem *problem, const struct rs_cut *cuts,
+                       size_t num_cuts)
+{
+    const struct rs_transfers *puts = &problem->pattern->puts;
+
+    for (size_t i = 0; i < puts->count; i++)
+        problem->parts[i] = (struct rsched_part){
+            (uint32_t)i, 0, puts->items[i].put.bytes};
+    for (size_t i = 0; i < num_cuts; i++) {
+        if (cuts[i].put >= puts->count ||
+            cuts[i].bytes > problem->parts[cuts[i].put].bytes)
+            return rs_fail(RSCHED_EINVAL, "part %zu does not fit into put %u",
+                           puts->count + i, (unsigned)cuts[i].put);
+        problem->parts[cuts[i].put].bytes -= cuts[i].bytes;
+    }
+    /* From the last one on, which ends where the put ends. */
+    for (size_t i = num_cuts; i-- > 0;) {
+        struct rsched_part *first = &problem->parts[cuts[i].put];
+        uint64_t after = first->offset; /* bytes behind this part */
+
+        problem->parts[puts->count + i] = (struct rsched_part){
+            cuts[i].put,
+            puts->items[cuts[i].put].put.bytes - after - cuts[i].bytes,
+            cuts[i].bytes};
+        first->offset = after + cuts[i].bytes;
+    }
+    for (size_t i = 0; i < num_cuts; i++)
+        problem->parts[cuts[i].put].offset = 0;
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        problem->bytes[i] = problem->parts[i].bytes;
+        problem->direction[i] = puts->items[problem->parts[i].put].direction;
+    }
+    return 0;
+}
+
 int rs_problem_init(struct rs_problem *problem,
                     const struct rsched_pattern *pattern,
-                    const struct rsched_machine *machine)
+                    const struct rsched_machine *machine,
+                    const struct rs_cut *cuts, size_t num_cuts)
 {
     int error;
 
@@ -138,15 +178,14 @@ int rs_problem_init(struct rs_problem *problem,
     problem->pattern = pattern;
     problem->machine = machine;
     problem->costs = *rsched_machine_costs(machine);
-    problem->num_puts = pattern->puts.count;
+    problem->most_nodes = RS_NODES_MOST;
+    problem->num_puts = pattern->puts.count + num_cuts;
     problem->num_directions = pattern->directions.count;
     error = allocate(problem);
+    if (error == 0)
+        error = fill_parts(problem, cuts, num_cuts);
     if (error != 0)
         goto err_fini;
-    for (size_t i = 0; i < problem->num_puts; i++) {
-        problem->bytes[i] = pattern->puts.items[i].put.bytes;
-        problem->direction[i] = pattern->puts.items[i].direction;
-    }
     fill_capacities(problem);
     error = fill_directions(problem);
     if (error != 0)
@@ -213,4 +252,60 @@ int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
     error = rs_fluid_run(&fluid, times, makespan);
     free(engines);
     return error;
+}
+
+/* A put on its way into a queue. */
+struct entry {
+    uint64_t order;
+    uint32_t put;
+};
+
+static int compare_entries(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+
+    if (a->order != b->order)
+        return a->order < b->order ? -1 : 1;
+    return (a->put > b->put) - (a->put < b->put);
+}
+
+/* Most planners give places in order already. */
+static void sort_queue(struct entry *entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (compare_entries(&entries[i - 1], &entries[i]) > 0) {
+            qsort(entries, count, sizeof(*entries), compare_entries);
+            return;
+        }
+    }
+}
+
+int rs_problem_queue(const struct rs_problem *problem,
+                     const struct rs_place *places, size_t *queues,
+                     uint32_t *order)
+{
+    size_t engines = problem->costs.num_engines, puts = problem->num_puts;
+    struct entry *entries = calloc(puts + 1, sizeof(*entries));
+
+    if (entries == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
+                       puts);
+    memset(queues, 0, (engines + 1) * sizeof(*queues));
+    for (size_t i = 0; i < puts; i++)
+        queues[places[i].engine + 1]++;
+    for (size_t e = 0; e < engines; e++)
+        queues[e + 1] += queues[e];
+    /* Filling a queue moves its beginning to its end, which is where the next
+     * one begins: moved back below. */
+    for (uint32_t i = 0; i < puts; i++)
+        entries[queues[places[i].engine]++] =
+            (struct entry){places[i].order, i};
+    memmove(queues + 1, queues, engines * sizeof(*queues));
+    queues[0] = 0;
+    for (size_t e = 0; e < engines; e++)
+        sort_queue(entries + queues[e], queues[e + 1] - queues[e]);
+    for (size_t i = 0; i < puts; i++)
+        order[i] = entries[i].put;
+    free(entries);
+    return 0;
 }

@@ -7,6 +7,7 @@
 
 #include <rsched/machine.h>
 #include <rsched/pattern.h>
+#include <rsched/schedule.h>
 
 #include "models/fluid.h"
 
@@ -18,11 +19,17 @@ struct rs_direction {
     bool colored;   /* has a name: two of its puts at a time are contention */
 };
 
+/** Nodes that a proof may take, unless the caller says otherwise. */
+#define RS_NODES_MOST UINT64_C(12000000)
+
 struct rs_problem {
     const struct rsched_pattern *pattern;
     const struct rsched_machine *machine;
     struct rsched_machine_costs costs;
+    /* What is planned are parts; a put that is not cut is one part, with the
+     * put's number. Everywhere below a "put" is a part. */
     size_t num_puts;
+    struct rsched_part *parts; /* of each put */
     uint64_t *bytes;      /* of each put */
     uint32_t *direction;  /* of each put: number in `directions`, which is
                              also the number of its route */
@@ -34,6 +41,7 @@ struct rs_problem {
     uint32_t *route_resources;     /* what they point at */
     uint64_t *capacity;
     size_t num_resources;
+    uint64_t most_nodes; /* for planners that prove */
     int64_t node; /* the resource of the node, or -1 when it is unlimited */
 };
 
@@ -43,19 +51,43 @@ struct rs_place {
     uint64_t order; /* puts of an engine are queued by this, then by id */
 };
 
+/** A further part of a put. */
+struct rs_cut {
+    uint32_t put;
+    uint64_t bytes; /* that it takes from the put's first part */
+};
+
 /**
- * @param problem filled; rs_problem_fini() it on success. Pattern and machine
- *                must outlive it.
- * @return 0, RSCHED_EINVAL (a direction without a route), RSCHED_ENOMEM
+ * @param problem  filled; rs_problem_fini() it on success. Pattern and machine
+ *                 must outlive it.
+ * @param cuts     the parts after the first ones, which are numbered after all
+ *                 puts; those of a put take its bytes from behind the first
+ *                 part on, in this order
+ * @param num_cuts may be 0
+ * @return 0, RSCHED_EINVAL (a direction without a route, or cuts that take more
+ *         than there is), RSCHED_ENOMEM
  */
 int rs_problem_init(struct rs_problem *problem,
                     const struct rsched_pattern *pattern,
-                    const struct rsched_machine *machine);
+                    const struct rsched_machine *machine,
+                    const struct rs_cut *cuts, size_t num_cuts);
 
 void rs_problem_fini(struct rs_problem *problem);
 
 /** The lower bound of the makespan, ps. @return as rs_bound_compute() */
 int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound);
+
+/**
+ * The queues that places mean.
+ *
+ * @param queues filled: per engine its first position in `order`, and one more
+ *               entry
+ * @param order  filled: put ids, engine by engine
+ * @return 0, RSCHED_ENOMEM
+ */
+int rs_problem_queue(const struct rs_problem *problem,
+                     const struct rs_place *places, size_t *queues,
+                     uint32_t *order);
 
 /**
  * Simulate queues.

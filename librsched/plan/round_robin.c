@@ -5,13 +5,13 @@
 
 int rs_plan_round_robin(const struct rs_problem *problem,
                         const struct rs_planner *planner,
-                        struct rs_place *places, uint64_t *box_makespan)
+                        struct rs_place *places, struct rs_findings *findings)
 {
     uint32_t engines = planner->engines < problem->costs.num_engines
                            ? planner->engines
                            : problem->costs.num_engines;
 
-    (void)box_makespan;
+    (void)findings;
     for (size_t i = 0; i < problem->num_puts; i++) {
         places[i].engine = (uint32_t)(i % engines);
         places[i].order = i;

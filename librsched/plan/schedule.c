@@ -9,11 +9,7 @@
 #include "models/machine.h"
 #include "patterns/pattern.h"
 
-/* A put on its way into a queue. */
-struct entry {
-    struct rs_place place;
-    uint32_t put;
-};
+enum { SIZES = 8 }; /* of puts that are tried as the least to halve */
 
 void rsched_schedule_destroy(struct rsched_schedule *schedule)
 {
@@ -47,6 +43,7 @@ static int allocate(struct rsched_schedule *schedule)
 /* A schedule without queues. */
 static int begin(const struct rsched_pattern *pattern,
                  struct rsched_machine *machine, const char *planner,
+                 const struct rs_cut *cuts, size_t num_cuts,
                  struct rsched_schedule **schedule)
 {
     struct rsched_schedule *made = calloc(1, sizeof(*made));
@@ -61,7 +58,8 @@ static int begin(const struct rsched_pattern *pattern,
     else
         error = rs_pattern_copy(pattern, &made->pattern);
     if (error == 0)
-        error = rs_problem_init(&made->problem, made->pattern, machine);
+        error = rs_problem_init(&made->problem, made->pattern, machine, cuts,
+                                num_cuts);
     if (error == 0)
         error = allocate(made);
     if (error != 0) {
@@ -72,44 +70,24 @@ static int begin(const struct rsched_pattern *pattern,
     return 0;
 }
 
-static int compare_entries(const void *left, const void *right)
-{
-    const struct entry *a = left, *b = right;
-
-    if (a->place.engine != b->place.engine)
-        return a->place.engine < b->place.engine ? -1 : 1;
-    if (a->place.order != b->place.order)
-        return a->place.order < b->place.order ? -1 : 1;
-    return a->put < b->put ? -1 : 1;
-}
-
 static int fill_queues(struct rsched_schedule *schedule,
                        const struct rs_place *places)
 {
-    size_t puts = schedule->problem.num_puts, next = 0;
-    size_t engines = schedule->problem.costs.num_engines;
-    struct entry *entries = calloc(puts + 1, sizeof(*entries));
+    int error = rs_problem_queue(&schedule->problem, places, schedule->queues,
+                                 schedule->order);
 
-    if (entries == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
-                       puts);
-    for (uint32_t i = 0; i < puts; i++)
-        entries[i] = (struct entry){places[i], i};
-    qsort(entries, puts, sizeof(*entries), compare_entries);
-    for (size_t e = 0; e < engines; e++) {
-        schedule->queues[e] = next;
-        for (; next < puts && entries[next].place.engine == e; next++) {
-            uint32_t put = entries[next].put;
+    if (error != 0)
+        return error;
+    for (uint32_t e = 0; e < schedule->problem.costs.num_engines; e++) {
+        for (size_t i = schedule->queues[e]; i < schedule->queues[e + 1]; i++) {
+            struct rsched_placement *p =
+                &schedule->placements[schedule->order[i]];
 
-            schedule->order[next] = put;
-            schedule->placements[put].engine = (uint32_t)e;
-            schedule->placements[put].receive_engine = (uint32_t)e;
-            schedule->placements[put].position =
-                (uint32_t)(next - schedule->queues[e]);
+            p->engine = e;
+            p->receive_engine = e;
+            p->position = (uint32_t)(i - schedule->queues[e]);
         }
     }
-    schedule->queues[engines] = puts;
-    free(entries);
     return 0;
 }
 
@@ -174,28 +152,138 @@ static int finish(struct rsched_schedule *made, int error,
     return error;
 }
 
-int rsched_schedule_create(const struct rsched_pattern *pattern,
-                           struct rsched_machine *machine, const char *planner,
-                           struct rsched_schedule **schedule)
+/* Plan the parts that the cuts make of the puts. */
+static int create(const struct rsched_pattern *pattern,
+                  struct rsched_machine *machine,
+                  const struct rs_planner *planner, uint64_t nodes,
+                  const struct rs_cut *cuts, size_t num_cuts,
+                  struct rsched_schedule **schedule)
 {
-    const struct rs_planner *found;
     struct rsched_schedule *made;
     struct rs_place *places;
-    int error = rs_planner_find(planner, &found);
+    int error = begin(pattern, machine, planner->shown.name, cuts, num_cuts,
+                      &made);
 
-    if (error == 0)
-        error = begin(pattern, machine, planner, &made);
     if (error != 0)
         return error;
+    if (nodes != 0)
+        made->problem.most_nodes = nodes;
     places = calloc(made->problem.num_puts + 1, sizeof(*places));
     if (places == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
     else
-        error = found->plan(&made->problem, found, places,
-                            &made->box_makespan);
+        error = planner->plan(&made->problem, planner, places,
+                              &made->findings);
     error = finish(made, error, places, schedule);
     free(places);
     return error;
+}
+
+static int compare_bytes(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+
+    return (*a < *b) - (*a > *b);
+}
+
+/* The largest different sizes of puts. Returns their number, or RSCHED_ENOMEM.
+ * What is not at least 2 bytes cannot be halved. */
+static int find_sizes(const struct rsched_pattern *pattern, uint64_t *sizes)
+{
+    size_t puts = pattern->puts.count, count = 0;
+    uint64_t *all = calloc(puts + 1, sizeof(*all));
+
+    if (all == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    for (size_t i = 0; i < puts; i++)
+        all[i] = pattern->puts.items[i].put.bytes;
+    qsort(all, puts, sizeof(*all), compare_bytes);
+    for (size_t i = 0; i < puts && count < SIZES && all[i] > 1; i++) {
+        if (count == 0 || all[i] != sizes[count - 1])
+            sizes[count++] = all[i];
+    }
+    free(all);
+    return (int)count;
+}
+
+/* Halve the puts of at least `least` bytes, and see whether that is better. */
+static int try_halves(const struct rsched_pattern *pattern,
+                      struct rsched_machine *machine,
+                      const struct rs_planner *planner, uint64_t nodes,
+                      uint64_t least, struct rsched_schedule **best)
+{
+    struct rs_cut *cuts = calloc(pattern->puts.count + 1, sizeof(*cuts));
+    struct rsched_schedule *made;
+    size_t count = 0;
+    int error;
+
+    if (cuts == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    for (size_t i = 0; i < pattern->puts.count; i++) {
+        uint64_t bytes = pattern->puts.items[i].put.bytes;
+
+        if (bytes >= least)
+            cuts[count++] = (struct rs_cut){(uint32_t)i, bytes / 2};
+    }
+    error = create(pattern, machine, planner, nodes, cuts, count, &made);
+    free(cuts);
+    if (error != 0)
+        return error;
+    if (made->total < (*best)->total) {
+        struct rsched_schedule *worse = *best;
+
+        *best = made;
+        made = worse;
+    }
+    rsched_schedule_destroy(made);
+    return 0;
+}
+
+static int split(const struct rsched_pattern *pattern,
+                 struct rsched_machine *machine,
+                 const struct rs_planner *planner, uint64_t nodes,
+                 struct rsched_schedule **best)
+{
+    uint64_t sizes[SIZES];
+    int count = find_sizes(pattern, sizes), error = count < 0 ? count : 0;
+
+    for (int i = 0; error == 0 && i < count; i++)
+        error = try_halves(pattern, machine, planner, nodes, sizes[i], best);
+    return error;
+}
+
+int rsched_schedule_create_options(const struct rsched_pattern *pattern,
+                                   struct rsched_machine *machine,
+                                   const struct rsched_plan_options *options,
+                                   struct rsched_schedule **schedule)
+{
+    const struct rs_planner *planner;
+    struct rsched_schedule *made;
+    int error = rs_planner_find(options->planner, &planner);
+
+    if (error == 0)
+        error = create(pattern, machine, planner, options->nodes, NULL, 0,
+                       &made);
+    if (error != 0)
+        return error;
+    if (options->split)
+        error = split(pattern, machine, planner, options->nodes, &made);
+    if (error != 0) {
+        rsched_schedule_destroy(made);
+        return error;
+    }
+    *schedule = made;
+    return 0;
+}
+
+int rsched_schedule_create(const struct rsched_pattern *pattern,
+                           struct rsched_machine *machine, const char *planner,
+                           struct rsched_schedule **schedule)
+{
+    const struct rsched_plan_options options = {.planner = planner};
+
+    return rsched_schedule_create_options(pattern, machine, &options,
+                                          schedule);
 }
 
 /* Each queue's positions must be 0, 1, ... once each. `seen` has a zero for
@@ -230,17 +318,18 @@ static int check_queues(const struct rsched_schedule *made,
     return 0;
 }
 
-int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
-                                  struct rsched_machine *machine,
-                                  const char *planner, const uint32_t *engines,
-                                  const uint32_t *positions,
-                                  struct rsched_schedule **schedule)
+int rs_schedule_create_parts(const struct rsched_pattern *pattern,
+                              struct rsched_machine *machine,
+                              const char *planner, const struct rs_cut *cuts,
+                              size_t num_cuts, const uint32_t *engines,
+                              const uint32_t *positions,
+                              struct rsched_schedule **schedule)
 {
     struct rsched_schedule *made;
     struct rs_place *places;
     size_t *first;
     bool *seen;
-    int error = begin(pattern, machine, planner, &made);
+    int error = begin(pattern, machine, planner, cuts, num_cuts, &made);
 
     if (error != 0)
         return error;
@@ -259,6 +348,16 @@ int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
     free(seen);
     free(places);
     return error;
+}
+
+int rsched_schedule_create_queues(const struct rsched_pattern *pattern,
+                                  struct rsched_machine *machine,
+                                  const char *planner, const uint32_t *engines,
+                                  const uint32_t *positions,
+                                  struct rsched_schedule **schedule)
+{
+    return rs_schedule_create_parts(pattern, machine, planner, NULL, 0,
+                                     engines, positions, schedule);
 }
 
 const struct rsched_pattern *
@@ -280,7 +379,18 @@ const char *rsched_schedule_planner(const struct rsched_schedule *schedule)
 
 size_t rsched_schedule_num_puts(const struct rsched_schedule *schedule)
 {
+    return schedule->pattern->puts.count;
+}
+
+size_t rsched_schedule_num_parts(const struct rsched_schedule *schedule)
+{
     return schedule->problem.num_puts;
+}
+
+const struct rsched_part *
+rsched_schedule_part(const struct rsched_schedule *schedule, size_t part)
+{
+    return &schedule->problem.parts[part];
 }
 
 size_t rsched_schedule_num_engines(const struct rsched_schedule *schedule)
@@ -289,15 +399,16 @@ size_t rsched_schedule_num_engines(const struct rsched_schedule *schedule)
 }
 
 const struct rsched_placement *
-rsched_schedule_placement(const struct rsched_schedule *schedule, size_t put)
+rsched_schedule_placement(const struct rsched_schedule *schedule,
+                          size_t part)
 {
-    return &schedule->placements[put];
+    return &schedule->placements[part];
 }
 
 size_t rsched_schedule_queue(const struct rsched_schedule *schedule,
-                             size_t engine, const uint32_t **puts)
+                             size_t engine, const uint32_t **parts)
 {
-    *puts = schedule->order + schedule->queues[engine];
+    *parts = schedule->order + schedule->queues[engine];
     return schedule->queues[engine + 1] - schedule->queues[engine];
 }
 
@@ -327,14 +438,20 @@ uint64_t rsched_schedule_gap_ppm(const struct rsched_schedule *schedule)
     return above > UINT64_MAX ? UINT64_MAX : (uint64_t)above;
 }
 
+uint64_t rsched_schedule_nodes(const struct rsched_schedule *schedule)
+{
+    return schedule->findings.nodes;
+}
+
 bool rsched_schedule_is_proven(const struct rsched_schedule *schedule)
 {
-    return schedule->makespan == schedule->lower_bound;
+    return schedule->findings.proven ||
+           schedule->makespan == schedule->lower_bound;
 }
 
 uint64_t rsched_schedule_box_makespan(const struct rsched_schedule *schedule)
 {
-    return schedule->box_makespan;
+    return schedule->findings.box_makespan;
 }
 
 /* The loads of a stretch are those of the puts in flight. */
@@ -359,8 +476,9 @@ static void visit_stretch(void *arg, uint64_t from, uint64_t to,
         if (puts[e] == UINT32_MAX)
             continue;
         route = rsched_machine_find_route(
-            machine,
-            rsched_pattern_put(schedule->pattern, puts[e])->direction);
+            machine, rsched_pattern_put(schedule->pattern,
+                                        schedule->problem.parts[puts[e]].put)
+                         ->direction);
         for (size_t k = 0; k < route->num_links; k++)
             walk->loads[route->links[k]] += rates[e];
     }

@@ -5,17 +5,26 @@
 
 #include <rsched/schedule.h>
 
-#include "librsched/plan/problem.h"
+#include "librsched/plan/planners.h"
 
 struct rsched_schedule {
     struct rsched_pattern *pattern; /* a copy */
     struct rsched_machine *machine; /* held */
     char *planner;
     struct rs_problem problem;
-    struct rsched_placement *placements; /* by put */
-    uint32_t *order; /* put ids, engine by engine */
+    struct rsched_placement *placements; /* by part */
+    uint32_t *order; /* part ids, engine by engine */
     size_t *queues;  /* per engine its first place in `order`, and the end */
-    uint64_t makespan, total, lower_bound, box_makespan;
+    uint64_t makespan, total, lower_bound;
+    struct rs_findings findings; /* of the planner */
 };
+/** rsched_schedule_create_queues() for puts that are cut: engines and positions
+ * are per part. */
+int rs_schedule_create_parts(const struct rsched_pattern *pattern,
+                              struct rsched_machine *machine,
+                              const char *planner, const struct rs_cut *cuts,
+                              size_t num_cuts, const uint32_t *engines,
+                              const uint32_t *positions,
+                              struct rsched_schedule **schedule);
 
 #endif

@@ -877,8 +877,10 @@ static int agree(struct creation *c, const struct rsched_pattern *pattern)
     return error;
 }
 
+/* `status` tells what has gone wrong before. An own mistake must not keep the
+ * peers waiting: they are told in the rounds. */
 static int make_lanes(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern)
+                      const struct rsched_pattern *pattern, int status)
 {
     uint64_t timeout = rs_config()->setup_timeout_ps;
     struct rs_edge *self_out = NULL, *self_in = NULL;
@@ -888,18 +890,18 @@ static int make_lanes(struct rsched_exchange *x,
         .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
         .talks = calloc(x->num_out + x->num_in + 1, sizeof(struct talk)),
     };
-    int error, self_error;
+    int error;
 
     if (c.talks == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
     make_talks(&c, &self_out, &self_in);
-    /* An own mistake must not keep the peers waiting. */
-    self_error = make_self_lanes(&c, self_out, self_in);
-    if (self_error != 0)
-        creation_failed(&c, self_error);
+    if (status == 0)
+        status = make_self_lanes(&c, self_out, self_in);
+    if (status != 0)
+        creation_failed(&c, status);
     error = agree(&c, pattern);
     free(c.talks);
-    return error != 0 ? error : self_error;
+    return error != 0 ? error : status;
 }
 
 static int copy_pattern(struct rsched_exchange *x,
@@ -983,7 +985,9 @@ int rsched_exchange_create(struct rsched_context *context,
 {
     const struct rsched_pattern *pattern = params->pattern;
     struct rsched_exchange *x;
+    bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     uint32_t *order = NULL;
+    int status; /* a mistake of this process that its peers are told of */
     int error = check_params(params);
 
     if (error != 0)
@@ -997,21 +1001,18 @@ int rsched_exchange_create(struct rsched_context *context,
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    error = order_puts(x, params, &order);
-    if (error == 0)
-        error = make_edges(x, pattern, true, order);
+    status = order_puts(x, params, &order);
+    error = make_edges(x, pattern, true, order);
     if (error == 0)
         error = make_edges(x, pattern, false, NULL);
     if (error == 0)
         error = make_arrays(x);
+    if (error == 0 && status == 0 && !variable)
+        status = copy_pattern(x, pattern);
     if (error == 0)
-        error = make_lanes(x, pattern);
-    if (error == 0 && (x->flags & RSCHED_EXCHANGE_VARIABLE) == 0) {
-        error = copy_pattern(x, pattern);
-        if (error == 0)
-            error = rs_exchange_compile(x, pattern, params->send,
-                                        params->receive);
-    }
+        error = make_lanes(x, pattern, status);
+    if (error == 0 && !variable)
+        error = rs_exchange_compile(x, pattern, params->send, params->receive);
     free(order);
     if (error != 0) {
         rsched_exchange_destroy(x);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/clock.h"
 #include "tests/conformance/node.h"
 
 #include <pthread.h>
@@ -243,6 +244,9 @@ static bool go_on(void *arg)
     return p->status != RSCHED_LANE_PENDING;
 }
 
+/* Long enough that only a missed wake-up lasts so long. */
+#define SLEEP_PS (200 * UINT64_C(1000000000))
+
 static int finish(struct node *node, struct rsched_lane *lane, bool tx,
                   int spins, uint64_t limit_ps)
 {
@@ -269,7 +273,16 @@ int node_finish(struct node *node, struct rsched_lane *lane, bool tx)
 
 int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx)
 {
-    return finish(node, lane, tx, -1, UINT64_C(1000000000000000));
+    struct progress p = {node, lane, tx, RSCHED_LANE_PENDING};
+
+    while (!go_on(&p)) {
+        uint64_t before = rs_clock_now();
+
+        node->ops->sleep(node->engine, NULL, SLEEP_PS, go_on, &p);
+        if (rs_clock_now() - before >= SLEEP_PS && go_on(&p))
+            node->missed_wakes++;
+    }
+    return p.status < 0 ? p.status : 0;
 }
 
 int node_epoch(struct node *node, struct rsched_lane *lane, bool tx)

@@ -20,6 +20,7 @@ struct node {
     struct mesh_end *end;
     int rank, num_ranks;
     bool threads;
+    unsigned missed_wakes; /* sleeps that only their limit ended */
 };
 
 struct node_case {
@@ -49,7 +50,7 @@ int node_load(struct node *node, struct rsched_lane *lane, bool tx,
 
 /** Go on until the lane is done. @return 0 or an error */
 int node_finish(struct node *node, struct rsched_lane *lane, bool tx);
-/** The same, but sleep for as long as it takes. */
+/** The same, but sleep all the time; counts missed_wakes. */
 int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx);
 /** Let the others run. */
 void node_yield(void);

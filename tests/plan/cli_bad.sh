@@ -186,7 +186,7 @@ edit machine 's/\[N, S\]/[N, N]/' "8:22: direction 'N' stands twice"
 edit machine 's/^name/color: red\nname/' "2:1: unknown key 'color' in a machine"
 
 # --- schedules
-"$rsched" plan scale-les3:60:ns -f yaml > in/good-schedule.yaml || echo >> failed
+"$rsched" plan scale-les3:60:ns -s bl4 -f yaml > in/good-schedule.yaml || echo >> failed
 "$rsched" draw in/good-schedule.yaml > /dev/null || echo >> failed
 edit schedule 's/schedule.1/schedule\/9/' "1:9: expected schedule/1"
 edit schedule 's/makespan_us: .*/makespan_us: 3/' "5:14: on machine tofu-k these queues take"
@@ -196,6 +196,12 @@ edit schedule 's/\[0, 1\]/[0]/' "11:3: put 1 stands in no queue"
 edit schedule 's/\[0, 1\]/[0, 7]/' "11:9: put 7 does not exist"
 edit schedule '11d' "11:3: 3 engines, but machine tofu-k has 4"
 edit schedule 's/id: 1,/id: 2,/' "17:10: put 2 stands in the place of put 1"
+edit schedule 's/proven: .*/proven: maybe/' "9:9: proven must be true or false, not 'maybe'"
+edit schedule '19s/}/, put: 7}/' "19:109: put 7 does not exist"
+edit schedule '18s/}/, put: 0}/' "19:5: a put stands behind a part of another one"
+edit schedule '19s/bytes: [0-9]*/bytes: 18446744073709551615/;19s/}/, put: 0}/' "19:84: the parts of put 0 are too long together"
+bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew --nodes 0
+bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew --nodes 1e6
 
 echo "$(wc -l < cases) kinds of bad input, $(wc -l < failed) failed"
 [ ! -s failed ]

@@ -30,8 +30,12 @@ check pattern-halo3d.yaml pattern halo3d --size 16x8x4 --width 1
 check plan-872-all.txt plan scale-les3:872:all --machine tofu-k --scheduler bl4
 check plan-872-all.json plan scale-les3:872:all --machine tofu-k --scheduler bl4 --format json
 check plan-60-diag.yaml plan scale-les3:60:diag --scheduler bl4-seeded --format yaml
+check plan-872-all-fllf.json plan scale-les3:872:all --format json
+check plan-60-diag-exact.txt plan scale-les3:60:diag --scheduler exact
+check plan-872-ew-split.yaml plan scale-les3:872:ew --split --format yaml
 check plan-host.txt plan halo2d:100x80:h1:4 --machine host
 check compare.txt compare scale-les3:872:ns scale-les3:60:diag --machine tofu-k
+check compare-explain.txt compare scale-les3:109:ewns --machine tofu-k --all --explain
 check compare.csv compare scale-les3:872:ew scale-les3:872:ns scale-les3:872:ewns scale-les3:872:diag scale-les3:872:all --machine tofu-k --format csv
 check compare-3d.csv compare halo3d:64x64x64:h2:26 --format csv
 
@@ -43,13 +47,13 @@ same() {
     fi
 }
 "$rsched" pattern scale-les3:872:all -o "$work/p.yaml" || failed=1
-"$rsched" plan "$work/p.yaml" --format json > "$work/from-file.json" || failed=1
+"$rsched" plan "$work/p.yaml" -s bl4 --format json > "$work/from-file.json" || failed=1
 cp "$golden/plan-872-all.json" "$work/golden.json"
 same from-file.json golden.json
-"$rsched" plan - < "$work/p.yaml" --format json > "$work/from-stdin.json" || failed=1
+"$rsched" plan - < "$work/p.yaml" -s bl4 --format json > "$work/from-stdin.json" || failed=1
 same from-stdin.json golden.json
-"$rsched" plan "$work/p.yaml" --format yaml -o "$work/s.yaml" || failed=1
-"$rsched" draw scale-les3:872:all -o "$work/a.svg" || failed=1
+"$rsched" plan "$work/p.yaml" -s bl4 --format yaml -o "$work/s.yaml" || failed=1
+"$rsched" draw scale-les3:872:all -s bl4 -o "$work/a.svg" || failed=1
 "$rsched" draw "$work/s.yaml" -o "$work/b.svg" || failed=1
 "$rsched" draw "$work/golden.json" > "$work/c.svg" || failed=1
 same a.svg b.svg
@@ -69,11 +73,15 @@ fi
 # A link stays one; a device is written to, not replaced.
 ln -s real.svg "$work/link.svg"
 : > "$work/real.svg"
-"$rsched" draw scale-les3:872:all -o "$work/link.svg" || failed=1
+"$rsched" draw scale-les3:872:all -s bl4 -o "$work/link.svg" || failed=1
 [ -L "$work/link.svg" ] || { echo "FAIL the link is gone"; failed=1; }
 same real.svg a.svg
 "$rsched" plan scale-les3:872:all -o /dev/null || failed=1
 [ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
+# A schedule with split puts comes back as it was, part by part.
+"$rsched" draw "$golden/plan-872-ew-split.yaml" -o "$work/split.svg" || failed=1
+boxes=$(grep -c 'class="box".*<title>put ' "$work/split.svg")
+[ "$boxes" = 4 ] || { echo "FAIL $boxes boxes, not 4"; failed=1; }
 # A pattern without puts can be planned and drawn.
 printf 'rsched: pattern/1\nname: none\nputs: []\n' > "$work/none.yaml"
 "$rsched" compare "$work/none.yaml" > /dev/null || failed=1

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/plan/dispatch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+
+typedef unsigned __int128 wide;
+
+/* bytes * inverse is the time they take on the link: in 2^-43 s, so that two
+ * hours fit. */
+enum { INVERSE_BITS = 63, TIME_BITS = 43 };
+
+struct rs_link_load {
+    uint64_t capacity;
+    uint64_t inverse;  /* 2^63 / capacity */
+    uint64_t queued;   /* bytes of puts that are not started */
+    uint32_t flying;   /* puts started and not ended */
+    /* At the moment of a decision: */
+    uint64_t conf, gain, time;
+};
+
+struct key {
+    uint64_t value[3]; /* the first one counts most */
+};
+
+struct sorted {
+    uint64_t bytes;
+    uint32_t cls, put;
+};
+
+static int compare_sorted(const void *left, const void *right)
+{
+    const struct sorted *a = left, *b = right;
+
+    if (a->cls != b->cls)
+        return a->cls < b->cls ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return (a->put > b->put) - (a->put < b->put);
+}
+
+static int sort_puts(struct rs_dispatch *dispatch)
+{
+    const struct rs_script *script = dispatch->script;
+    const struct rs_problem *problem = script->problem;
+    struct sorted *sorted = calloc(problem->num_puts + 1, sizeof(*sorted));
+
+    if (sorted == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    for (uint32_t i = 0; i < problem->num_puts; i++) {
+        uint32_t cls = script->class_of[problem->direction[i]];
+
+        sorted[i] = (struct sorted){problem->bytes[i], cls, i};
+        dispatch->first[cls + 1]++;
+    }
+    qsort(sorted, problem->num_puts, sizeof(*sorted), compare_sorted);
+    for (size_t c = 0; c < script->num_classes; c++)
+        dispatch->first[c + 1] += dispatch->first[c];
+    for (size_t i = 0; i < problem->num_puts; i++)
+        dispatch->puts[i] = sorted[i].put;
+    free(sorted);
+    return 0;
+}
+
+/* The resources that any class uses. */
+static void find_links(struct rs_dispatch *dispatch)
+{
+    const struct rs_script *script = dispatch->script;
+
+    for (size_t c = 0; c < script->num_classes; c++) {
+        for (size_t k = 0; k < script->classes[c].num_resources; k++) {
+            uint32_t r = script->classes[c].resources[k];
+            struct rs_link_load *load = &dispatch->loads[r];
+
+            if (load->capacity != 0)
+                continue;
+            load->capacity = script->problem->capacity[r];
+            load->inverse = (UINT64_C(1) << INVERSE_BITS) / load->capacity;
+            dispatch->used[dispatch->num_used++] = r;
+        }
+    }
+}
+
+int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
+{
+    const struct rs_problem *problem = script->problem;
+    size_t classes = script->num_classes + 1;
+    int error;
+
+    *dispatch = (struct rs_dispatch){
+        .script = script,
+        .stage = rs_stage_create(script),
+        .puts = calloc(problem->num_puts + 1, sizeof(*dispatch->puts)),
+        .first = calloc(classes, sizeof(*dispatch->first)),
+        .next = calloc(classes, sizeof(*dispatch->next)),
+        .loads = calloc(problem->num_resources + 1, sizeof(*dispatch->loads)),
+        .used = calloc(problem->num_resources + 1, sizeof(*dispatch->used)),
+    };
+    if (dispatch->stage == NULL || dispatch->puts == NULL ||
+        dispatch->first == NULL || dispatch->next == NULL ||
+        dispatch->loads == NULL || dispatch->used == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    else
+        error = sort_puts(dispatch);
+    if (error == 0)
+        find_links(dispatch);
+    else
+        rs_dispatch_fini(dispatch);
+    return error;
+}
+
+void rs_dispatch_fini(struct rs_dispatch *dispatch)
+{
+    free(dispatch->stage);
+    free(dispatch->puts);
+    free(dispatch->first);
+    free(dispatch->next);
+    free(dispatch->loads);
+    free(dispatch->used);
+    memset(dispatch, 0, sizeof(*dispatch));
+}
+
+/* Put a class's load on its links: `bytes` more queued, `puts` more flying. */
+static void add_load(struct rs_dispatch *dispatch, uint32_t cls,
+                     int64_t bytes, int puts)
+{
+    const struct rs_class *c = &dispatch->script->classes[cls];
+
+    for (size_t k = 0; k < c->num_resources; k++) {
+        struct rs_link_load *load = &dispatch->loads[c->resources[k]];
+
+        load->queued += (uint64_t)bytes;
+        load->flying += (uint32_t)puts;
+    }
+}
+
+static void begin(struct rs_dispatch *dispatch, uint32_t engines)
+{
+    const struct rs_problem *problem = dispatch->script->problem;
+
+    rs_stage_begin(dispatch->stage, engines);
+    memcpy(dispatch->next, dispatch->first,
+           (dispatch->script->num_classes + 1) * sizeof(*dispatch->next));
+    for (size_t i = 0; i < dispatch->num_used; i++) {
+        dispatch->loads[dispatch->used[i]].queued = 0;
+        dispatch->loads[dispatch->used[i]].flying = 0;
+    }
+    for (size_t i = 0; i < problem->num_puts; i++)
+        add_load(dispatch,
+                 dispatch->script->class_of[problem->direction[i]],
+                 (int64_t)problem->bytes[i], 0);
+}
+
+/* What the rules want to know of each link. */
+static void look(struct rs_dispatch *dispatch)
+{
+    const struct rs_script *script = dispatch->script;
+    const struct rs_stage *stage = dispatch->stage;
+    uint64_t rate = script->problem->costs.engine_rate;
+
+    for (size_t i = 0; i < dispatch->num_used; i++) {
+        struct rs_link_load *load = &dispatch->loads[dispatch->used[i]];
+
+        load->time = load->queued;
+    }
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        const struct rs_actor *actor = &stage->actors[e];
+        const struct rs_class *c;
+        uint64_t left;
+
+        if (actor->phase != RS_COMMAND && actor->phase != RS_FLOWS)
+            continue;
+        c = &script->classes[actor->cls];
+        left = rs_stage_left(stage, e);
+        for (size_t k = 0; k < c->num_resources; k++)
+            dispatch->loads[c->resources[k]].time += left;
+    }
+    for (size_t i = 0; i < dispatch->num_used; i++) {
+        struct rs_link_load *load = &dispatch->loads[dispatch->used[i]];
+        uint64_t used = load->flying * rate;
+        uint64_t rest = load->capacity > used ? load->capacity - used : 0;
+
+        load->conf = rest < rate ? load->flying : 0;
+        load->gain = (rest < rate ? rest : rate) * 8 / rate;
+        load->time = (uint64_t)((wide)load->time * load->inverse >>
+                                (INVERSE_BITS - TIME_BITS));
+    }
+}
+
+static struct key key_of(const struct rs_dispatch *dispatch,
+                         enum rs_rule rule, uint32_t cls)
+{
+    const struct rs_script *script = dispatch->script;
+    const struct rs_class *c = &script->classes[cls];
+    uint64_t conf = 0, gain = 8, crit = 0, sum = 0;
+    uint64_t bytes =
+        script->problem->bytes[dispatch->puts[dispatch->next[cls]]];
+
+    for (size_t k = 0; k < c->num_resources; k++) {
+        const struct rs_link_load *load = &dispatch->loads[c->resources[k]];
+
+        if (c->resources[k] == script->problem->node)
+            continue;
+        conf += load->conf;
+        gain = load->gain < gain ? load->gain : gain;
+        crit = load->time > crit ? load->time : crit;
+        sum += load->time;
+    }
+    switch (rule) {
+    case RS_RULE_G1:
+        return (struct key){{conf == 0, crit, bytes}};
+    case RS_RULE_G3:
+        return (struct key){{gain, crit, bytes}};
+    case RS_RULE_G4:
+        return (struct key){{conf == 0, bytes, crit}};
+    case RS_RULE_G5:
+        return (struct key){{conf == 0, sum, bytes}};
+    case RS_RULE_G9:
+        return (struct key){{~conf, crit, bytes}};
+    case RS_RULE_G10:
+        return (struct key){{~conf, sum, bytes}};
+    default:
+        return (struct key){{bytes, 0, 0}};
+    }
+}
+
+static bool is_larger(const struct key *a, const struct key *b)
+{
+    if (a->value[0] != b->value[0])
+        return a->value[0] > b->value[0];
+    if (a->value[1] != b->value[1])
+        return a->value[1] > b->value[1];
+    return a->value[2] > b->value[2];
+}
+
+/* The class that comes next, or UINT32_MAX when none has a put left. */
+static uint32_t choose(struct rs_dispatch *dispatch, enum rs_rule rule)
+{
+    uint32_t best = UINT32_MAX;
+    struct key best_key = {{0}};
+
+    look(dispatch);
+    for (uint32_t c = 0; c < dispatch->script->num_classes; c++) {
+        struct key key;
+
+        if (dispatch->next[c] == dispatch->first[c + 1])
+            continue;
+        key = key_of(dispatch, rule, c);
+        if (best == UINT32_MAX || is_larger(&key, &best_key)) {
+            best = c;
+            best_key = key;
+        }
+    }
+    return best;
+}
+
+/* Give a free engine its next put, or send it home. */
+static void serve(struct rs_dispatch *dispatch, enum rs_rule rule,
+                  uint32_t engine, struct rs_place *places, uint64_t *order)
+{
+    const struct rs_problem *problem = dispatch->script->problem;
+
+    for (;;) {
+        uint32_t cls = choose(dispatch, rule);
+        uint32_t put;
+
+        if (cls == UINT32_MAX) {
+            rs_stage_close(dispatch->stage, engine);
+            return;
+        }
+        put = dispatch->puts[dispatch->next[cls]++];
+        places[put] = (struct rs_place){engine, (*order)++};
+        add_load(dispatch, cls, -(int64_t)problem->bytes[put], 1);
+        if (!rs_stage_start(dispatch->stage, engine, cls,
+                            problem->bytes[put]))
+            return;
+        add_load(dispatch, cls, 0, -1);
+    }
+}
+
+uint64_t rs_dispatch_run(struct rs_dispatch *dispatch, enum rs_rule rule,
+                         uint32_t engines, struct rs_place *places)
+{
+    struct rs_stage *stage = dispatch->stage;
+    uint64_t order = 0;
+
+    begin(dispatch, engines);
+    while (rs_stage_advance(stage) != RS_NEVER) {
+        for (uint32_t e = 0; e < engines; e++) {
+            struct rs_actor *actor = &stage->actors[e];
+
+            if (actor->phase == RS_FREE && actor->cls != UINT32_MAX) {
+                add_load(dispatch, actor->cls, 0, -1);
+                actor->cls = UINT32_MAX;
+            }
+        }
+        for (uint32_t e = 0; e < engines; e++) {
+            if (stage->actors[e].phase == RS_FREE)
+                serve(dispatch, rule, e, places, &order);
+        }
+    }
+    return rs_stage_end(stage);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Filling the skyline; see boxes.h. */
+#include <stdlib.h>
+
+#include "librsched/base/error.h"
+#include "librsched/plan/boxes.h"
+
+struct box {
+    uint64_t height;
+    uint32_t direction, put;
+};
+
+struct skyline {
+    const struct rs_problem *problem;
+    struct box *boxes;   /* direction by direction, the highest first */
+    size_t *next, *end;  /* per direction, in `boxes` */
+    uint64_t *left;      /* per direction: heights of the boxes left */
+    uint64_t *busy;      /* per direction: until when it is at work */
+    uint64_t *top;       /* per engine */
+    uint32_t engines;
+};
+
+static int compare_boxes(const void *left, const void *right)
+{
+    const struct box *a = left, *b = right;
+
+    if (a->direction != b->direction)
+        return a->direction < b->direction ? -1 : 1;
+    if (a->height != b->height)
+        return a->height > b->height ? -1 : 1;
+    return (a->put > b->put) - (a->put < b->put);
+}
+
+static int sort_boxes(struct skyline *skyline)
+{
+    const struct rs_problem *problem = skyline->problem;
+    uint64_t sum = problem->costs.engine_open * problem->costs.num_engines;
+
+    for (uint32_t i = 0; i < problem->num_puts; i++) {
+        struct box *box = &skyline->boxes[i];
+        int error = rs_boxes_measure(problem, i, &box->height, &sum);
+
+        if (error != 0)
+            return error;
+        box->put = i;
+        box->direction = problem->direction[i];
+        skyline->left[box->direction] += box->height;
+    }
+    qsort(skyline->boxes, problem->num_puts, sizeof(*skyline->boxes),
+          compare_boxes);
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t direction = skyline->boxes[i].direction;
+
+        if (skyline->end[direction] == 0)
+            skyline->next[direction] = i;
+        skyline->end[direction] = i + 1;
+    }
+    return 0;
+}
+
+/* The direction to take a box from at a time, or UINT32_MAX; then *until is
+ * the first time at which a direction is through. */
+static uint32_t choose(const struct skyline *skyline, enum rs_filling filling,
+                       uint64_t now, uint64_t *until)
+{
+    uint32_t best = UINT32_MAX;
+    uint64_t most = 0;
+
+    *until = UINT64_MAX;
+    for (uint32_t d = 0; d < skyline->problem->num_directions; d++) {
+        uint64_t value;
+
+        if (skyline->next[d] == skyline->end[d])
+            continue;
+        if (skyline->problem->directions[d].colored &&
+            skyline->busy[d] > now) {
+            *until = skyline->busy[d] < *until ? skyline->busy[d] : *until;
+            continue;
+        }
+        value = filling == RS_FILL_LOAD
+                    ? skyline->left[d]
+                    : skyline->boxes[skyline->next[d]].height;
+        if (best == UINT32_MAX || value > most) {
+            best = d;
+            most = value;
+        }
+    }
+    return best;
+}
+
+static void fill(struct skyline *skyline, enum rs_filling filling,
+                 struct rs_place *places)
+{
+    size_t placed = 0;
+
+    while (placed < skyline->problem->num_puts) {
+        uint32_t lowest = 0, direction;
+        uint64_t until;
+        const struct box *box;
+
+        for (uint32_t e = 1; e < skyline->engines; e++)
+            lowest = skyline->top[e] < skyline->top[lowest] ? e : lowest;
+        direction = choose(skyline, filling, skyline->top[lowest], &until);
+        if (direction == UINT32_MAX) {
+            skyline->top[lowest] = until;
+            continue;
+        }
+        box = &skyline->boxes[skyline->next[direction]++];
+        places[box->put] = (struct rs_place){lowest, placed++};
+        skyline->top[lowest] += box->height;
+        skyline->busy[direction] = skyline->top[lowest];
+        skyline->left[direction] -= box->height;
+    }
+}
+
+int rs_boxes_fill(const struct rs_problem *problem, enum rs_filling filling,
+                  uint32_t engines, struct rs_place *places)
+{
+    size_t directions = problem->num_directions + 1;
+    struct skyline skyline = {
+        .problem = problem,
+        .boxes = calloc(problem->num_puts + 1, sizeof(*skyline.boxes)),
+        .next = calloc(directions, sizeof(*skyline.next)),
+        .end = calloc(directions, sizeof(*skyline.end)),
+        .left = calloc(directions, sizeof(*skyline.left)),
+        .busy = calloc(directions, sizeof(*skyline.busy)),
+        .top = calloc(engines, sizeof(*skyline.top)),
+        .engines = engines,
+    };
+    int error;
+
+    if (skyline.boxes == NULL || skyline.next == NULL || skyline.end == NULL ||
+        skyline.left == NULL || skyline.busy == NULL || skyline.top == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
+                        problem->num_puts);
+    else
+        error = sort_boxes(&skyline);
+    if (error == 0) {
+        for (uint32_t e = 0; e < engines; e++)
+            skyline.top[e] = e * problem->costs.engine_open;
+        fill(&skyline, filling, places);
+    }
+    free(skyline.boxes);
+    free(skyline.next);
+    free(skyline.end);
+    free(skyline.left);
+    free(skyline.busy);
+    free(skyline.top);
+    return error;
+}

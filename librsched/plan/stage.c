@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/plan/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/error.h"
+
+typedef unsigned __int128 wide;
+
+/* The units of models/fluid.c. */
+enum { RATE_BITS = 16, UNIT_BITS = RATE_BITS + RS_STAGE_TICK_BITS };
+
+#define BYTE_PS UINT64_C(1000000000000)
+#define BYTE ((wide)BYTE_PS << UNIT_BITS)
+#define TICKS_MOST (UINT64_C(7200000000000000) << RS_STAGE_TICK_BITS)
+#define BYTES_MOST (UINT64_C(1) << 60)
+
+enum { MEMORY_BITS = 13, MEMORY = 1 << MEMORY_BITS };
+
+/* ---------------------------------------------------------------- script */
+
+static bool same_resources(const struct rs_class *a,
+                           const struct rs_fluid_route *b)
+{
+    return a->num_resources == b->num_resources &&
+           (a->num_resources == 0 ||
+            memcmp(a->resources, b->resources,
+                   a->num_resources * sizeof(*a->resources)) == 0);
+}
+
+/* Directions with the same resources are one class. */
+static void find_classes(struct rs_script *script)
+{
+    const struct rs_problem *problem = script->problem;
+
+    memset(script->class_of, 0xff,
+           problem->num_directions * sizeof(*script->class_of));
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t direction = problem->direction[i];
+        const struct rs_fluid_route *route = &problem->routes[direction];
+        uint32_t c = 0;
+
+        if (script->class_of[direction] != UINT32_MAX)
+            continue;
+        while (c < script->num_classes &&
+               !same_resources(&script->classes[c], route))
+            c++;
+        if (c == script->num_classes)
+            script->classes[script->num_classes++] = (struct rs_class){
+                route->resources, route->num_resources};
+        script->class_of[direction] = c;
+    }
+}
+
+/* A key has a field for every engine; without room for it nothing is
+ * remembered. */
+static int allocate_memory(struct rs_script *script)
+{
+    unsigned bits = 1;
+
+    while (script->num_classes >> bits != 0)
+        bits++;
+    if ((uint64_t)bits * script->num_engines > 64)
+        return 0;
+    script->memory = calloc(MEMORY, sizeof(*script->memory));
+    script->memory_rates = calloc((size_t)MEMORY * script->num_engines,
+                                  sizeof(uint64_t));
+    if (script->memory == NULL || script->memory_rates == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    for (size_t i = 0; i < MEMORY; i++)
+        script->memory[i].rate = script->memory_rates +
+                                 i * script->num_engines;
+    script->bits = bits;
+    return 0;
+}
+
+/* What each put takes at least, rounded down. */
+static int measure(struct rs_script *script)
+{
+    const struct rs_problem *problem = script->problem;
+    wide sum;
+
+    if (problem->costs.engine_open > TICKS_MOST >> RS_STAGE_TICK_BITS ||
+        problem->costs.command > TICKS_MOST >> RS_STAGE_TICK_BITS)
+        return rs_fail(RSCHED_ELIMIT,
+                       "the schedule takes longer than 2 hours");
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        if (problem->bytes[i] > BYTES_MOST)
+            return rs_fail(RSCHED_ELIMIT, "put %zu is longer than 2^60 bytes",
+                           i);
+        sum = problem->bytes[i] * BYTE / script->cap + script->command;
+        if (sum > TICKS_MOST)
+            return rs_fail(RSCHED_ELIMIT,
+                           "the schedule takes longer than 2 hours");
+        script->least[i] = (uint64_t)sum;
+    }
+    return 0;
+}
+
+int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
+{
+    size_t directions = problem->num_directions + 1;
+    size_t resources = problem->num_resources + 1;
+    int error;
+
+    *script = (struct rs_script){
+        .problem = problem,
+        .num_engines = problem->costs.num_engines,
+        .class_of = calloc(directions, sizeof(*script->class_of)),
+        .classes = calloc(directions, sizeof(*script->classes)),
+        .cap = problem->costs.engine_rate << RATE_BITS,
+        .command = problem->costs.command << RS_STAGE_TICK_BITS,
+        .open = problem->costs.engine_open << RS_STAGE_TICK_BITS,
+        .left = calloc(resources, sizeof(*script->left)),
+        .waiting = calloc(resources, sizeof(*script->waiting)),
+        .touched = calloc(resources, sizeof(*script->touched)),
+        .fresh = calloc(problem->costs.num_engines, sizeof(*script->fresh)),
+        .position = calloc(problem->costs.num_engines,
+                           sizeof(*script->position)),
+        .rest = calloc(problem->costs.num_engines, sizeof(*script->rest)),
+        .least = calloc(problem->num_puts + 1, sizeof(*script->least)),
+    };
+    if (script->class_of == NULL || script->classes == NULL ||
+        script->left == NULL || script->waiting == NULL ||
+        script->touched == NULL || script->fresh == NULL ||
+        script->position == NULL || script->rest == NULL ||
+        script->least == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    else
+        error = measure(script);
+    if (error == 0) {
+        find_classes(script);
+        error = allocate_memory(script);
+    }
+    if (error != 0)
+        rs_script_fini(script);
+    return error;
+}
+
+void rs_script_fini(struct rs_script *script)
+{
+    free(script->class_of);
+    free(script->classes);
+    free(script->memory);
+    free(script->memory_rates);
+    free(script->left);
+    free(script->waiting);
+    free(script->touched);
+    free(script->fresh);
+    free(script->position);
+    free(script->rest);
+    free(script->least);
+    memset(script, 0, sizeof(*script));
+}
+
+/* ----------------------------------------------------------------- rates */
+
+static void take(struct rs_script *script, const struct rs_class *cls,
+                 uint64_t rate)
+{
+    for (size_t k = 0; k < cls->num_resources; k++) {
+        script->left[cls->resources[k]] -= rate;
+        script->waiting[cls->resources[k]]--;
+    }
+}
+
+/* The resource with the least share, of the lowest number among equals. */
+static uint32_t find_bottleneck(const struct rs_script *script, size_t touched,
+                                uint64_t *share)
+{
+    uint32_t bottleneck = UINT32_MAX;
+
+    *share = UINT64_MAX;
+    for (size_t i = 0; i < touched; i++) {
+        uint32_t r = script->touched[i];
+        uint64_t s;
+
+        if (script->waiting[r] == 0)
+            continue;
+        s = script->left[r] / script->waiting[r];
+        if (s < *share || (s == *share && r < bottleneck)) {
+            bottleneck = r;
+            *share = s;
+        }
+    }
+    return bottleneck;
+}
+
+static bool uses(const struct rs_class *cls, uint32_t resource)
+{
+    for (size_t k = 0; k < cls->num_resources; k++) {
+        if (cls->resources[k] == resource)
+            return true;
+    }
+    return false;
+}
+
+/* Max-min fair rates, as models/fluid.h defines them: engines are equal, so
+ * when one has its own rate all that are left have. */
+static void share_out(const struct rs_stage *stage, uint64_t *rates)
+{
+    struct rs_script *script = stage->script;
+    size_t flows = 0, touched = 0;
+
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        const struct rs_class *cls;
+
+        rates[e] = 0;
+        if (stage->actors[e].phase != RS_FLOWS)
+            continue;
+        flows++;
+        cls = &script->classes[stage->actors[e].cls];
+        for (size_t k = 0; k < cls->num_resources; k++) {
+            uint32_t r = cls->resources[k];
+
+            if (script->waiting[r]++ == 0) {
+                script->touched[touched++] = r;
+                script->left[r] = script->problem->capacity[r] << RATE_BITS;
+            }
+        }
+    }
+    while (flows > 0) {
+        uint64_t share;
+        uint32_t bottleneck = find_bottleneck(script, touched, &share);
+        bool all = script->cap <= share;
+
+        for (uint32_t e = 0; e < stage->num_engines; e++) {
+            const struct rs_class *cls;
+
+            if (stage->actors[e].phase != RS_FLOWS || rates[e] != 0)
+                continue;
+            cls = &script->classes[stage->actors[e].cls];
+            if (!all && !uses(cls, bottleneck))
+                continue;
+            rates[e] = all ? script->cap : share;
+            take(script, cls, rates[e]);
+            flows--;
+        }
+    }
+}
+
+/* The rates of what is in flight, from memory if possible. A rate of 0 cannot
+ * be: capacities are whole bytes per second, so a share is at least one unit
+ * unless there are 2^16 engines. */
+static const uint64_t *find_rates(struct rs_stage *stage)
+{
+    struct rs_script *script = stage->script;
+    struct rs_rates *entry;
+
+    if (script->bits == 0) {
+        share_out(stage, script->fresh);
+        return script->fresh;
+    }
+    entry = &script->memory[stage->key * UINT64_C(0x9e3779b97f4a7c15) >>
+                            (64 - MEMORY_BITS)];
+    if (entry->key != stage->key) {
+        share_out(stage, entry->rate);
+        entry->key = stage->key;
+    }
+    return entry->rate;
+}
+
+static uint64_t end_of(uint64_t now, wide left, uint64_t rate)
+{
+    wide ticks = (left + rate - 1) / rate;
+
+    return ticks > TICKS_MOST ? RS_NEVER : now + (uint64_t)ticks;
+}
+
+static void set_rates(struct rs_stage *stage)
+{
+    const uint64_t *rates = find_rates(stage);
+
+    stage->changed = false;
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        struct rs_actor *actor = &stage->actors[e];
+
+        if (actor->phase != RS_FLOWS || rates[e] == actor->rate)
+            continue;
+        actor->left -= (wide)actor->rate * (stage->now - actor->since);
+        actor->since = stage->now;
+        actor->rate = rates[e];
+        actor->next = end_of(stage->now, actor->left, actor->rate);
+    }
+}
+
+/* ----------------------------------------------------------------- stage */
+
+size_t rs_stage_size(const struct rs_script *script)
+{
+    return sizeof(struct rs_stage) +
+           script->num_engines * sizeof(struct rs_actor);
+}
+
+struct rs_stage *rs_stage_create(struct rs_script *script)
+{
+    struct rs_stage *stage = calloc(1, rs_stage_size(script));
+
+    if (stage == NULL)
+        rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    else
+        stage->script = script;
+    return stage;
+}
+
+void rs_stage_begin(struct rs_stage *stage, uint32_t engines)
+{
+    const struct rs_script *script = stage->script;
+
+    stage->now = 0;
+    stage->last = 0;
+    stage->key = 0;
+    stage->changed = false;
+    stage->num_engines = engines;
+    for (uint32_t e = 0; e < engines; e++) {
+        stage->actors[e].phase = RS_OPENS;
+        stage->actors[e].next = e * script->open;
+        stage->actors[e].cls = UINT32_MAX;
+    }
+}
+
+void rs_stage_copy(struct rs_stage *to, const struct rs_stage *from)
+{
+    memcpy(to, from, sizeof(*from) +
+                         from->num_engines * sizeof(*from->actors));
+}
+
+static void set_key(struct rs_stage *stage, uint32_t engine, uint64_t value)
+{
+    unsigned bits = stage->script->bits;
+
+    stage->key ^= value << (bits * engine);
+    stage->changed = true;
+}
+
+/* The command is done. Returns whether the put is done too. */
+static bool flow(struct rs_stage *stage, uint32_t engine)
+{
+    struct rs_actor *actor = &stage->actors[engine];
+
+    if (actor->left == 0) {
+        stage->last = stage->now;
+        actor->phase = RS_FREE;
+        return true;
+    }
+    actor->phase = RS_FLOWS;
+    actor->since = stage->now;
+    actor->rate = 0;
+    actor->next = RS_NEVER;
+    set_key(stage, engine, actor->cls + UINT64_C(1));
+    return false;
+}
+
+bool rs_stage_start(struct rs_stage *stage, uint32_t engine, uint32_t cls,
+                    uint64_t bytes)
+{
+    struct rs_actor *actor = &stage->actors[engine];
+
+    actor->cls = cls;
+    actor->left = bytes * BYTE;
+    if (stage->script->command == 0)
+        return flow(stage, engine);
+    actor->phase = RS_COMMAND;
+    actor->next = stage->now + stage->script->command;
+    return false;
+}
+
+void rs_stage_close(struct rs_stage *stage, uint32_t engine)
+{
+    stage->actors[engine].phase = RS_CLOSED;
+}
+
+/* All that ends now. Returns whether an engine has become free. */
+static bool end_phases(struct rs_stage *stage)
+{
+    bool free = false;
+
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        struct rs_actor *actor = &stage->actors[e];
+
+        if (actor->phase <= RS_FREE || actor->next != stage->now)
+            continue;
+        if (actor->phase == RS_COMMAND) {
+            free |= flow(stage, e);
+            continue;
+        }
+        if (actor->phase == RS_FLOWS) {
+            set_key(stage, e, actor->cls + UINT64_C(1));
+            stage->last = stage->now;
+        }
+        actor->phase = RS_FREE;
+        free = true;
+    }
+    return free;
+}
+
+uint64_t rs_stage_advance(struct rs_stage *stage)
+{
+    do {
+        uint64_t next = RS_NEVER;
+
+        if (stage->changed)
+            set_rates(stage);
+        for (uint32_t e = 0; e < stage->num_engines; e++) {
+            const struct rs_actor *actor = &stage->actors[e];
+
+            if (actor->phase > RS_FREE && actor->next < next)
+                next = actor->next;
+        }
+        if (next > TICKS_MOST)
+            return RS_NEVER;
+        stage->now = next;
+    } while (!end_phases(stage));
+    return stage->now;
+}
+
+uint64_t rs_stage_left(const struct rs_stage *stage, uint32_t engine)
+{
+    const struct rs_actor *actor = &stage->actors[engine];
+    wide left = actor->left;
+
+    if (actor->phase == RS_FLOWS)
+        left -= (wide)actor->rate * (stage->now - actor->since);
+    left >>= UNIT_BITS;
+    if (left <= UINT64_MAX)
+        return (uint64_t)left / BYTE_PS;
+    return (uint64_t)(left / BYTE_PS);
+}
+
+uint64_t rs_stage_ps(uint64_t ticks)
+{
+    if (ticks == RS_NEVER)
+        return RS_NEVER;
+    return (ticks + (1 << RS_STAGE_TICK_BITS) - 1) >> RS_STAGE_TICK_BITS;
+}
+
+uint64_t rs_stage_end(const struct rs_stage *stage)
+{
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        if (stage->actors[e].phase > RS_FREE)
+            return RS_NEVER;
+    }
+    return rs_stage_ps(stage->last);
+}
+
+void rs_stage_rates(struct rs_stage *stage, uint32_t engines, uint64_t *rates)
+{
+    struct rs_script *script = stage->script;
+
+    memset(rates, 0, (script->num_classes + 1) * sizeof(*rates));
+    stage->num_engines = engines;
+    share_out(stage, script->fresh);
+    for (uint32_t e = 0; e < engines; e++) {
+        const struct rs_actor *actor = &stage->actors[e];
+
+        if (actor->phase == RS_FLOWS)
+            rates[actor->cls] += script->fresh[e];
+        else
+            rates[script->num_classes] += script->cap;
+    }
+}
+
+/* ------------------------------------------------------------------ play */
+
+/* The k-th engine that has anything to do starts at k * open. */
+static void open_engines(struct rs_stage *stage, const size_t *queues,
+                         const uint32_t *order)
+{
+    struct rs_script *script = stage->script;
+    uint64_t opened = 0;
+
+    rs_stage_begin(stage, script->num_engines);
+    for (uint32_t e = 0; e < script->num_engines; e++) {
+        script->position[e] = queues[e];
+        script->rest[e] = 0;
+        for (size_t i = queues[e]; i < queues[e + 1]; i++)
+            script->rest[e] += script->least[order[i]];
+        if (queues[e] < queues[e + 1])
+            stage->actors[e].next = opened++ * script->open;
+        else
+            rs_stage_close(stage, e);
+    }
+}
+
+/* Start the next puts of a free engine. Returns false when what is in its queue
+ * cannot end before `most`, even if it shares nothing. */
+static bool serve(struct rs_stage *stage, uint32_t engine, size_t end,
+                  const uint32_t *order, uint64_t most)
+{
+    const struct rs_script *script = stage->script;
+    const struct rs_problem *problem = script->problem;
+    bool free = true;
+
+    if (stage->now + script->rest[engine] > most)
+        return false;
+    while (free && script->position[engine] < end) {
+        uint32_t put = order[script->position[engine]++];
+
+        script->rest[engine] -= script->least[put];
+        free = rs_stage_start(stage, engine,
+                              script->class_of[problem->direction[put]],
+                              problem->bytes[put]);
+    }
+    if (free)
+        rs_stage_close(stage, engine);
+    return true;
+}
+
+uint64_t rs_stage_play(struct rs_stage *stage, const size_t *queues,
+                       const uint32_t *order, uint64_t limit)
+{
+    uint64_t most = limit >= RS_NEVER >> RS_STAGE_TICK_BITS
+                        ? RS_NEVER
+                        : limit << RS_STAGE_TICK_BITS;
+
+    open_engines(stage, queues, order);
+    while (rs_stage_advance(stage) != RS_NEVER) {
+        if (stage->now > most)
+            return RS_NEVER;
+        for (uint32_t e = 0; e < stage->num_engines; e++) {
+            if (stage->actors[e].phase == RS_FREE &&
+                !serve(stage, e, queues[e + 1], order, most))
+                return RS_NEVER;
+        }
+    }
+    return rs_stage_end(stage);
+}

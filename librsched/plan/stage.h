@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fluid simulation of a problem, step by step, so that a planner can decide
+ * on the way. Its arithmetic is that of models/fluid.c: the same queues give the
+ * same tick (tests/plan/stage.c holds the two against each other). It is faster
+ * since it knows less: engines are equal, and all that the sharing needs of a
+ * put is its class, the set of resources that it uses. So the rates of a set of
+ * classes in flight are worked out once and remembered.
+ *
+ * Puts are started with rs_stage_start(); rs_stage_advance() goes to the next
+ * moment at which an engine has nothing to do. Engine k turns up for its first
+ * put at k * open. A stage is plain memory: copying it (rs_stage_copy()) is
+ * going back.
+ */
+#ifndef RS_PLAN_STAGE_H
+#define RS_PLAN_STAGE_H
+
+#include "librsched/plan/problem.h"
+
+enum { RS_STAGE_TICK_BITS = 10 };
+
+/** A time after all others. */
+#define RS_NEVER UINT64_MAX
+
+/** The puts that use the same resources. */
+struct rs_class {
+    const uint32_t *resources;
+    size_t num_resources;
+};
+
+/** Rates that were worked out: of engine k in flight with the class that `key`
+ * has for it. */
+struct rs_rates {
+    uint64_t key;
+    uint64_t *rate; /* per engine, units of fluid.c; 0 for those at rest */
+};
+
+/** What all stages of one problem share. Not thread-safe: it remembers. */
+struct rs_script {
+    const struct rs_problem *problem;
+    uint32_t num_engines;
+    uint32_t *class_of; /* of each direction */
+    struct rs_class *classes; /* in order of their first put */
+    size_t num_classes;
+    uint64_t cap;     /* rate of an engine, units */
+    uint64_t command; /* ticks */
+    uint64_t open;    /* ticks */
+    unsigned bits;    /* of a key that an engine takes; 0: not remembered */
+    struct rs_rates *memory;
+    uint64_t *memory_rates;
+    uint64_t *left; /* per resource, while rates are shared out */
+    uint32_t *waiting;
+    uint32_t *touched;
+    uint64_t *fresh; /* rates, when they are not remembered */
+    uint64_t *least; /* per put: what it takes alone, ticks */
+    size_t *position; /* per engine, in rs_stage_play() */
+    uint64_t *rest;   /* likewise: `least` of the puts not started */
+};
+
+enum rs_phase { RS_CLOSED, RS_FREE, RS_OPENS, RS_COMMAND, RS_FLOWS };
+
+/** An engine at work. */
+struct rs_actor {
+    unsigned __int128 left; /* of its put at `since`, units of fluid.c */
+    uint64_t since, next;   /* ticks */
+    uint64_t rate;
+    uint32_t cls;   /* of its put; UINT32_MAX before the first one */
+    uint32_t phase; /* enum rs_phase */
+};
+
+struct rs_stage {
+    struct rs_script *script;
+    uint64_t now;  /* ticks */
+    uint64_t last; /* when the last put so far ended, ticks */
+    uint64_t key;  /* the classes in flight */
+    bool changed;  /* other puts are in flight than when rates were set */
+    uint32_t num_engines; /* that take part: the first ones */
+    struct rs_actor actors[]; /* per engine */
+};
+
+/**
+ * @param script filled; rs_script_fini() it on success. The problem must
+ *               outlive it.
+ * @return 0, RSCHED_ELIMIT (bytes that do not fit), RSCHED_ENOMEM
+ */
+int rs_script_init(struct rs_script *script, const struct rs_problem *problem);
+void rs_script_fini(struct rs_script *script);
+
+/** Bytes of a stage of all engines. */
+size_t rs_stage_size(const struct rs_script *script);
+
+/** A stage of the first `engines` engines at time 0, none of them free.
+ * @return NULL when there is no memory; free() it */
+struct rs_stage *rs_stage_create(struct rs_script *script);
+void rs_stage_begin(struct rs_stage *stage, uint32_t engines);
+void rs_stage_copy(struct rs_stage *to, const struct rs_stage *from);
+
+/** Start a put on a free engine.
+ * @return whether the engine is free again at once */
+bool rs_stage_start(struct rs_stage *stage, uint32_t engine, uint32_t cls,
+                    uint64_t bytes);
+
+/** Send a free engine home: it stays out of the rest. */
+void rs_stage_close(struct rs_stage *stage, uint32_t engine);
+
+/**
+ * Go on until an engine is free. Every free engine must have been given a put,
+ * or been closed.
+ *
+ * @return the time, ticks; RS_NEVER when nothing goes on any more, or not
+ *         within what fluid.c simulates
+ */
+uint64_t rs_stage_advance(struct rs_stage *stage);
+
+/** The bytes that engine's put has still to move, rounded down. */
+uint64_t rs_stage_left(const struct rs_stage *stage, uint32_t engine);
+
+/** Ticks as whole ps, as fluid.c reports them. RS_NEVER stays. */
+uint64_t rs_stage_ps(uint64_t ticks);
+
+/**
+ * The rates of a set of puts in flight.
+ *
+ * @param stage used up; the first `engines` actors have a class and the phase
+ *              RS_FLOWS or RS_COMMAND
+ * @param rates filled: of each class together, units, and last the engines in a
+ *              command times the engine's rate
+ */
+void rs_stage_rates(struct rs_stage *stage, uint32_t engines,
+                    uint64_t *rates);
+
+/** When the last put ended, ps; RS_NEVER while something goes on. */
+uint64_t rs_stage_end(const struct rs_stage *stage);
+
+/**
+ * What queues take.
+ *
+ * @param stage  any stage of the script; used up
+ * @param queues per engine its first position in `order`, and one more entry
+ * @param order  put ids, engine by engine
+ * @param limit  ps: give up when it takes longer
+ * @return ps; RS_NEVER when it was given up
+ */
+uint64_t rs_stage_play(struct rs_stage *stage, const size_t *queues,
+                       const uint32_t *order, uint64_t limit);
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The bracket of the shortest packing against bottom-left's packings.
+
+Usage: box_optimal.py RSCHED REFERENCE. No packing of bottom-left may be shorter
+than the bracket's lower end, the packing at its upper end must be a packing,
+and not much longer than bottom-left's. The numbers of boxes are those of the
+reference cases; their bottom-left packings were found by an independent study,
+so that neither side of the comparison is ours alone.
+"""
+import json
+import os
+import subprocess
+import sys
+
+RATE, COMMAND, ENGINES, OPEN = 3850, 200000, 4, 1000000
+
+
+def height(size):
+    return -(-size * 1000000 // RATE) + COMMAND
+
+
+def solve(solver, kinds, opening):
+    lines = ["boxes 1", "engines %d" % ENGINES, "open %d" % opening, "slots 70"]
+    lines += ["box %d %d %d" % (color, tall, count)
+              for (color, tall), count in kinds.items()]
+    run = subprocess.run([solver], input="\n".join(lines + ["end"]) + "\n",
+                         capture_output=True, text=True, check=True)
+    words = [line.split() for line in run.stdout.splitlines()]
+    lower, upper = int(words[0][1]), int(words[1][1])
+    places = [tuple(map(int, w[1:])) for w in words[2:]]
+    return lower, upper, places
+
+
+def check_packing(kinds, opening, upper, places):
+    """All boxes, none on another one of its engine or its color."""
+    names = list(kinds)
+    assert len(places) == sum(kinds.values())
+    for k, name in enumerate(names):
+        assert sum(p[0] == k for p in places) == kinds[name]
+    by_engine, by_color = {}, {}
+    for k, engine, start in places:
+        color, tall = names[k]
+        assert start >= engine * opening and start + tall <= upper
+        by_engine.setdefault(engine, []).append((start, start + tall))
+        by_color.setdefault(color, []).append((start, start + tall))
+    for rows in list(by_engine.values()) + list(by_color.values()):
+        rows.sort()
+        assert all(a[1] <= b[0] for a, b in zip(rows, rows[1:])), rows
+    assert max(start + names[k][1] for k, _, start in places) == upper
+
+
+def main():
+    rsched, reference = sys.argv[1:]
+    solver = os.path.join(os.path.dirname(rsched), "rsched-box-optimal")
+    if not os.access(solver, os.X_OK):
+        print("no rsched-box-optimal (GLPK was not found)")
+        return 77
+    with open(reference, encoding="utf-8") as file:
+        cases = json.load(file)
+    for case in cases:
+        kinds = {}
+        colors = sorted(set(case["dirs"]))
+        for size, direction in zip(case["bytes"], case["dirs"]):
+            key = (colors.index(direction), height(size))
+            kinds[key] = kinds.get(key, 0) + 1
+        name = "%s %d" % (case["pattern"], case["grid"])
+        for opening in (0, OPEN):
+            lower, upper, places = solve(solver, kinds, opening)
+            check_packing(kinds, opening, upper, places)
+            assert lower <= upper, (name, opening, lower, upper)
+            for planner, wanted in case["planners"].items():
+                if "box_us" not in wanted:
+                    continue
+                box = wanted["box_us"] * 1e6
+                seeded = planner.endswith("seeded")
+                if seeded or opening == 0:
+                    assert lower <= box + 1000, (name, planner, lower, box)
+            if opening == 0:
+                best = min(w["box_us"] for w in case["planners"].values()
+                           if "box_us" in w) * 1e6
+                assert upper <= best * 1.05, (name, upper, best)
+            print("%s, opening %d: %d to %d" % (name, opening, lower, upper))
+    # The command calls the solver and simulates what it answers.
+    run = subprocess.run([rsched, "plan", "scale-les3:872:all", "-s", "box-optimal",
+                          "-f", "json"], capture_output=True, text=True, check=True)
+    plan = json.loads(run.stdout)
+    assert plan["scheduler"] == "box-optimal" and len(plan["puts"]) == 14
+    assert plan["lower_bound_us"] <= plan["makespan_us"] <= 90
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

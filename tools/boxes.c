@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --scheduler box-optimal: the shortest packing of the paper's boxes, found by
+ * rsched-box-optimal, a process of its own next to this executable (GLPK is
+ * under another licence). tools/glpk/README.md has what is written and read. */
+#include <errno.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "librsched/base/error.h"
+#include "librsched/plan/boxes.h"
+#include "tools/tool.h"
+
+enum { SLOTS = 70, PATH = 4096 };
+
+extern char **environ;
+
+/* Boxes of one color and height. */
+struct kind {
+    int64_t color;
+    uint64_t height;
+    uint32_t count, placed;
+};
+
+struct packing {
+    struct rs_problem problem;
+    struct kind *kinds;
+    uint32_t *kind_of; /* of each put */
+    size_t num_kinds;
+    uint32_t *engines, *positions; /* per put */
+    uint64_t *starts;              /* per put, ps */
+};
+
+static int find_kinds(struct packing *packing)
+{
+    const struct rs_problem *problem = &packing->problem;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t direction = problem->direction[i];
+        int64_t color = problem->directions[direction].colored
+                            ? (int64_t)direction
+                            : -1;
+        uint64_t height;
+        size_t k = 0;
+        int error = rs_boxes_measure(problem, i, &height, &sum);
+
+        if (error != 0)
+            return error;
+        while (k < packing->num_kinds && (packing->kinds[k].color != color ||
+                                          packing->kinds[k].height != height))
+            k++;
+        if (k == packing->num_kinds)
+            packing->kinds[packing->num_kinds++] =
+                (struct kind){color, height, 0, 0};
+        packing->kinds[k].count++;
+        packing->kind_of[i] = (uint32_t)k;
+    }
+    return 0;
+}
+
+static int write_boxes(const struct packing *packing, FILE *out)
+{
+    fprintf(out, "boxes 1\nengines %" PRIu32 "\nopen %" PRIu64 "\nslots %d\n",
+            packing->problem.costs.num_engines,
+            packing->problem.costs.engine_open, SLOTS);
+    for (size_t k = 0; k < packing->num_kinds; k++)
+        fprintf(out, "box %" PRId64 " %" PRIu64 " %" PRIu32 "\n",
+                packing->kinds[k].color, packing->kinds[k].height,
+                packing->kinds[k].count);
+    fputs("end\n", out);
+    rewind(out);
+    return ferror(out) ? rs_fail(RSCHED_ESYS, "box-optimal: %m") : 0;
+}
+
+/* The path of the solver: in the folder of this executable. */
+static int find_solver(char *path)
+{
+    static const char name[] = "rsched-box-optimal";
+    ssize_t length = readlink("/proc/self/exe", path, PATH - sizeof(name) - 1);
+    char *end;
+
+    if (length < 0)
+        return rs_fail(RSCHED_ESYS, "box-optimal: /proc/self/exe: %m");
+    path[length] = '\0';
+    end = strrchr(path, '/');
+    strcpy(end == NULL ? path : end + 1, name);
+    if (access(path, X_OK) != 0)
+        return rs_fail(RSCHED_ENOTSUP, "box-optimal: no %s (it is built where "
+                       "GLPK is)", path);
+    return 0;
+}
+
+/* Run the solver; its output is in *out, rewound. */
+static int run_solver(FILE *in, FILE *out)
+{
+    char path[PATH], *arguments[] = {path, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status, error = find_solver(path);
+
+    if (error != 0)
+        return error;
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return rs_fail(RSCHED_ENOMEM, "box-optimal: no memory");
+    posix_spawn_file_actions_adddup2(&actions, fileno(in), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
+    errno = posix_spawn(&child, path, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (errno != 0)
+        return rs_fail(RSCHED_ESYS, "%s: %m", path);
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR)
+            return rs_fail(RSCHED_ESYS, "%s: %m", path);
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return rs_fail(RSCHED_ELIMIT, "box-optimal: no packing; this is for "
+                       "small patterns");
+    rewind(out);
+    return 0;
+}
+
+/* A box of a kind: the next put of that kind has it. */
+static bool place(struct packing *packing, uint64_t kind, uint64_t engine,
+                  uint64_t start)
+{
+    uint32_t skip;
+
+    if (kind >= packing->num_kinds ||
+        engine >= packing->problem.costs.num_engines ||
+        packing->kinds[kind].placed == packing->kinds[kind].count)
+        return false;
+    skip = packing->kinds[kind].placed++;
+    for (size_t i = 0; i < packing->problem.num_puts; i++) {
+        if (packing->kind_of[i] != kind || skip-- > 0)
+            continue;
+        packing->engines[i] = (uint32_t)engine;
+        packing->starts[i] = start;
+        return true;
+    }
+    return false;
+}
+
+static int read_packing(struct packing *packing, FILE *in, uint64_t *lower,
+                        uint64_t *upper)
+{
+    uint64_t kind, engine, start;
+    size_t placed = 0;
+
+    if (fscanf(in, "lower %" SCNu64 " upper %" SCNu64, lower, upper) != 2)
+        goto err_answer;
+    while (fscanf(in, " place %" SCNu64 " %" SCNu64 " %" SCNu64, &kind,
+                  &engine, &start) == 3) {
+        if (!place(packing, kind, engine, start))
+            goto err_answer;
+        placed++;
+    }
+    if (placed == packing->problem.num_puts)
+        return 0;
+err_answer:
+    return rs_fail(RSCHED_EPARSE, "box-optimal: the solver's answer is not "
+                   "understood");
+}
+
+/* The place in a queue is how many start before on that engine. */
+static void find_positions(struct packing *packing)
+{
+    size_t puts = packing->problem.num_puts;
+
+    for (size_t i = 0; i < puts; i++) {
+        packing->positions[i] = 0;
+        for (size_t j = 0; j < puts; j++)
+            packing->positions[i] +=
+                packing->engines[j] == packing->engines[i] &&
+                packing->starts[j] < packing->starts[i];
+    }
+}
+
+static int pack(struct packing *packing, uint64_t *lower, uint64_t *upper)
+{
+    FILE *in = tmpfile(), *out = tmpfile();
+    int error;
+
+    if (in == NULL || out == NULL)
+        error = rs_fail(RSCHED_ESYS, "box-optimal: no temporary file: %m");
+    else
+        error = find_kinds(packing);
+    if (error == 0)
+        error = write_boxes(packing, in);
+    if (error == 0)
+        error = run_solver(in, out);
+    if (error == 0)
+        error = read_packing(packing, out, lower, upper);
+    if (error == 0)
+        find_positions(packing);
+    if (in != NULL)
+        fclose(in);
+    if (out != NULL)
+        fclose(out);
+    return error;
+}
+
+int tool_boxes_plan(const struct rsched_pattern *pattern,
+                    struct rsched_machine *machine,
+                    struct rsched_schedule **schedule)
+{
+    struct packing packing = {0};
+    uint64_t lower, upper;
+    size_t puts;
+    int error = rs_problem_init(&packing.problem, pattern, machine, NULL, 0);
+
+    if (error != 0)
+        return error;
+    puts = packing.problem.num_puts + 1;
+    packing.kinds = calloc(puts, sizeof(*packing.kinds));
+    packing.kind_of = calloc(puts, sizeof(*packing.kind_of));
+    packing.engines = calloc(puts, sizeof(*packing.engines));
+    packing.positions = calloc(puts, sizeof(*packing.positions));
+    packing.starts = calloc(puts, sizeof(*packing.starts));
+    if (packing.kinds == NULL || packing.kind_of == NULL ||
+        packing.engines == NULL || packing.positions == NULL ||
+        packing.starts == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "box-optimal: no memory");
+    else if (packing.problem.num_puts > 0)
+        error = pack(&packing, &lower, &upper);
+    if (error == 0)
+        error = rsched_schedule_create_queues(pattern, machine, TOOL_BOXES,
+                                              packing.engines,
+                                              packing.positions, schedule);
+    free(packing.kinds);
+    free(packing.kind_of);
+    free(packing.engines);
+    free(packing.positions);
+    free(packing.starts);
+    rs_problem_fini(&packing.problem);
+    return error;
+}
