@@ -6,17 +6,7 @@
 #include <string.h>
 
 #include "librsched/base/error.h"
-
-typedef unsigned __int128 wide;
-
-enum { TICK_BITS = 10, RATE_BITS = 16 };
-
-#define NEVER UINT64_MAX
-#define TICKS_MOST (UINT64_C(7200000000000000) << TICK_BITS)
-/* One byte in the units of `left`: rate units times ticks. */
-#define BYTE ((wide)1000000000000 << (RATE_BITS + TICK_BITS))
-/* Above this the bytes of a put would not fit; no rate moves them in time. */
-#define BYTES_MOST (UINT64_C(1) << 60)
+#include "models/ticks.h"
 
 /* An engine at work. Its put waits for the command, then flows. */
 struct worker {
@@ -28,7 +18,7 @@ struct worker {
     uint64_t rate; /* units; 0 while it does not flow */
     uint64_t next; /* the tick at which its phase ends */
     uint64_t since; /* the tick for which `left` holds */
-    wide left;      /* what remains of the put */
+    rs_wide left;      /* what remains of the put */
 };
 
 struct state {
@@ -44,22 +34,6 @@ struct state {
     uint64_t now;
     uint64_t last; /* the end of the last put so far */
 };
-
-static uint64_t to_ps(uint64_t ticks)
-{
-    return (ticks + (1 << TICK_BITS) - 1) >> TICK_BITS;
-}
-
-/* The end of `left` units at `rate` from now, or NEVER. */
-static uint64_t end_of(uint64_t now, wide left, uint64_t rate)
-{
-    wide ticks;
-
-    if (rate == 0)
-        return NEVER;
-    ticks = (left + rate - 1) / rate;
-    return ticks > TICKS_MOST ? NEVER : now + (uint64_t)ticks;
-}
 
 static const struct rs_fluid_route *route_of(const struct state *state,
                                              const struct worker *worker)
@@ -81,10 +55,10 @@ static void turn(struct state *state, size_t engine)
     if (!worker->busy)
         return;
     worker->put = e->queue[worker->position++];
-    worker->next = state->now + (e->command << TICK_BITS);
+    worker->next = state->now + (e->command << RS_TICK_BITS);
     if (state->times != NULL) {
-        state->times[worker->put].start = to_ps(state->now);
-        state->times[worker->put].data = to_ps(worker->next);
+        state->times[worker->put].start = rs_to_ps(state->now);
+        state->times[worker->put].data = rs_to_ps(worker->next);
     }
 }
 
@@ -95,14 +69,14 @@ static void step(struct state *state, size_t engine)
 
     if (!worker->flows) {
         worker->flows = true;
-        worker->left = state->fluid->bytes[worker->put] * BYTE;
+        worker->left = state->fluid->bytes[worker->put] * RS_BYTE;
         worker->since = state->now;
-        worker->next = NEVER;
+        worker->next = RS_NEVER;
         if (worker->left != 0)
             return;
     }
     if (state->times != NULL)
-        state->times[worker->put].finish = to_ps(state->now);
+        state->times[worker->put].finish = rs_to_ps(state->now);
     state->last = state->now;
     turn(state, engine);
 }
@@ -127,7 +101,7 @@ static size_t begin_sharing(struct state *state)
 
             if (state->waiting[r]++ == 0) {
                 state->touched[state->num_touched++] = r;
-                state->left[r] = state->fluid->capacity[r] << RATE_BITS;
+                state->left[r] = state->fluid->capacity[r] << RS_RATE_BITS;
             }
         }
     }
@@ -146,10 +120,10 @@ static void set_rate(struct state *state, struct worker *worker, uint64_t rate)
     worker->rated = true;
     if (rate == worker->rate)
         return;
-    worker->left -= (wide)worker->rate * (state->now - worker->since);
+    worker->left -= (rs_wide)worker->rate * (state->now - worker->since);
     worker->since = state->now;
     worker->rate = rate;
-    worker->next = end_of(state->now, worker->left, rate);
+    worker->next = rs_end_of(state->now, worker->left, rate);
 }
 
 /* The resource with the least share, or -1 when puts use none any more. */
@@ -222,7 +196,7 @@ static void share_out(struct state *state)
 static void observe(struct state *state, uint64_t until)
 {
     const struct rs_fluid *fluid = state->fluid;
-    uint64_t from = to_ps(state->now), to = to_ps(until);
+    uint64_t from = rs_to_ps(state->now), to = rs_to_ps(until);
     bool any = false;
 
     for (size_t i = 0; i < fluid->num_engines; i++) {
@@ -230,7 +204,7 @@ static void observe(struct state *state, uint64_t until)
 
         any = any || worker->flows;
         state->seen_puts[i] = worker->flows ? worker->put : UINT32_MAX;
-        state->seen_rates[i] = worker->flows ? worker->rate >> RATE_BITS : 0;
+        state->seen_rates[i] = worker->flows ? worker->rate >> RS_RATE_BITS : 0;
     }
     if (any && to > from)
         fluid->observe(fluid->arg, from, to, state->seen_puts,
@@ -242,7 +216,7 @@ static int simulate(struct state *state)
     const struct rs_fluid *fluid = state->fluid;
 
     for (;;) {
-        uint64_t next = NEVER;
+        uint64_t next = RS_NEVER;
         bool busy = false;
 
         for (size_t i = 0; i < fluid->num_engines; i++) {
@@ -254,7 +228,7 @@ static int simulate(struct state *state)
         }
         if (!busy)
             return 0;
-        if (next > TICKS_MOST)
+        if (next > RS_TICKS_MOST)
             return rs_fail(RSCHED_ELIMIT,
                            "the schedule takes longer than 2 hours");
         if (fluid->observe != NULL)
@@ -294,17 +268,17 @@ static int begin(struct state *state)
     for (size_t i = 0; i < fluid->num_engines; i++) {
         const struct rs_fluid_engine *e = &fluid->engines[i];
 
-        if (e->opens > TICKS_MOST >> TICK_BITS ||
-            e->command > TICKS_MOST >> TICK_BITS)
+        if (e->opens > RS_TICKS_MOST >> RS_TICK_BITS ||
+            e->command > RS_TICKS_MOST >> RS_TICK_BITS)
             return rs_fail(RSCHED_ELIMIT,
                            "the schedule takes longer than 2 hours");
         for (size_t k = 0; k < e->num_queue; k++) {
-            if (fluid->bytes[e->queue[k]] > BYTES_MOST)
+            if (fluid->bytes[e->queue[k]] > RS_BYTES_MOST)
                 return rs_fail(RSCHED_ELIMIT, "put %u is longer than 2^60 "
                                "bytes", (unsigned)e->queue[k]);
         }
-        state->workers[i].cap = e->rate << RATE_BITS;
-        state->now = e->opens << TICK_BITS;
+        state->workers[i].cap = e->rate << RS_RATE_BITS;
+        state->now = e->opens << RS_TICK_BITS;
         turn(state, i);
     }
     state->now = 0;
@@ -322,7 +296,7 @@ int rs_fluid_run(const struct rs_fluid *fluid, struct rs_fluid_times *times,
     if (error == 0)
         error = simulate(&state);
     if (error == 0)
-        *makespan = to_ps(state.last);
+        *makespan = rs_to_ps(state.last);
     free(state.workers);
     free(state.left);
     free(state.waiting);

@@ -48,9 +48,15 @@ const char *rsched_machine_path(const struct rsched_machine *machine)
 }
 
 const struct rsched_machine_costs *
-rsched_machine_costs(const struct rsched_machine *machine)
+rsched_machine_get_costs(const struct rsched_machine *machine)
 {
     return &machine->costs;
+}
+
+const struct rs_topology_spec *
+rs_machine_topology(const struct rsched_machine *machine)
+{
+    return &machine->topology;
 }
 
 size_t rsched_machine_num_links(const struct rsched_machine *machine)

@@ -8,6 +8,8 @@
 #include <rsched/machine.h>
 
 #include "librsched/base/names.h"
+#include "librsched/base/yaml.h"
+#include "models/topology.h"
 
 enum { RS_ENGINES_MOST = 1024 };
 
@@ -23,7 +25,31 @@ struct rsched_machine {
     struct rs_names directions;
     struct rsched_route *routes; /* by number in directions */
     size_t num_routes;
+    bool generated; /* links and routes are those of the topology */
+    struct rs_topology_spec topology;
 };
+
+/** The topology; of type RS_TOPOLOGY_NONE when there is none. */
+const struct rs_topology_spec *
+rs_machine_topology(const struct rsched_machine *machine);
+
+/** Read a rate, or the word "unlimited". An absent key (NULL) leaves the value
+ * alone. @return 0, RSCHED_EPARSE */
+int rs_machine_read_capacity(const struct rs_yaml *yaml,
+                             const struct rs_yaml_node *node,
+                             const char *what, uint64_t *capacity);
+
+/** Read the value of `topology`. @return 0, RSCHED_EPARSE */
+int rs_machine_read_topology(const struct rs_yaml *yaml,
+                             const struct rs_yaml_node *node,
+                             struct rs_topology_spec *spec);
+
+/** Fill in the link classes and routes of one node of the machine's topology.
+ * @return 0, RSCHED_ENOMEM */
+int rs_machine_generate(struct rsched_machine *machine);
+
+/** Write what rs_machine_read_topology() reads, as one line. */
+void rs_machine_write_topology(const struct rs_topology_spec *spec, FILE *out);
 
 /** Become another holder: every one calls rsched_machine_destroy(). */
 struct rsched_machine *rs_machine_hold(struct rsched_machine *machine);

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading machine/1; docs/formats.md describes it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/embed.h"
 #include "librsched/base/error.h"
+#include "librsched/base/file.h"
 #include "librsched/base/utf8.h"
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
 
-/* A rate, or the word "unlimited". An absent key leaves the value alone. */
-static int read_capacity(const struct rs_yaml *yaml,
-                         const struct rs_yaml_node *node, const char *what,
-                         uint64_t *capacity)
+enum { EXTENDS_MOST = 8, PROCESSES_MOST = 1024 };
+
+int rs_machine_read_capacity(const struct rs_yaml *yaml,
+                             const struct rs_yaml_node *node,
+                             const char *what, uint64_t *capacity)
 {
     if (node != NULL && node->kind == RS_YAML_SCALAR &&
         strcmp(node->text, "unlimited") == 0) {
@@ -65,20 +69,32 @@ static int read_node(const struct rs_yaml *yaml,
                      const struct rs_yaml_node *node,
                      struct rsched_machine_costs *costs)
 {
-    static const struct rs_yaml_key keys[] = {
-        {"inject", false}, {"eject", false}, {NULL, false}};
-    const struct rs_yaml_node *value[2];
+    static const struct rs_yaml_key keys[] = {{"inject", false},
+                                              {"eject", false},
+                                              {"processes", false},
+                                              {NULL, false}};
+    const struct rs_yaml_node *value[3];
+    uint64_t processes = 1;
     int error;
 
     costs->node_inject = RSCHED_UNLIMITED;
     costs->node_eject = RSCHED_UNLIMITED;
+    costs->node_processes = 1;
     if (node == NULL)
         return 0;
     error = rs_yaml_map(yaml, node, "node", keys, value);
     if (error == 0)
-        error = read_capacity(yaml, value[0], "inject", &costs->node_inject);
+        error = rs_machine_read_capacity(yaml, value[0], "inject",
+                                         &costs->node_inject);
     if (error == 0)
-        error = read_capacity(yaml, value[1], "eject", &costs->node_eject);
+        error = rs_machine_read_capacity(yaml, value[1], "eject",
+                                         &costs->node_eject);
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[2], "processes", PROCESSES_MOST,
+                              &processes);
+    if (error == 0 && processes == 0)
+        error = rs_yaml_fail(yaml, value[2], "processes must be at least 1");
+    costs->node_processes = (uint32_t)processes;
     return error;
 }
 
@@ -124,8 +140,8 @@ static int read_links(const struct rs_yaml *yaml,
             return (int)number;
         machine->links[number].name = machine->link_names.text[number];
         machine->num_links++;
-        error = read_capacity(yaml, key->value, "link",
-                              &machine->links[number].capacity);
+        error = rs_machine_read_capacity(yaml, key->value, "link",
+                                         &machine->links[number].capacity);
         if (error != 0)
             return error;
     }
@@ -259,6 +275,8 @@ enum {
     LINKS,
     ROUTES,
     ORDER,
+    EXTENDS,
+    TOPOLOGY,
     NUM_KEYS
 };
 
@@ -267,8 +285,34 @@ static const struct rs_yaml_key machine_keys[] = {
     {"description", false}, {"path", false},
     {"engines", true},   {"node", false},
     {"exchange", false}, {"links", false},
-    {"routes", true},    {"direction_order", false},
+    {"routes", false},   {"direction_order", false},
+    {"extends", false},  {"topology", false},
     {NULL, false}};
+
+/* Links and routes are given, or those of the topology. */
+static int read_ways(const struct rs_yaml *yaml,
+                     const struct rs_yaml_node *const *value,
+                     struct rsched_machine *machine)
+{
+    int error = 0;
+
+    if (value[TOPOLOGY] != NULL)
+        error = rs_machine_read_topology(yaml, value[TOPOLOGY],
+                                         &machine->topology);
+    if (error != 0)
+        return error;
+    if (value[ROUTES] == NULL && value[TOPOLOGY] == NULL)
+        return rs_yaml_fail(yaml, yaml->root, "a machine has no key 'routes' "
+                            "and no topology to take them from");
+    if (value[ROUTES] == NULL && value[LINKS] != NULL)
+        return rs_yaml_fail(yaml, value[LINKS], "links without routes");
+    if (value[ROUTES] == NULL)
+        return rs_machine_generate(machine);
+    error = read_links(yaml, value[LINKS], machine);
+    if (error == 0)
+        error = read_routes(yaml, value[ROUTES], machine);
+    return error;
+}
 
 static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
 {
@@ -289,19 +333,74 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
     if (error == 0)
         error = read_exchange(yaml, value[EXCHANGE], &machine->costs);
     if (error == 0)
-        error = read_links(yaml, value[LINKS], machine);
-    if (error == 0)
-        error = read_routes(yaml, value[ROUTES], machine);
+        error = read_ways(yaml, value, machine);
     if (error == 0)
         error = read_order(yaml, value[ORDER], machine);
     return error;
 }
 
-static int read_machine(const struct rs_yaml *yaml,
-                        struct rsched_machine **machine)
+/* What `extends` names, as a path relative to the file that says so. */
+static int open_base(const struct rs_yaml *yaml,
+                     const struct rs_yaml_node *node, struct rs_yaml **base)
+{
+    const char *name = NULL, *slash = strrchr(yaml->name, '/');
+    char path[4096];
+    int error = rs_yaml_text(yaml, node, "extends", &name);
+
+    if (error != 0)
+        return error;
+    for (const struct rs_embedded *e = rs_machine_files; e->name; e++) {
+        if (strcmp(e->name, name) == 0)
+            return rs_yaml_parse(name, e->text, e->length, base);
+    }
+    if (!rs_file_is_meant(name) || strcmp(name, "-") == 0)
+        return rs_yaml_fail(yaml, node, "'%.64s' is neither a file nor a "
+                            "built-in machine", name);
+    if (name[0] == '/' || slash == NULL)
+        snprintf(path, sizeof(path), "%s", name);
+    else
+        snprintf(path, sizeof(path), "%.*s%s", (int)(slash - yaml->name + 1),
+                 yaml->name, name);
+    error = rs_yaml_load(path, base);
+    if (error == RSCHED_ESYS)
+        error = rs_yaml_fail(yaml, node, "extends: %.600s",
+                             rsched_last_error());
+    return error;
+}
+
+/* Add what the document extends, and what that extends. */
+static int extend(struct rs_yaml *yaml, int depth)
+{
+    static const char *const whole[] = {"topology", NULL};
+    const struct rs_yaml_node *key;
+    struct rs_yaml *base = NULL;
+    int error = rs_yaml_format(yaml, "machine/1");
+
+    if (error != 0)
+        return error;
+    for (key = yaml->root->first; key != NULL; key = key->next) {
+        if (strcmp(key->text, "extends") == 0)
+            break;
+    }
+    if (key == NULL)
+        return 0;
+    if (depth == EXTENDS_MOST)
+        return rs_yaml_fail(yaml, key, "more than %d machines extend each "
+                            "other", EXTENDS_MOST);
+    error = open_base(yaml, key->value, &base);
+    if (error == 0)
+        error = extend(base, depth + 1);
+    if (error == 0)
+        rs_yaml_extend(yaml, base, whole);
+    else
+        rs_yaml_destroy(base);
+    return error;
+}
+
+static int read_machine(struct rs_yaml *yaml, struct rsched_machine **machine)
 {
     struct rsched_machine *made;
-    int error = rs_yaml_format(yaml, "machine/1");
+    int error = extend(yaml, 0);
 
     if (error != 0)
         return error;

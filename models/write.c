@@ -31,6 +31,8 @@ static void write_costs(FILE *out, const struct rsched_machine_costs *costs)
     write_time(out, ", command: ", costs->command);
     write_capacity(out, "}\nnode: {inject: ", costs->node_inject);
     write_capacity(out, ", eject: ", costs->node_eject);
+    if (costs->node_processes != 1)
+        fprintf(out, ", processes: %" PRIu32, costs->node_processes);
     write_time(out, "}\nexchange: {base: ", costs->exchange_base);
     write_time(out, ", per_put: ", costs->exchange_per_put);
     fputs("}\n", out);
@@ -72,6 +74,18 @@ static int write_order(const struct rsched_machine *machine, FILE *out)
     return 0;
 }
 
+static void write_ways(const struct rsched_machine *machine, FILE *out)
+{
+    fputs(machine->num_links > 0 ? "links:\n" : "links: {}\n", out);
+    for (size_t i = 0; i < machine->num_links; i++) {
+        fputs("  ", out);
+        rs_yaml_write_text(out, machine->links[i].name);
+        write_capacity(out, ": ", machine->links[i].capacity);
+        fputc('\n', out);
+    }
+    write_routes(machine, out);
+}
+
 int rsched_machine_write(const struct rsched_machine *machine, FILE *out)
 {
     int error;
@@ -84,14 +98,9 @@ int rsched_machine_write(const struct rsched_machine *machine, FILE *out)
     rs_yaml_write_text(out, machine->path);
     fputc('\n', out);
     write_costs(out, &machine->costs);
-    fputs(machine->num_links > 0 ? "links:\n" : "links: {}\n", out);
-    for (size_t i = 0; i < machine->num_links; i++) {
-        fputs("  ", out);
-        rs_yaml_write_text(out, machine->links[i].name);
-        write_capacity(out, ": ", machine->links[i].capacity);
-        fputc('\n', out);
-    }
-    write_routes(machine, out);
+    rs_machine_write_topology(&machine->topology, out);
+    if (!machine->generated)
+        write_ways(machine, out);
     error = write_order(machine, out);
     if (error == 0 && ferror(out))
         error = rs_fail(RSCHED_ESYS, "writing machine %s: %m", machine->name);

@@ -33,11 +33,13 @@ extern const struct tool_command tool_commands[];
 
 int tool_compare(const struct tool_command *command, int argc, char **argv);
 int tool_draw(const struct tool_command *command, int argc, char **argv);
+int tool_export(const struct tool_command *command, int argc, char **argv);
 int tool_help(const struct tool_command *command, int argc, char **argv);
 int tool_info(const struct tool_command *command, int argc, char **argv);
 int tool_pattern(const struct tool_command *command, int argc, char **argv);
 int tool_plan(const struct tool_command *command, int argc, char **argv);
 int tool_run(const struct tool_command *command, int argc, char **argv);
+int tool_simulate(const struct tool_command *command, int argc, char **argv);
 
 /** Print "rsched: text" as one line on standard error; returns
  * TOOL_BAD_INPUT. */

@@ -54,6 +54,8 @@ struct rsched_machine_costs {
     uint64_t node_eject;    /**< all puts that arrive at a node, likewise */
     uint64_t exchange_base; /**< of a whole exchange, beside the makespan: ps */
     uint64_t exchange_per_put; /**< and for each put: ps */
+    uint32_t node_processes;   /**< processes that share a node's engines, at
+                                    least 1 */
 };
 
 /** A resource that puts share. */
@@ -127,7 +129,7 @@ RSCHED_API const char *rsched_machine_path(const struct rsched_machine *machine)
 
 /** What its parts cost; valid as long as the machine. */
 RSCHED_API const struct rsched_machine_costs *
-rsched_machine_costs(const struct rsched_machine *machine);
+rsched_machine_get_costs(const struct rsched_machine *machine);
 
 RSCHED_API size_t rsched_machine_num_links(const struct rsched_machine *machine);
 

@@ -55,6 +55,9 @@ int rs_yaml_fail(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
     }
+    if (node->file != NULL)
+        return rs_fail(RSCHED_EPARSE, "%s:%zu:%zu: %s", node->file, node->line,
+                       node->column, cause);
     return fail_at(yaml, node->line, node->column, cause);
 }
 
@@ -333,8 +336,65 @@ void rs_yaml_destroy(struct rs_yaml *yaml)
         free(node->text);
         free(node);
     }
+    rs_yaml_destroy(yaml->base);
     free(yaml->name);
     free(yaml);
+}
+
+static bool is_whole(const char *text, const char *const *whole)
+{
+    while (*whole != NULL && strcmp(*whole, text) != 0)
+        whole++;
+    return *whole != NULL;
+}
+
+/* Move the keys of one map into another one, before its own; a key that both
+ * have stands where the base has it. */
+static void merge(struct rs_yaml_node *map, struct rs_yaml_node *base,
+                  const char *const *whole)
+{
+    struct rs_yaml_node *own = map->first, **last = &map->first;
+
+    for (struct rs_yaml_node *key = base->first, *next; key; key = next) {
+        struct rs_yaml_node **found = &own;
+
+        next = key->next;
+        while (*found != NULL && strcmp((*found)->text, key->text) != 0)
+            found = &(*found)->next;
+        if (*found != NULL) {
+            struct rs_yaml_node *over = *found;
+
+            *found = over->next;
+            if (whole != NULL && !is_whole(key->text, whole) &&
+                over->value->kind == RS_YAML_MAP &&
+                key->value->kind == RS_YAML_MAP)
+                merge(over->value, key->value, NULL);
+            key = over;
+        } else {
+            map->count++;
+        }
+        *last = key;
+        last = &key->next;
+    }
+    *last = own;
+    base->first = NULL;
+}
+
+void rs_yaml_extend(struct rs_yaml *yaml, struct rs_yaml *base,
+                    const char *const *whole)
+{
+    struct rs_yaml_node **last = &yaml->all;
+
+    for (struct rs_yaml_node *node = base->all; node; node = node->all) {
+        if (node->file == NULL)
+            node->file = base->name;
+    }
+    merge(yaml->root, base->root, whole);
+    while (*last != NULL)
+        last = &(*last)->all;
+    *last = base->all;
+    base->all = NULL;
+    yaml->base = base;
 }
 
 int rs_yaml_expect(const struct rs_yaml *yaml, const struct rs_yaml_node *node,

@@ -23,6 +23,7 @@ struct rs_yaml_node {
     enum rs_yaml_kind kind;
     bool quoted; /* a scalar in quotes is never a number */
     size_t line, column;
+    const char *file; /* where it stands, when not in the document's file */
     char *text;                 /* of a scalar */
     struct rs_yaml_node *first; /* of a list: items; of a map: keys */
     struct rs_yaml_node *next;  /* the next item, or the next key */
@@ -35,6 +36,7 @@ struct rs_yaml {
     char *name; /* the path in error texts */
     struct rs_yaml_node *root; /* never NULL */
     struct rs_yaml_node *all;
+    struct rs_yaml *base; /* kept for its name; see rs_yaml_extend() */
 };
 
 /** One key that a map may have. */
@@ -57,6 +59,17 @@ int rs_yaml_parse(const char *name, const char *text, size_t length,
 int rs_yaml_load(const char *path, struct rs_yaml **yaml);
 
 void rs_yaml_destroy(struct rs_yaml *yaml);
+
+/**
+ * Add to a document whose root is a map what it lacks of another one: keys
+ * that only `base` has, and likewise within the maps under the keys that both
+ * have, unless `whole` names them. What the base has stands first, so that
+ * additions follow it. Errors in nodes of the base name the base's file.
+ *
+ * @param base its root is a map; the document takes it over
+ */
+void rs_yaml_extend(struct rs_yaml *yaml, struct rs_yaml *base,
+                    const char *const *whole);
 
 /** Set the error text "name:line:column: cause" and return RSCHED_EPARSE. */
 int rs_yaml_fail(const struct rs_yaml *yaml, const struct rs_yaml_node *node,

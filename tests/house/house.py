@@ -16,12 +16,14 @@ BASE = ["librsched/base"]
 PATTERNS = BASE + ["patterns"]
 MODELS = PATTERNS + ["models"]
 PLAN = MODELS + ["librsched/plan"]
-RUN = PLAN + ["librsched/run"]
+WORLD = PLAN + ["librsched/world"]
+RUN = WORLD + ["librsched/run"]
 MAY_INCLUDE = {
     "librsched/base": BASE,
     "patterns": PATTERNS,
     "models": MODELS,
     "librsched/plan": PLAN,
+    "librsched/world": WORLD,
     "librsched/run": RUN,
     "engines": BASE,  # and each engine its own folder, see may_include()
     "mpi": RUN + ["mpi"],
@@ -50,6 +52,7 @@ OUTSIDE = [
     (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
      ["engines/cuda", "tests/cuda"], "CUDA"),
+    (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
     (r"glpk\.h", ["tools/glpk"], "GLPK (GPL), a program of its own,"),
 ]
 

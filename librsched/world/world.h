@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * WORLD: a pattern on all nodes of a machine.
+ *
+ * A put of the pattern without a source is sent by every process, in its
+ * direction, to its neighbor in the grid of processes; one with a source is
+ * sent by that process to its destination. Puts between processes of one node
+ * do not go through the network and are left out.
+ *
+ * Each process, or each node for all its processes, is planned as one node of
+ * the machine, which is what a library does in which everybody plans alike and
+ * nobody knows more than his neighborhood. Then all of it is simulated.
+ */
+#ifndef RS_WORLD_WORLD_H
+#define RS_WORLD_WORLD_H
+
+#include <rsched/schedule.h>
+
+#include "librsched/world/shape.h"
+#include "models/network.h"
+#include "models/routing.h"
+
+enum rs_world_receive {
+    RS_RECEIVE_SAME,    /* the number of the send engine */
+    RS_RECEIVE_PLANNED, /* that, or one that the plan says is free then */
+    RS_RECEIVE_UNCOORDINATED, /* nodes number their engines differently */
+};
+
+struct rs_world_params {
+    const struct rsched_pattern *pattern;
+    struct rsched_machine *machine;
+    const char *planner;
+    struct rs_shape nodes;
+    uint32_t processes; /* per node; they share its engines */
+    bool together;      /* plan a node's processes as one */
+    bool shuffled;      /* processes sit anywhere (mapping_seed) */
+    uint64_t mapping_seed;
+    const uint32_t *mapping; /* or per process its node; NULL: row-major */
+    size_t num_mapping;
+    bool balanced; /* choose routes; else each put takes its first one */
+    enum rs_world_receive receive;
+    uint64_t jitter; /* nodes start at random within this, ps */
+    uint64_t seed;   /* of the jitter */
+};
+
+/** A put of the world, by number as in `transits`. */
+struct rs_world_put {
+    uint32_t process, destination; /* processes */
+    uint32_t id;                   /* in the pattern */
+    uint32_t receive_engine;
+    uint32_t group;     /* who was planned as one: a process or a node */
+    uint32_t position;  /* in the queue of its group's engine */
+    uint64_t data, finish; /* what the plan says, ps */
+};
+
+struct rs_world {
+    struct rs_topology topology;
+    struct rs_shape shape; /* of nodes */
+    struct rs_shape grid;  /* of processes */
+    uint32_t num_engines; /* per node */
+    size_t num_puts;
+    size_t num_local; /* puts within a node, left out */
+    uint32_t most_puts; /* that one process sends, local ones too */
+    struct rs_transit *transits;
+    struct rs_world_put *puts;
+    uint32_t *nodes;  /* per process: its node */
+    uint64_t planned; /* the longest makespan that a plan says, ps */
+    uint32_t *choices; /* per put: its route */
+    uint64_t first_load, load; /* ps that the most loaded link takes: on first
+                                  routes, and on the chosen ones */
+    uint32_t loaded_link;
+    uint64_t *starts; /* per node, ps */
+    /* For the simulator. Resources: links, then per node its ceilings, then
+     * its receive engines. Engine e of node n is n * num_engines + e. */
+    struct rs_fluid fluid;
+    uint32_t *queue;
+};
+
+/** What a simulation says. */
+struct rs_world_result {
+    uint64_t makespan, total; /* ps */
+    struct rs_network_effort effort;
+};
+
+/**
+ * Make a world: place, plan, route.
+ *
+ * @return 0; RSCHED_EINVAL when the pattern, the nodes and the machine do not
+ *         fit together; as rsched_schedule_create()
+ */
+int rs_world_create(const struct rs_world_params *params,
+                    struct rs_world **world);
+
+void rs_world_destroy(struct rs_world *world);
+
+/** Simulate. @param times per put, or NULL @return as rs_network_run() */
+int rs_world_run(const struct rs_world *world,
+                 const struct rsched_machine *machine,
+                 struct rs_fluid_times *times, rs_network_progress *progress,
+                 void *arg, struct rs_world_result *result);
+
+/**
+ * The planner that takes the least time in this world, the first of equals.
+ * With jitter, the one that takes the least over five starts of which none has
+ * the seed of `params` (unless that is chosen on purpose).
+ *
+ * @param planner a static string
+ */
+int rs_world_select(const struct rs_world_params *params,
+                    const char **planner);
+
+/* Steps of rs_world_create(), each in its file. */
+int rs_world_queue(struct rs_world *world,
+                   const struct rs_world_params *params);
+int rs_world_receive(struct rs_world *world, enum rs_world_receive receive);
+
+#endif
