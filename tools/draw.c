@@ -135,7 +135,8 @@ int tool_draw(const struct tool_command *command, int argc, char **argv)
          &path, NULL},
         {"machine", 'm', "M", "a machine file or built-in machine",
          &request.machine, NULL},
-        {"scheduler", 's', "S", "for a pattern: the scheduler (" TOOL_DEFAULT_PLANNER ")",
+        {"scheduler", 's', "S",
+         "for a pattern: the scheduler (" TOOL_DEFAULT_PLANNER ")",
          &request.planner, NULL},
         {0}};
     struct rsched_schedule *schedule;

@@ -2,10 +2,10 @@
 /*
  * The fluid simulation of a problem, step by step, so that a planner can decide
  * on the way. Its arithmetic is that of models/fluid.c: the same queues give
- * the same tick (tests/plan/stage.c holds the two against each other). It is faster
- * since it knows less: engines are equal, and all that the sharing needs of a
- * put is its class, the set of resources that it uses. So the rates of a set of
- * classes in flight are worked out once and remembered.
+ * the same tick (tests/plan/stage.c holds the two against each other). It is
+ * faster since it knows less: engines are equal, and all that the sharing needs
+ * of a put is its class, the set of resources that it uses. So the rates of a
+ * set of classes in flight are worked out once and remembered.
  *
  * Puts are started with rs_stage_start(); rs_stage_advance() goes to the next
  * moment at which an engine has nothing to do. Engine k turns up for its first
