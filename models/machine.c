@@ -48,7 +48,7 @@ const char *rsched_machine_path(const struct rsched_machine *machine)
 }
 
 const struct rsched_machine_costs *
-rsched_machine_costs(const struct rsched_machine *machine)
+rsched_machine_get_costs(const struct rsched_machine *machine)
 {
     return &machine->costs;
 }

@@ -32,7 +32,7 @@ static size_t count_planners(bool all)
     const struct rsched_planner *planner;
     size_t count = 0;
 
-    for (size_t i = 0; (planner = rsched_planner(i)) != NULL; i++)
+    for (size_t i = 0; (planner = rsched_planner_at(i)) != NULL; i++)
         count += is_wanted(planner, all);
     return count;
 }
@@ -74,7 +74,7 @@ static int add_pattern(struct table *table, const char *name,
     if (machine_name == NULL)
         machine_name = tool_default_machine(pattern);
     error = rsched_machine_open(machine_name, &machine);
-    for (size_t i = 0; error == 0 && (planner = rsched_planner(i)) != NULL;
+    for (size_t i = 0; error == 0 && (planner = rsched_planner_at(i)) != NULL;
          i++) {
         if (is_wanted(planner, table->all))
             error = add_schedule(table, pattern, machine, planner->name);

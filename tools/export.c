@@ -117,7 +117,7 @@ static void write_rank(const struct job *job, uint32_t node, size_t *next,
 static int write_goal(struct job *job, FILE *out)
 {
     const struct rsched_machine_costs *costs =
-        rsched_machine_costs(job->asked.machine);
+        rsched_machine_get_costs(job->asked.machine);
     size_t next = 0;
 
     fprintf(out, "// %s on machine %s, scheduler %s; times in ps\n",

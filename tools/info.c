@@ -11,7 +11,7 @@ static void print_planners(void)
     const struct rsched_planner *p;
 
     printf("\nschedulers\n");
-    for (size_t i = 0; (p = rsched_planner(i)) != NULL; i++)
+    for (size_t i = 0; (p = rsched_planner_at(i)) != NULL; i++)
         printf("  %-11s %-6s %s\n", p->name, p->label, p->help);
 }
 
@@ -40,7 +40,7 @@ static int print_machines(void)
 
         if (error != 0)
             return tool_library(error);
-        costs = rsched_machine_costs(machine);
+        costs = rsched_machine_get_costs(machine);
         printf("  %-11s %" PRIu32 " engine%s of %s, %s\n", name,
                costs->num_engines, costs->num_engines == 1 ? "" : "s",
                rs_format_rate(costs->engine_rate, rate),

@@ -496,7 +496,7 @@ static int64_t draw_legend(struct picture *p, bool draw)
 {
     int64_t x = PX(LEFT), y = p->links_bottom + PX(38);
     const struct rsched_machine_costs *costs =
-        rsched_machine_costs(p->machine);
+        rsched_machine_get_costs(p->machine);
     const struct {
         const char *label, *more;
         bool shown;

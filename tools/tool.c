@@ -122,7 +122,7 @@ const char *tool_label(const char *planner)
 {
     const struct rsched_planner *p;
 
-    for (size_t i = 0; (p = rsched_planner(i)) != NULL; i++) {
+    for (size_t i = 0; (p = rsched_planner_at(i)) != NULL; i++) {
         if (strcmp(p->name, planner) == 0)
             return p->label;
     }

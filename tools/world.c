@@ -196,7 +196,7 @@ int tool_world_open(const struct tool_world_options *words,
     world->params.pattern = world->pattern;
     world->params.machine = world->machine;
     world->params.planner = words->planner;
-    processes = rsched_machine_costs(world->machine)->node_processes;
+    processes = rsched_machine_get_costs(world->machine)->node_processes;
     status = read_number("processes", words->processes, 1, 1024, &processes);
     world->params.processes = (uint32_t)processes;
     if (status == TOOL_OK)

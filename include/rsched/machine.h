@@ -129,7 +129,7 @@ RSCHED_API const char *rsched_machine_path(const struct rsched_machine *machine)
 
 /** What its parts cost; valid as long as the machine. */
 RSCHED_API const struct rsched_machine_costs *
-rsched_machine_costs(const struct rsched_machine *machine);
+rsched_machine_get_costs(const struct rsched_machine *machine);
 
 RSCHED_API size_t rsched_machine_num_links(const struct rsched_machine *machine);
 

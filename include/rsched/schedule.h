@@ -4,7 +4,7 @@
  * SCHEDULE: where and when.
  *
  * A schedule places every put of a pattern in the queue of an engine of a
- * machine. Planners (the table behind rsched_planner()) decide the queues; the
+ * machine. Planners (the table behind rsched_planner_at()) decide the queues; the
  * fluid simulator (models/fluid.h) says when each put starts and ends, so that
  * the schedules of all planners are scored alike; a lower bound
  * (models/bound.h) says how much better any schedule could be.
@@ -48,7 +48,7 @@ struct rsched_planner {
  * @param index 0, 1, ...
  * @return the planner, or NULL when there are no more. Thread-safe.
  */
-RSCHED_API const struct rsched_planner *rsched_planner(size_t index);
+RSCHED_API const struct rsched_planner *rsched_planner_at(size_t index);
 
 /** What is sent in one go. A put that is not split is one part, whose number
  * is the put's. Further parts of puts that are split are numbered after all

@@ -36,7 +36,7 @@ static const struct rs_planner table[] = {
 
 enum { NUM_PLANNERS = sizeof(table) / sizeof(table[0]) };
 
-const struct rsched_planner *rsched_planner(size_t index)
+const struct rsched_planner *rsched_planner_at(size_t index)
 {
     return index < NUM_PLANNERS ? &table[index].shown : NULL;
 }

@@ -177,7 +177,7 @@ int rs_problem_init(struct rs_problem *problem,
     memset(problem, 0, sizeof(*problem));
     problem->pattern = pattern;
     problem->machine = machine;
-    problem->costs = *rsched_machine_costs(machine);
+    problem->costs = *rsched_machine_get_costs(machine);
     problem->most_nodes = RS_NODES_MOST;
     problem->num_puts = pattern->puts.count + num_cuts;
     problem->num_directions = pattern->directions.count;

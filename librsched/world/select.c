@@ -41,7 +41,7 @@ int rs_world_select(const struct rs_world_params *params,
     const char *best = NULL;
     uint64_t least = UINT64_MAX;
 
-    for (size_t i = 0; (tried = rsched_planner(i)) != NULL; i++) {
+    for (size_t i = 0; (tried = rsched_planner_at(i)) != NULL; i++) {
         uint64_t sum;
         int error = try_planner(*params, tried->name, &sum);
 

@@ -472,7 +472,7 @@ static int assemble(struct rs_world *world,
                     const struct rs_world_params *params)
 {
     const struct rsched_machine_costs *costs =
-        rsched_machine_costs(params->machine);
+        rsched_machine_get_costs(params->machine);
     struct extras extras = place_extras(world, costs);
     int error = fill_capacities(world, costs, &extras);
 
@@ -529,7 +529,7 @@ int rs_world_create(const struct rs_world_params *params,
     if (made == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a world");
     made->shape = params->nodes;
-    made->num_engines = rsched_machine_costs(params->machine)->num_engines;
+    made->num_engines = rsched_machine_get_costs(params->machine)->num_engines;
     error = fill(made, params, rs_machine_topology(params->machine));
     if (error != 0) {
         rs_world_destroy(made);
@@ -544,7 +544,7 @@ int rs_world_run(const struct rs_world *world,
                  struct rs_fluid_times *times, rs_network_progress *progress,
                  void *arg, struct rs_world_result *result)
 {
-    const struct rsched_machine_costs *costs = rsched_machine_costs(machine);
+    const struct rsched_machine_costs *costs = rsched_machine_get_costs(machine);
     struct rs_world_result run = {0};
     uint64_t overhead;
     int error = rs_network_run(&world->fluid, times, &run.makespan,

@@ -225,8 +225,8 @@ Test(files, machines_round_trip)
         cr_assert_eq(rsched_machine_write(again, out), 0);
         fclose(out);
         cr_assert_str_eq(text[0], text[1]);
-        cr_assert_arr_eq(rsched_machine_costs(machine),
-                         rsched_machine_costs(again),
+        cr_assert_arr_eq(rsched_machine_get_costs(machine),
+                         rsched_machine_get_costs(again),
                          sizeof(struct rsched_machine_costs));
         free(text[0]);
         free(text[1]);
@@ -243,7 +243,7 @@ Test(files, tofu_k_is_the_design_s)
                                         "NW", "SE", "NE", "SW"};
 
     cr_assert_eq(rsched_machine_builtin("tofu-k", &m), 0);
-    c = rsched_machine_costs(m);
+    c = rsched_machine_get_costs(m);
     cr_assert_eq(c->num_engines, 4);
     cr_assert_eq(c->engine_rate, 3850000000u);
     cr_assert_eq(c->engine_open, 1000000);

@@ -31,7 +31,7 @@ static void check_loads(void *arg, uint64_t from, uint64_t to,
 static void expect_feasible(const struct rsched_schedule *schedule)
 {
     const struct rsched_machine_costs *costs =
-        rsched_machine_costs(rsched_schedule_machine(schedule));
+        rsched_machine_get_costs(rsched_schedule_machine(schedule));
     struct loads seen = {schedule, 0};
     uint64_t opened = 0, last = 0;
     size_t puts = 0;
@@ -73,7 +73,7 @@ static void expect_never_worse(const struct rsched_pattern *pattern,
     const struct rsched_planner *planner;
 
     expect_feasible(fllf);
-    for (size_t i = 0; (planner = rsched_planner(i)) != NULL; i++) {
+    for (size_t i = 0; (planner = rsched_planner_at(i)) != NULL; i++) {
         struct rsched_schedule *other;
 
         if (planner->exhaustive || strcmp(planner->name, "fllf") == 0)

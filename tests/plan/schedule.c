@@ -185,13 +185,13 @@ Test(schedule, lower_bound_holds)
         struct rsched_machine *machine = random_machine(&random);
         struct rsched_pattern *pattern = random_pattern(&random);
 
-        for (size_t i = 0; rsched_planner(i) != NULL; i++) {
+        for (size_t i = 0; rsched_planner_at(i) != NULL; i++) {
             struct rsched_schedule *schedule;
 
-            if (rsched_planner(i)->exhaustive)
+            if (rsched_planner_at(i)->exhaustive)
                 continue; /* tests/plan/optimum.c */
             cr_assert_eq(rsched_schedule_create(pattern, machine,
-                                                rsched_planner(i)->name,
+                                                rsched_planner_at(i)->name,
                                                 &schedule), 0);
             expect_sound(schedule);
             rsched_schedule_destroy(schedule);
@@ -357,13 +357,13 @@ Test(schedule, many_puts, .timeout = 120)
 
         cr_assert_eq(rsched_pattern_add_put(pattern, &put), i);
     }
-    for (size_t i = 0; rsched_planner(i) != NULL; i++) {
+    for (size_t i = 0; rsched_planner_at(i) != NULL; i++) {
         struct rsched_schedule *schedule;
 
-        if (rsched_planner(i)->exhaustive)
+        if (rsched_planner_at(i)->exhaustive)
             continue;
         cr_assert_eq(rsched_schedule_create(pattern, tofu,
-                                            rsched_planner(i)->name,
+                                            rsched_planner_at(i)->name,
                                             &schedule), 0);
         cr_assert_leq(rsched_schedule_lower_bound(schedule),
                       rsched_schedule_makespan(schedule));

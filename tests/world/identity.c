@@ -59,7 +59,7 @@ Test(identity, one_node_is_the_torus)
     static const char *const nodes[] = {"8x6", "32x32", "3x5"};
     const struct rsched_planner *planner;
 
-    for (size_t i = 0; (planner = rsched_planner(i)) != NULL; i++) {
+    for (size_t i = 0; (planner = rsched_planner_at(i)) != NULL; i++) {
         for (size_t p = 0; p < sizeof(patterns) / sizeof(*patterns); p++) {
             for (size_t n = 0; n < sizeof(nodes) / sizeof(*nodes); n++) {
                 struct rs_world_params params = {.planner = planner->name};

@@ -205,7 +205,7 @@ static int run_pattern(struct rsched_machine *machine, const char *name,
     int failed = 0;
 
     assert(rsched_pattern_builtin(name, &pattern) == 0);
-    for (size_t i = 0; (planner = rsched_planner(i)) != NULL; i++) {
+    for (size_t i = 0; (planner = rsched_planner_at(i)) != NULL; i++) {
         struct rs_world_params params = {
             .pattern = pattern, .machine = machine, .planner = planner->name,
             .processes = 1, .shuffled = placement > 0,
