@@ -97,9 +97,9 @@ static int run_all(struct table *table, const char *planner)
     }
     if (strcmp(planner, "all") != 0)
         error = run_line(table, planner);
-    else
-        for (size_t i = 0; error == 0 && (p = rsched_planner_at(i)) != NULL; i++)
-            error = run_line(table, p->name);
+    for (size_t i = 0; error == 0 && strcmp(planner, "all") == 0 &&
+                       (p = rsched_planner_at(i)) != NULL; i++)
+        error = run_line(table, p->name);
     return error != 0 ? tool_library(error) : TOOL_OK;
 }
 

@@ -6,31 +6,31 @@
 
 /* Trials of a planner under jitter. Their seeds are not those that a user
  * gives, so that a plan is not judged by the runs that chose it. */
-enum { TRIALS = 15 };
+enum { TRIALS = 25 };
 #define TRIAL_SEED UINT64_C(0x5eed000000000000)
 
 /* The makespans of all trials together; without jitter one says all. */
 static int try_planner(struct rs_world_params params, const char *planner,
                        uint64_t *sum)
 {
-    unsigned trials = params.jitter > 0 ? TRIALS : 1;
-    int error = 0;
+    uint64_t trials = params.jitter > 0 ? TRIALS : 1;
+    struct rs_world *world;
+    int error;
 
     *sum = 0;
     params.planner = planner;
-    for (unsigned i = 0; error == 0 && i < trials; i++) {
+    error = rs_world_create(&params, &world);
+    if (error != 0)
+        return error;
+    for (uint64_t i = 0; error == 0 && i < trials; i++) {
         struct rs_world_result result;
-        struct rs_world *world;
 
-        params.seed = TRIAL_SEED + i;
-        error = rs_world_create(&params, &world);
-        if (error != 0)
-            return error;
+        rs_world_start(world, params.jitter, TRIAL_SEED + i);
         error = rs_world_run(world, params.machine, NULL, NULL, NULL, &result);
-        rs_world_destroy(world);
         if (error == 0 && __builtin_add_overflow(*sum, result.makespan, sum))
             error = rs_fail(RSCHED_ELIMIT, "the trials take too long");
     }
+    rs_world_destroy(world);
     return error;
 }
 

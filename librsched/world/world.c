@@ -19,7 +19,7 @@ void rs_world_destroy(struct rs_world *world)
     free((void *)world->fluid.capacity);
     free((void *)world->fluid.bytes);
     free((void *)world->fluid.route);
-    free((void *)world->fluid.engines);
+    free(world->engines);
     free(world->queue);
     free(world->starts);
     free(world->choices);
@@ -398,19 +398,19 @@ static int fill_routes(struct rs_world *world, const struct extras *e)
     return 0;
 }
 
-static int fill_starts(struct rs_world *world,
-                       const struct rs_world_params *params)
+void rs_world_start(struct rs_world *world, uint64_t jitter, uint64_t seed)
 {
-    uint64_t state = rs_shape_seed(params->seed);
+    uint64_t state = rs_shape_seed(seed);
 
-    world->starts = calloc(world->topology.num_nodes + 1u,
-                           sizeof(*world->starts));
-    if (world->starts == NULL)
-        return no_memory(world);
-    for (uint32_t n = 0; params->jitter > 0 && n < world->topology.num_nodes;
-         n++)
-        world->starts[n] = rs_shape_random(&state) % (params->jitter + 1);
-    return 0;
+    for (uint32_t n = 0; n < world->topology.num_nodes; n++) {
+        uint64_t before = world->starts[n];
+        size_t first = (size_t)n * world->num_engines;
+
+        world->starts[n] =
+            jitter > 0 ? rs_shape_random(&state) % (jitter + 1) : 0;
+        for (size_t e = first; e < first + world->num_engines; e++)
+            world->engines[e].opens += world->starts[n] - before;
+    }
 }
 
 static int compare_queued(const void *left, const void *right, void *arg)
@@ -438,9 +438,12 @@ static int fill_engines(struct rs_world *world,
     size_t next = 0;
 
     world->queue = calloc(world->num_puts + 1, sizeof(*world->queue));
+    world->starts = calloc(world->topology.num_nodes + 1u,
+                           sizeof(*world->starts));
+    world->engines = engines;
     world->fluid.engines = engines;
     world->fluid.num_engines = count;
-    if (world->queue == NULL || engines == NULL)
+    if (world->queue == NULL || world->starts == NULL || engines == NULL)
         return no_memory(world);
     for (uint32_t i = 0; i < world->num_puts; i++)
         world->queue[i] = i;
@@ -460,8 +463,7 @@ static int fill_engines(struct rs_world *world,
             costs->engine_rate, 0, costs->command, world->queue + first,
             next - first};
         if (next > first)
-            engines[e].opens = world->starts[node] +
-                               opened++ * costs->engine_open;
+            engines[e].opens = opened++ * costs->engine_open;
     }
     return 0;
 }
@@ -477,9 +479,9 @@ static int assemble(struct rs_world *world,
     if (error == 0)
         error = fill_routes(world, &extras);
     if (error == 0)
-        error = fill_starts(world, params);
-    if (error == 0)
         error = fill_engines(world, costs);
+    if (error == 0)
+        rs_world_start(world, params->jitter, params->seed);
     return error;
 }
 

@@ -73,8 +73,12 @@ struct rs_world {
     /* For the simulator. Resources: links, then per node its ceilings, then
      * its receive engines. Engine e of node n is n * num_engines + e. */
     struct rs_fluid fluid;
+    struct rs_fluid_engine *engines; /* those of `fluid` */
     uint32_t *queue;
 };
+
+/** Start anew: every node at random within `jitter` ps. */
+void rs_world_start(struct rs_world *world, uint64_t jitter, uint64_t seed);
 
 /** What a simulation says. */
 struct rs_world_result {
@@ -101,7 +105,7 @@ int rs_world_run(const struct rs_world *world,
 
 /**
  * The planner that takes the least time in this world, the first of equals.
- * With jitter, the one that takes the least over five starts of which none has
+ * With jitter, the one that takes the least over 25 starts of which none has
  * the seed of `params` (unless that is chosen on purpose).
  *
  * @param planner a static string

@@ -49,15 +49,15 @@ check() {
 }
 
 check torus.txt simulate scale-les3:872:all --nodes 8x6 --scheduler bl4
-check random.json simulate scale-les3:872:ewns -n 8x6 --mapping random:7 --routes balanced --jitter 1.5 --seed 3 -f json
-check shared.txt simulate scale-les3:218:all -n 8x6 --processes 4
-check alone.csv simulate scale-les3:218:all -n 8x6 --processes 4 --plan alone -f csv
+check random.json simulate scale-les3:872:ewns -n 8x6 --mapping random:7 --routes balanced --jitter 1.5 --seed 3 -f json -s bl4
+check shared.txt simulate scale-les3:218:all -n 8x6 --processes 4 -s bl4
+check alone.csv simulate scale-les3:218:all -n 8x6 --processes 4 --plan alone -f csv -s bl4
 check rails.txt simulate scale-les3:872:all -n 8x6 -m rails.yaml --scheduler bl2
-check groups.txt simulate scale-les3:327:diag -n 8x6 -m ./groups.yaml --routes balanced
-check halo3d.csv simulate halo3d:32x32x32:h1:26 -n 4x4x4 -f csv
-check sourced.txt simulate sourced.yaml -n 2x2 -m tofu-k --mapping map
-check goal.txt export scale-les3:60:ns -n 3x3 --format goal
-check trace.json export scale-les3:60:ew -n 3x1 --format trace
+check groups.txt simulate scale-les3:327:diag -n 8x6 -m ./groups.yaml --routes balanced -s bl4
+check halo3d.csv simulate halo3d:32x32x32:h1:26 -n 4x4x4 -f csv -s bl4
+check sourced.txt simulate sourced.yaml -n 2x2 -m tofu-k --mapping map -s bl4
+check goal.txt export scale-les3:60:ns -n 3x3 --format goal -s bl4
+check trace.json export scale-les3:60:ew -n 3x1 --format trace -s bl4
 
 # bad CAUSE ARGUMENT...: status 2 and one line that names the cause
 bad() {
