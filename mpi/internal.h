@@ -324,6 +324,9 @@ struct rs_comm {
 struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason);
 /** The same, but local: a record that is not there is not made. */
 struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason);
+/** Make it now, in a call that has made the communicator, for nonblocking
+ * calls to find. Collective; MPI_COMM_NULL is allowed. */
+void rs_comm_prepare(MPI_Comm comm);
 void rs_comm_hold(struct rs_comm *comm);
 void rs_comm_drop(struct rs_comm *comm);
 /** The largest of all processes' reasons. */

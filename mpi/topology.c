@@ -3,12 +3,18 @@
  * may wait, so this is where rsched sets up what nonblocking calls need. */
 #include "mpi/internal.h"
 
-static int prepared(int error, const MPI_Comm *made)
+void rs_comm_prepare(MPI_Comm comm)
 {
     enum rs_reason reason;
 
-    if (error == MPI_SUCCESS && *made != MPI_COMM_NULL)
-        rs_comm_get(*made, &reason);
+    if (comm != MPI_COMM_NULL)
+        rs_comm_get(comm, &reason);
+}
+
+static int prepared(int error, const MPI_Comm *made)
+{
+    if (error == MPI_SUCCESS)
+        rs_comm_prepare(*made);
     return error;
 }
 

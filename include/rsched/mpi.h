@@ -29,9 +29,9 @@
  * All processes of MPI_COMM_WORLD must be started with the backend.
  * RSCHED_DISABLE=1 in one of them passes the calls of all on.
  *
- * Fortran: MPICH's mpif.h and mpi module come through the C functions and are
- * accelerated; Open MPI's bindings and mpi_f08 call PMPI_ functions themselves
- * and stay native. A request made in C must be completed in C there.
+ * Fortran programs are accelerated with all three bindings, mpif.h, mpi and
+ * mpi_f08, whose functions are intercepted where they do not call MPI_ ones.
+ * Fortran's PMPI_ names are the native MPI's, as in C.
  *
  * The functions below are in the preload object only. A program that runs
  * with and without it declares them weak, or finds them with
