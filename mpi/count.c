@@ -97,6 +97,10 @@ void rs_count_collect(struct rs_counts *counts)
         if (r->exchange != NULL)
             add_exchange(counts->numbers, r->exchange, true);
     }
+    for (const struct rs_request *r = rs_zombies; r != NULL; r = r->next) {
+        if (r->exchange != NULL)
+            add_exchange(counts->numbers, r->exchange, true);
+    }
     for (struct rs_comm *c = rs_comms; c != NULL; c = c->next) {
         for (int kind = 0; kind < RS_NUM_KINDS; kind++)
             counts->calls[kind][RS_ACCELERATED] += c->calls[kind];

@@ -387,6 +387,7 @@ void rs_request_open(struct rs_request *request, struct rs_comm *comm,
 void rs_request_discard(struct rs_request *request);
 void rs_request_sweep(void);
 extern struct rs_request *rs_requests;
+extern struct rs_request *rs_zombies; /* freed by the program while active */
 
 /* ---- nonblocking calls (nonblocking.c); docs/nonblocking.md ---- */
 

@@ -14,7 +14,7 @@
 
 struct rs_request *rs_requests; /* in use */
 static struct rs_request *pool;
-static struct rs_request *zombies; /* freed by the program while active */
+struct rs_request *rs_zombies; /* freed by the program while active */
 static struct rs_request *kept; /* nonblocking and failed: an error will be
                                    raised on their communicators' records */
 
@@ -181,11 +181,11 @@ static void reap(bool all)
 {
     struct rs_request *next;
 
-    for (struct rs_request *r = zombies; r != NULL; r = next) {
+    for (struct rs_request *r = rs_zombies; r != NULL; r = next) {
         next = r->next;
         if (!all && !is_over(r))
             continue;
-        pull(&zombies, r);
+        pull(&rs_zombies, r);
         close_request(r);
     }
 }
@@ -275,7 +275,7 @@ int MPI_Request_free(MPI_Request *handle)
     /* Erroneous for active collective requests, but harmless here: it is
      * completed first. */
     if (request->state == RS_ACTIVE || request->state == RS_FLYING)
-        push(&zombies, request);
+        push(&rs_zombies, request);
     else
         close_request(request);
     reap(false);
