@@ -223,6 +223,8 @@ void rs_comm_drop(struct rs_comm *comm)
         return;
     if (comm->errhandler != MPI_ERRHANDLER_NULL)
         PMPI_Errhandler_free(&comm->errhandler);
+    rs_channels_close(comm);
+    pthread_mutex_destroy(&comm->lock);
     free(comm->send_to);
     free(comm);
 }
@@ -276,8 +278,11 @@ static struct rs_comm *record_create(MPI_Comm comm, int topology)
     atomic_init(&record->refs, 1);
     record->comm = comm;
     record->errhandler = MPI_ERRHANDLER_NULL;
+    pthread_mutex_init(&record->lock, NULL);
     record->blocking = RS_ACCELERATED;
-    record->reason = set_up(record, topology);
+    record->reason = record->nonblocking = set_up(record, topology);
+    if (record->reason == RS_ACCELERATED)
+        rs_channels_open(record);
     if (record->reason != RS_ACCELERATED)
         rs_log(RS_LOG_INFO, "communicator %llx is native: %s",
                (unsigned long long)record->id,
@@ -287,11 +292,15 @@ static struct rs_comm *record_create(MPI_Comm comm, int topology)
     return record;
 }
 
-struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
+/* The record or NULL, and then the topology that one could be made of, or
+ * MPI_UNDEFINED and the reason. */
+static struct rs_comm *look_up(MPI_Comm comm, int *topology,
+                               enum rs_reason *reason)
 {
     struct rs_comm *record;
-    int found, inter, topology;
+    int found, inter;
 
+    *topology = MPI_UNDEFINED;
     *reason = rs_process.reason;
     if (*reason != RS_ACCELERATED)
         return NULL;
@@ -299,16 +308,38 @@ struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
     if (comm == MPI_COMM_NULL)
         return NULL;
     PMPI_Comm_get_attr(comm, rs_process.comm_keyval, &record, &found);
-    if (!found) {
-        PMPI_Comm_test_inter(comm, &inter);
-        if (inter) {
-            *reason = RS_REASON_INTERCOMM;
-            return NULL;
-        }
-        PMPI_Topo_test(comm, &topology);
-        if (topology == MPI_UNDEFINED)
-            return NULL;
+    if (found)
+        return record;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        *reason = RS_REASON_INTERCOMM;
+    else
+        PMPI_Topo_test(comm, topology);
+    return NULL;
+}
+
+struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
+{
+    int topology;
+    struct rs_comm *record = look_up(comm, &topology, reason);
+
+    if (record == NULL && topology == MPI_UNDEFINED)
+        return NULL;
+    if (record == NULL)
         record = record_create(comm, topology);
+    *reason = record->reason;
+    return record->reason == RS_ACCELERATED ? record : NULL;
+}
+
+struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason)
+{
+    int topology;
+    struct rs_comm *record = look_up(comm, &topology, reason);
+
+    if (record == NULL) {
+        if (topology != MPI_UNDEFINED)
+            *reason = RS_REASON_UNPREPARED;
+        return NULL;
     }
     *reason = record->reason;
     return record->reason == RS_ACCELERATED ? record : NULL;
@@ -316,11 +347,8 @@ struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
 
 /* ---- exchanges ---- */
 
-/* Two votes: one rank's plan may have failed before (the caller's vote), and
- * one rank's creation may fail, which only its neighbors know. */
-int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
-                     bool variable, struct rsched_exchange **exchange,
-                     enum rs_reason *reason)
+int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
+                            bool variable, struct rsched_exchange **exchange)
 {
     struct rsched_exchange_params params = {
         .pattern = plan->pattern,
@@ -329,14 +357,27 @@ int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
         .tag = (comm->id << 16) | (comm->creations++ & 0xffff),
         .flags = variable ? RSCHED_EXCHANGE_VARIABLE : 0,
     };
+    int error = rsched_exchange_create(rs_context(), &params, exchange);
+
+    if (error != 0)
+        rs_log(error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH
+                   ? RS_LOG_ERROR
+                   : RS_LOG_WARN,
+               "%s", rsched_last_error());
+    return error;
+}
+
+/* Two votes: one rank's plan may have failed before (the caller's vote), and
+ * one rank's creation may fail, which only its neighbors know. */
+int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
+                     bool variable, struct rsched_exchange **exchange,
+                     enum rs_reason *reason)
+{
     struct rsched_exchange *made = NULL;
-    int error = rsched_exchange_create(rs_context(), &params, &made);
+    int error = rs_comm_exchange_create(comm, plan, variable, &made);
     bool disagree = error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH;
     int mine[2] = {error != 0, disagree}, all[2] = {0, 0};
 
-    if (error != 0)
-        rs_log(disagree ? RS_LOG_ERROR : RS_LOG_WARN, "%s",
-               rsched_last_error());
     PMPI_Allreduce(mine, all, 2, MPI_INT, MPI_MAX, comm->comm);
     *reason = RS_ACCELERATED;
     if (!all[0]) {

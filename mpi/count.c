@@ -70,6 +70,11 @@ static void add_exchange(uint64_t *to, const struct rsched_exchange *exchange,
     to[RS_NUMBER_STALLS] += stats.credit_stalls;
 }
 
+static void add_variable(uint64_t *to, const struct rsched_exchange *exchange)
+{
+    add_exchange(to, exchange, false);
+}
+
 void rs_count_retire(const struct rsched_exchange *exchange, bool persistent)
 {
     uint64_t more[RS_NUM_NUMBERS] = {0};
@@ -88,14 +93,21 @@ void rs_count_collect(struct rs_counts *counts)
     }
     for (int i = 0; i < RS_NUM_NUMBERS; i++)
         counts->numbers[i] = numbers[i];
-    for (const struct rs_request *r = rs_requests; r != NULL; r = r->next)
-        add_exchange(counts->numbers, r->exchange, true);
-    for (const struct rs_comm *c = rs_comms; c != NULL; c = c->next) {
+    for (const struct rs_request *r = rs_requests; r != NULL; r = r->next) {
+        if (r->exchange != NULL)
+            add_exchange(counts->numbers, r->exchange, true);
+    }
+    for (const struct rs_request *r = rs_zombies; r != NULL; r = r->next) {
+        if (r->exchange != NULL)
+            add_exchange(counts->numbers, r->exchange, true);
+    }
+    for (struct rs_comm *c = rs_comms; c != NULL; c = c->next) {
         for (int kind = 0; kind < RS_NUM_KINDS; kind++)
             counts->calls[kind][RS_ACCELERATED] += c->calls[kind];
         counts->numbers[RS_NUMBER_LOADS] += c->loads;
         if (c->channel != NULL)
-            add_exchange(counts->numbers, c->channel, false);
+            add_variable(counts->numbers, c->channel);
+        rs_channels_visit(c, add_variable, counts->numbers);
     }
     pthread_mutex_unlock(&rs_process.lock);
 }

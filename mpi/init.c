@@ -23,7 +23,7 @@ static bool context_tried;
 
 /* ---- settings ---- */
 
-static const char *setting(const char *name)
+const char *rs_setting(const char *name)
 {
     const struct rsched_setting *s;
 
@@ -51,11 +51,11 @@ static bool read_settings(void)
 
     if (rsched_config_check() != 0)
         return false;
-    rs_process.log_level = position(setting("RSCHED_LOG_LEVEL"), levels, 4);
+    rs_process.log_level = position(rs_setting("RSCHED_LOG_LEVEL"), levels, 4);
     rs_process.report =
-        (enum rs_report_level)position(setting("RSCHED_REPORT"), reports, 4);
-    rs_process.report_file = setting("RSCHED_REPORT_FILE");
-    rs_process.reason = position(setting("RSCHED_DISABLE"), yes, 4) > 0
+        (enum rs_report_level)position(rs_setting("RSCHED_REPORT"), reports, 4);
+    rs_process.report_file = rs_setting("RSCHED_REPORT_FILE");
+    rs_process.reason = position(rs_setting("RSCHED_DISABLE"), yes, 4) > 0
                             ? RS_REASON_DISABLED
                             : RS_ACCELERATED;
     return true;
@@ -86,6 +86,7 @@ static void native_progress(void *arg)
     int flag;
 
     (void)arg;
+    rs_flights_progress();
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, rs_process.comm, &flag,
                 MPI_STATUS_IGNORE);
 }
@@ -189,6 +190,7 @@ static void backend_fini(void)
     rs_report();
     rs_process.reason = RS_REASON_NO_INIT;
     if (reason == RS_ACCELERATED) {
+        rs_flights_fini();
         rs_request_sweep();
         rs_comm_sweep();
         rsched_context_destroy(atomic_load(&context));

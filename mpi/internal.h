@@ -33,7 +33,8 @@ enum rs_kind {
 };
 
 /** All calls that are counted: blocking ones from 0 on, persistent ones from
- * RS_CALL_INIT on, both in the order of enum rs_kind. */
+ * RS_CALL_INIT on, nonblocking ones from RS_CALL_INEIGHBOR on, all in the order
+ * of enum rs_kind. */
 #define RS_CALL_MAP(XX)                                                      \
     XX(NEIGHBOR_ALLTOALL, "neighbor_alltoall")                               \
     XX(NEIGHBOR_ALLTOALLV, "neighbor_alltoallv")                             \
@@ -62,6 +63,7 @@ enum rs_call {
 #undef RS_XX
     RS_NUM_CALLS,
     RS_CALL_INIT = RS_CALL_NEIGHBOR_ALLTOALL_INIT,
+    RS_CALL_INEIGHBOR = RS_CALL_INEIGHBOR_ALLTOALL,
 };
 
 /** Why a call is native; ordered so that the largest of several processes'
@@ -71,6 +73,12 @@ enum rs_call {
     XX(NO_INIT, "no-init",                                                   \
        "MPI_Init was not seen (sessions, or a binding that bypasses MPI_)")  \
     XX(RELEASE, "release", "not accelerated in this release")                \
+    XX(UNPREPARED, "unprepared",                                             \
+       "the call that made the communicator could not prepare it")           \
+    XX(CHANNELS, "channels",                                                 \
+       "RSCHED_CHANNELS is 0 in a process, or differs between two")          \
+    XX(UNPAIRED, "unpaired",                                                 \
+       "the neighbor lists of the processes do not fit together")            \
     XX(INTERCOMM, "intercommunicator", "an intercommunicator")               \
     XX(NODES, "nodes", "the communicator spans several nodes")               \
     XX(WORLD, "world",                                                       \
@@ -155,6 +163,8 @@ extern struct rs_process rs_process;
 struct rsched_context *rs_context(void);
 /** Drive the native MPI's progress. */
 void rs_native_progress(void);
+/** A setting's text. */
+const char *rs_setting(const char *name);
 
 enum { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 void rs_log(int level, const char *format, ...)
@@ -228,6 +238,9 @@ struct rs_packed {
 
 /** Arguments made into a pattern and addresses. */
 struct rs_plan {
+    struct rs_plan *next; /* of the idle ones of nonblocking calls */
+    enum rs_kind kind;
+    uint64_t serial; /* no other plan has it, nor this one with other buffers */
     struct rsched_pattern *pattern;
     size_t num_sends, num_receives;
     const void **sends; /* addresses in force */
@@ -239,7 +252,7 @@ struct rs_plan {
     const void *send_buffer; /* in force */
     void *receive_buffer;
 
-    /* The arguments it was made from, for blocking calls. */
+    /* The arguments it was made from, for calls that are not persistent. */
     uint64_t generation;
     bool wide;
     void *counts[2], *displs[2];
@@ -266,6 +279,15 @@ int rs_plan_unpack(struct rs_plan *plan);
 
 /* ---- communicators (comm.c) ---- */
 
+/** What carries every n-th nonblocking call of a communicator, one after the
+ * other (nonblocking.c). */
+struct rs_channel {
+    struct rsched_exchange *exchange; /* variable */
+    uint64_t loaded; /* serial of the plan that it has */
+    struct rs_request *first, *last; /* the first one moves, the rest queue */
+    bool waited; /* a thread waits for the first one, without the lock */
+};
+
 struct rs_comm {
     struct rs_comm *next, *previous;
     atomic_uint refs;
@@ -285,11 +307,26 @@ struct rs_comm {
     struct rs_plan *plans[RS_NUM_KINDS];
     struct rs_plan *loaded; /* the one that the channel has */
     uint64_t calls[RS_NUM_KINDS], loads;
+
+    /* Nonblocking calls. */
+    enum rs_reason nonblocking; /* RS_ACCELERATED when there are channels */
+    pthread_mutex_t lock; /* of all that follows, and the requests in it */
+    unsigned num_channels;
+    struct rs_channel *channels;
+    uint64_t sequence;     /* calls so far */
+    unsigned num_deferred; /* that queue behind the first of their channel */
+    struct rs_plan *idle;
+    struct rs_comm *next_channels, *previous_channels;
 };
 
 /** The communicator's record; collective at the first call. NULL: native,
  * for *reason. */
 struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason);
+/** The same, but local: a record that is not there is not made. */
+struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason);
+/** Make it now, in a call that has made the communicator, for nonblocking
+ * calls to find. Collective; MPI_COMM_NULL is allowed. */
+void rs_comm_prepare(MPI_Comm comm);
 void rs_comm_hold(struct rs_comm *comm);
 void rs_comm_drop(struct rs_comm *comm);
 /** The largest of all processes' reasons. */
@@ -302,6 +339,9 @@ int rs_comm_receive_slot(const struct rs_comm *comm, int i);
 int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
                      bool variable, struct rsched_exchange **exchange,
                      enum rs_reason *reason);
+/** Its first half: the text of a failure has been logged. */
+int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
+                            bool variable, struct rsched_exchange **exchange);
 /** The MPI error class for an rsched error, whose text is logged. */
 int rs_error_class(int error);
 /** Raise an MPI error on the communicator; returns the error. */
@@ -317,10 +357,11 @@ enum rs_state {
     RS_INACTIVE,
     RS_ACTIVE,
     RS_COMPLETE, /* its epoch is over, the program does not know yet */
+    RS_FLYING,   /* a nonblocking call under way: ask nonblocking.c */
 };
 
 struct rs_request {
-    struct rsched_exchange *exchange; /* NULL: not in use */
+    struct rsched_exchange *exchange; /* NULL: not in use, or nonblocking */
     enum rs_state state;
     bool packed;
     int error; /* an MPI error, when RS_COMPLETE */
@@ -328,16 +369,50 @@ struct rs_request {
     struct rs_comm *comm;
     struct rs_plan *plan;
     struct rs_request *next, *previous; /* of those in use or in the pool */
+
+    /* Of a nonblocking call, which is gone once it has completed. */
+    struct rs_channel *channel; /* NULL: persistent */
+    struct rs_request *after;   /* in the channel's queue */
+    bool landed;                /* the exchange is done with it */
+    int result;                 /* then an RSCHED_E* */
 };
 
 /** A request for a new exchange; NULL when out of memory. */
 struct rs_request *rs_request_create(void);
-/** Put it to use; takes over all that is given. */
+/** Put it to use; takes over all that is given. A nonblocking call has no
+ * exchange. */
 void rs_request_open(struct rs_request *request, struct rs_comm *comm,
                      struct rsched_exchange *exchange, struct rs_plan *plan);
 /** Give back one that was not opened. */
 void rs_request_discard(struct rs_request *request);
 void rs_request_sweep(void);
 extern struct rs_request *rs_requests;
+extern struct rs_request *rs_zombies; /* freed by the program while active */
+
+/* ---- nonblocking calls (nonblocking.c); docs/nonblocking.md ---- */
+
+/** Make the channels of a communicator and set comm->nonblocking. Collective;
+ * the processes must have agreed that they accelerate. */
+void rs_channels_open(struct rs_comm *comm);
+void rs_channels_close(struct rs_comm *comm);
+/** Call `count` for each exchange. */
+void rs_channels_visit(struct rs_comm *comm,
+                       void (*count)(uint64_t *to,
+                                     const struct rsched_exchange *exchange),
+                       uint64_t *to);
+/** The plan of valid arguments; NULL when out of memory. */
+struct rs_plan *rs_flight_plan(struct rs_comm *comm,
+                               const struct rs_args *args);
+/** Hand an open request to its channel. Local: never waits for a peer. */
+void rs_flight_start(struct rs_request *request);
+/** Whether it has landed; request->result is set then. */
+bool rs_flight_poll(struct rs_request *request);
+void rs_flight_wait(struct rs_request *request);
+/** Give its plan back. */
+void rs_flight_end(struct rs_request *request);
+/** Go on with calls that queue; no native MPI call is made. */
+void rs_flights_progress(void);
+/** Stop; nothing moves afterwards. */
+void rs_flights_fini(void);
 
 #endif

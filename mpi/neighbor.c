@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Neighborhood collectives, blocking and persistent. */
+/* Neighborhood collectives, blocking, persistent and nonblocking. */
 #include "mpi/internal.h"
 
 #include <stddef.h>
@@ -140,6 +140,46 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
         return *result != MPI_SUCCESS;
     }
     rs_request_open(request, comm, exchange, plan);
+    rs_count_accelerated(call, 1);
+    *handle_made = request->handle;
+    return true;
+}
+
+/* ---- nonblocking ---- */
+
+/* Local, so all processes must come to the same decision by themselves: it
+ * was taken when the communicator was made. */
+static bool nonblocking(MPI_Comm handle, const struct rs_args *args,
+                        MPI_Request *handle_made, int *result)
+{
+    enum rs_call call = (enum rs_call)(RS_CALL_INEIGHBOR + (int)args->kind);
+    enum rs_reason reason;
+    struct rs_comm *comm = rs_comm_find(handle, &reason);
+    struct rs_request *request;
+    struct rs_plan *plan = NULL;
+
+    if (comm != NULL)
+        reason = comm->nonblocking;
+    if (reason == RS_ACCELERATED && !rs_args_valid(comm, args))
+        reason = RS_REASON_ARGUMENT; /* for the native call to complain of */
+    if (reason != RS_ACCELERATED) {
+        rs_count_native(call, reason);
+        return false;
+    }
+    request = rs_request_create();
+    if (request != NULL)
+        plan = rs_flight_plan(comm, args);
+    *result = plan == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    if (plan != NULL && plan->packed)
+        *result = rs_plan_pack(plan);
+    if (*result != MPI_SUCCESS) {
+        rs_plan_destroy(plan);
+        rs_request_discard(request);
+        rs_raise(comm, *result);
+        return true;
+    }
+    rs_request_open(request, comm, NULL, plan);
+    rs_flight_start(request);
     rs_count_accelerated(call, 1);
     *handle_made = request->handle;
     return true;

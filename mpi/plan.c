@@ -217,6 +217,10 @@ static bool plan_allocate(struct rs_plan *plan, const struct rs_comm *comm)
 
 void rs_plan_rebase(struct rs_plan *plan, const struct rs_args *args)
 {
+    static atomic_uint_least64_t serials;
+
+    plan->serial = 1 + atomic_fetch_add_explicit(&serials, 1,
+                                                 memory_order_relaxed);
     plan->send_buffer = args->send.buffer;
     plan->receive_buffer = args->receive.buffer;
     for (size_t i = 0; i < plan->num_sends; i++)
@@ -239,6 +243,7 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
 
     if (plan == NULL)
         return reason;
+    plan->kind = args->kind;
     plan->generation = rs_type_generation();
     if (plan_allocate(plan, comm))
         reason = add_all(plan, comm, args);

@@ -14,7 +14,9 @@
 
 struct rs_request *rs_requests; /* in use */
 static struct rs_request *pool;
-static struct rs_request *zombies; /* freed by the program while active */
+struct rs_request *rs_zombies; /* freed by the program while active */
+static struct rs_request *kept; /* nonblocking and failed: an error will be
+                                   raised on their communicators' records */
 
 /* ---- handle -> request ---- */
 
@@ -150,15 +152,27 @@ static void pull(struct rs_request **list, struct rs_request *request)
  * lock, the request in no list. */
 static void close_request(struct rs_request *request)
 {
-    rs_count_retire(request->exchange, true);
+    if (request->exchange != NULL)
+        rs_count_retire(request->exchange, true);
     rsched_exchange_destroy(request->exchange);
     request->exchange = NULL;
     rs_plan_destroy(request->plan);
     request->plan = NULL;
+    request->channel = NULL;
     rs_comm_drop(request->comm);
     request->comm = NULL;
     request->state = RS_INACTIVE;
     push(&pool, request);
+}
+
+/* An error ends an epoch too. */
+static bool is_over(struct rs_request *request)
+{
+    bool done = false;
+
+    if (request->channel != NULL)
+        return rs_flight_poll(request);
+    return rsched_exchange_test(request->exchange, &done) != 0 || done;
 }
 
 /* Close the requests that the program freed too early and that have finished
@@ -167,13 +181,11 @@ static void reap(bool all)
 {
     struct rs_request *next;
 
-    for (struct rs_request *r = zombies; r != NULL; r = next) {
-        bool done = false;
-
+    for (struct rs_request *r = rs_zombies; r != NULL; r = next) {
         next = r->next;
-        if (rsched_exchange_test(r->exchange, &done) == 0 && !done && !all)
+        if (!all && !is_over(r))
             continue;
-        pull(&zombies, r);
+        pull(&rs_zombies, r);
         close_request(r);
     }
 }
@@ -221,6 +233,7 @@ void rs_request_open(struct rs_request *request, struct rs_comm *comm,
     request->exchange = exchange;
     request->plan = plan;
     request->packed = plan->packed;
+    request->channel = NULL;
     request->state = RS_INACTIVE;
     request->error = MPI_SUCCESS;
     pthread_mutex_lock(&rs_process.lock);
@@ -236,6 +249,10 @@ void rs_request_sweep(void)
     reap(true);
     while ((request = rs_requests) != NULL) {
         pull(&rs_requests, request);
+        close_request(request);
+    }
+    while ((request = kept) != NULL) {
+        pull(&kept, request);
         close_request(request);
     }
     while ((request = pool) != NULL) {
@@ -257,8 +274,8 @@ int MPI_Request_free(MPI_Request *handle)
     pull(&rs_requests, request);
     /* Erroneous for active collective requests, but harmless here: it is
      * completed first. */
-    if (request->state == RS_ACTIVE)
-        push(&zombies, request);
+    if (request->state == RS_ACTIVE || request->state == RS_FLYING)
+        push(&rs_zombies, request);
     else
         close_request(request);
     reap(false);
@@ -310,14 +327,27 @@ static int end_epoch(struct rs_request *request, int error)
     return request->packed ? rs_plan_unpack(request->plan) : MPI_SUCCESS;
 }
 
+static bool poll_flight(struct rs_request *request)
+{
+    if (!rs_flight_poll(request))
+        return false;
+    if (request->result != 0)
+        request->error = rs_error_class(request->result); /* is logged */
+    else
+        request->error = request->packed ? rs_plan_unpack(request->plan)
+                                         : MPI_SUCCESS;
+    request->state = RS_COMPLETE;
+    return true;
+}
+
 /* Move on, and say whether the epoch is over. */
 static inline bool poll(struct rs_request *request)
 {
     bool done = false;
     int error;
 
-    if (request->state != RS_ACTIVE)
-        return true;
+    if (UNLIKELY(request->state != RS_ACTIVE))
+        return request->state != RS_FLYING || poll_flight(request);
     error = rsched_exchange_test(request->exchange, &done);
     if (LIKELY(error == 0 && !done))
         return false;
@@ -328,23 +358,51 @@ static inline bool poll(struct rs_request *request)
     return true;
 }
 
-/* Make the request inactive; returns its MPI error. */
-static inline int take(struct rs_request *request)
+/* A complete nonblocking request is gone. */
+static int take_flight(struct rs_request *request, MPI_Request *handle)
 {
     int error = request->error;
 
+    *handle = MPI_REQUEST_NULL;
+    rs_flight_end(request);
+    pthread_mutex_lock(&rs_process.lock);
+    pull(&rs_requests, request);
+    if (error == MPI_SUCCESS)
+        close_request(request);
+    else
+        push(&kept, request);
+    pthread_mutex_unlock(&rs_process.lock);
+    return error;
+}
+
+/* Make the request inactive, or null; returns its MPI error. */
+static inline int take(struct rs_request *request, MPI_Request *handle)
+{
+    int error = request->error;
+
+    if (UNLIKELY(request->channel != NULL))
+        return take_flight(request, handle);
     request->error = MPI_SUCCESS;
     request->state = RS_INACTIVE;
     return error;
 }
 
-/* Wait for an active or complete request and take it. */
-static inline int wait_take(struct rs_request *request)
+static int wait_take_other(struct rs_request *request, MPI_Request *handle)
+{
+    if (request->state == RS_FLYING) {
+        rs_flight_wait(request);
+        poll_flight(request);
+    }
+    return take(request, handle);
+}
+
+/* Wait for a request that is not inactive and take it. */
+static inline int wait_take(struct rs_request *request, MPI_Request *handle)
 {
     int error;
 
-    if (UNLIKELY(request->state == RS_COMPLETE))
-        return take(request);
+    if (UNLIKELY(request->state != RS_ACTIVE))
+        return wait_take_other(request, handle);
     error = rsched_exchange_wait(request->exchange);
     request->state = RS_INACTIVE;
     if (UNLIKELY(error != 0 || request->packed))
@@ -397,7 +455,7 @@ int MPI_Wait(MPI_Request *handle, MPI_Status *status)
         set_empty(status);
         return MPI_SUCCESS;
     }
-    error = wait_take(request);
+    error = wait_take(request, handle);
     set_status(status);
     return LIKELY(error == MPI_SUCCESS) ? MPI_SUCCESS
                                         : rs_raise(request->comm, error);
@@ -420,7 +478,7 @@ int MPI_Test(MPI_Request *handle, int *flag, MPI_Status *status)
         rs_native_progress();
         return MPI_SUCCESS;
     }
-    error = take(request);
+    error = take(request, handle);
     set_status(status);
     return LIKELY(error == MPI_SUCCESS) ? MPI_SUCCESS
                                         : rs_raise(request->comm, error);
@@ -574,13 +632,14 @@ static void copy_statuses(const struct natives *natives, MPI_Status *statuses,
 
 /* Wait for one of ours and set its status; *failed becomes the communicator of
  * the first that has failed. */
-static inline void wait_ours(struct rs_request *request, MPI_Status *statuses,
-                             int i, struct rs_comm **failed)
+static inline void wait_ours(struct rs_request *request, MPI_Request *handle,
+                             MPI_Status *statuses, int i,
+                             struct rs_comm **failed)
 {
     int error = MPI_SUCCESS;
 
     if (LIKELY(request->state != RS_INACTIVE))
-        error = wait_take(request);
+        error = wait_take(request, handle);
     if (UNLIKELY(error != MPI_SUCCESS) && *failed == NULL)
         *failed = request->comm;
     set_ith(statuses, i, error);
@@ -603,7 +662,7 @@ static int waitall_mixed(int count, MPI_Request *handles, MPI_Status *statuses,
         struct rs_request *request = find(handles[i]);
 
         if (request != NULL)
-            wait_ours(request, statuses, i, &failed);
+            wait_ours(request, &handles[i], statuses, i, &failed);
     }
     result = PMPI_Waitall(natives.num, natives.handles, natives.wanted);
     copy_statuses(&natives, statuses, result);
@@ -624,7 +683,7 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
                                      ? MPI_STATUSES_IGNORE
                                      : statuses + i,
                                  failed);
-        wait_ours(request, statuses, i, &failed);
+        wait_ours(request, &handles[i], statuses, i, &failed);
     }
     return LIKELY(failed == NULL) ? MPI_SUCCESS : raise_in_status(failed);
 }
@@ -658,7 +717,7 @@ int MPI_Testall(int count, MPI_Request *handles, int *flag,
 
         if (request == NULL)
             continue;
-        error = take(request);
+        error = take(request, &handles[i]);
         if (error != MPI_SUCCESS && failed == NULL)
             failed = request->comm;
         set_ith(statuses, i, error);
@@ -689,7 +748,7 @@ static bool any_once(int count, MPI_Request *handles, struct natives *natives,
             continue;
         *index = i;
         set_status(status);
-        *result = take(request);
+        *result = take(request, &handles[i]);
         if (*result != MPI_SUCCESS)
             rs_raise(request->comm, *result);
         return true;
@@ -781,7 +840,7 @@ static int some_once(int count, MPI_Request *handles, struct natives *natives,
         active = true;
         if (!poll(request))
             continue;
-        error = take(request);
+        error = take(request, &handles[i]);
         if (error != MPI_SUCCESS && failed == NULL)
             failed = request->comm;
         set_ith(statuses, *num, error);

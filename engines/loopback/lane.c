@@ -122,6 +122,12 @@ static void choose_geometry(const struct rsched_engine_env *env,
     d->num_slots = slots < MIN_SLOTS ? MIN_SLOTS : (uint32_t)slots;
 }
 
+/* Where messages vary, most are short and leave most of the slots unused. */
+static bool is_sparse(const struct rsched_lane_spec *spec)
+{
+    return spec->bytes == 0;
+}
+
 static void ring_init(struct ring *r, struct rs_words *words,
                       const struct descriptor *d)
 {
@@ -184,7 +190,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         choose_geometry(&engine->env, spec->bytes, &d);
         error = rs_segment_allocate(
             &engine->segment, sizeof(struct rs_words) + d.stride * d.num_slots,
-            connection, rs_connection_is_dead, &l->block);
+            is_sparse(spec), connection, rs_connection_is_dead, &l->block);
         if (error != 0) {
             lane_free(l);
             return error;
@@ -226,7 +232,8 @@ static int attach_self(struct lane *l, const struct descriptor *d)
     return 0;
 }
 
-static int attach_peer(struct lane *l, const struct descriptor *d)
+static int attach_peer(struct lane *l, const struct rsched_lane_spec *spec,
+                       const struct descriptor *d)
 {
     struct rsched_connection *c = l->lane.connection;
     struct rs_words *words;
@@ -234,7 +241,8 @@ static int attach_peer(struct lane *l, const struct descriptor *d)
 
     if (error != 0)
         return error;
-    words = rs_segment_map(c->segment_fd, d->offset, d->bytes);
+    words =
+        rs_segment_map(c->segment_fd, d->offset, d->bytes, is_sparse(spec));
     if (words == NULL)
         return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its slots: %m",
                        c->peer);
@@ -254,11 +262,11 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
     struct lane *l = lane_new(connection);
     int error;
 
-    (void)spec;
     if (l == NULL)
         return RSCHED_ENOMEM;
     memcpy(&d, descriptor, sizeof(d));
-    error = connection->self ? attach_self(l, &d) : attach_peer(l, &d);
+    error = connection->self ? attach_self(l, &d)
+                             : attach_peer(l, spec, &d);
     if (error != 0) {
         lane_free(l);
         return error;

@@ -91,7 +91,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
                         path);
         goto err_close;
     }
-    c->header = rs_segment_map(c->segment_fd, 0, RS_HEADER_BYTES);
+    c->header = rs_segment_map(c->segment_fd, 0, RS_HEADER_BYTES, false);
     if (c->header == NULL) {
         error = rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping %s: %m",
                         c->peer, path);

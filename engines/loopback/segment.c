@@ -14,10 +14,11 @@
 
 #define BASE_STEP (UINT64_C(1) << RS_BASE_BITS)
 
-void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes)
+void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse)
 {
-    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_POPULATE, fd, (off_t)offset);
+    void *address =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | (sparse ? 0 : MAP_POPULATE), fd, (off_t)offset);
 
     if (address == MAP_FAILED)
         return NULL;
@@ -56,7 +57,7 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
         error = rs_fail(RSCHED_ESYS, "loopback: setting up a memfd: %m");
         goto err_close;
     }
-    s.header = rs_segment_map(s.fd, 0, RS_HEADER_BYTES);
+    s.header = rs_segment_map(s.fd, 0, RS_HEADER_BYTES, false);
     if (s.header == NULL) {
         error = rs_fail(RSCHED_ESYS, "loopback: mapping a memfd: %m");
         goto err_close;
@@ -114,7 +115,7 @@ static struct rs_block *find_block(struct rs_segment *segment, uint64_t bytes,
     return best;
 }
 
-static int add_block(struct rs_segment *segment, uint64_t bytes,
+static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
                      struct rs_block **block)
 {
     struct rs_block *b = calloc(1, sizeof(*b));
@@ -124,8 +125,14 @@ static int add_block(struct rs_segment *segment, uint64_t bytes,
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a block");
     b->offset = segment->bytes;
     b->bytes = bytes;
-    /* Reserve the pages now: a full memory must not become a SIGBUS later. */
-    error = posix_fallocate(segment->fd, (off_t)b->offset, (off_t)bytes);
+    /* Reserve the pages now, so that no epoch pays for them; but not those
+     * that may never be used. */
+    if (sparse)
+        error = ftruncate(segment->fd, (off_t)(b->offset + bytes)) == 0
+                    ? 0
+                    : errno;
+    else
+        error = posix_fallocate(segment->fd, (off_t)b->offset, (off_t)bytes);
     if (error != 0) {
         errno = error;
         error = rs_fail(RSCHED_ENOMEM,
@@ -134,7 +141,7 @@ static int add_block(struct rs_segment *segment, uint64_t bytes,
         goto err_free;
     }
     segment->bytes += bytes;
-    b->words = rs_segment_map(segment->fd, b->offset, bytes);
+    b->words = rs_segment_map(segment->fd, b->offset, bytes, sparse);
     if (b->words == NULL) {
         error = rs_fail(RSCHED_ESYS, "loopback: mapping %llu bytes: %m",
                         (unsigned long long)bytes);
@@ -151,7 +158,7 @@ err_free:
 }
 
 int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
-                        struct rsched_connection *writer,
+                        bool sparse, struct rsched_connection *writer,
                         bool (*gone)(struct rsched_connection *),
                         struct rs_block **block)
 {
@@ -160,13 +167,14 @@ int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
     int error;
 
     if (b == NULL) {
-        error = add_block(segment, rounded, &b);
+        error = add_block(segment, rounded, sparse, &b);
         if (error != 0)
             return error;
     } else {
         /* Nobody writes it any more, and the next writer learns of it only
          * through the out-of-band exchange. User data could look like words. */
-        memset(b->words, 0, b->bytes);
+        if (!sparse || madvise(b->words, b->bytes, MADV_REMOVE) != 0)
+            memset(b->words, 0, b->bytes);
     }
     b->in_use = true;
     b->unattached = false;

@@ -95,10 +95,11 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job);
 void rs_segment_fini(struct rs_segment *segment);
 
 /** A block of at least `bytes`, with words and slots zero and a base that no
- * lane had before. `gone` says whether the writer of an old block can write no
+ * lane had before. If it is `sparse`, it takes memory only where it is used.
+ * `gone` says whether the writer of an old block can write no
  * more although it did not say so. */
 int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
-                        struct rsched_connection *writer,
+                        bool sparse, struct rsched_connection *writer,
                         bool (*gone)(struct rsched_connection *),
                         struct rs_block **block);
 
@@ -110,7 +111,7 @@ void rs_segment_forget(struct rs_segment *segment,
                        struct rsched_connection *writer);
 
 /** Map bytes [offset, offset + bytes) of a segment. NULL with errno. */
-void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes);
+void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse);
 void rs_segment_unmap(void *address, uint64_t bytes);
 
 #endif

@@ -7,28 +7,31 @@
  * librsched-mpich.so) that is loaded before the MPI library, by `rsched run`
  * or by LD_PRELOAD. It defines MPI_ functions and calls PMPI_ ones:
  *
- * - MPI_Neighbor_{alltoall,alltoallv,alltoallw,allgather,allgatherv} and their
+ * - MPI_Neighbor_{alltoall,alltoallv,alltoallw,allgather,allgatherv}, their
  *   persistent _init forms (MPI 4, also with large counts; MPIX_ names of Open
- *   MPI 4) run on rsched exchanges;
+ *   MPI 4) and the nonblocking MPI_Ineighbor_ ones run on rsched exchanges;
+ * - MPI_Cart_create, Cart_sub, Graph_create, Dist_graph_create(_adjacent),
+ *   Comm_dup and Comm_dup_with_info prepare the communicator that they make for
+ *   nonblocking calls; those of one made otherwise are native until its first
+ *   blocking or persistent neighborhood call;
  * - Start, Startall, all forms of Wait and Test, Request_free and
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
- * - everything else is the native MPI's. Nonblocking neighborhood collectives,
- *   persistent point-to-point are counted, with the reason why they stay
- *   native.
+ * - everything else is the native MPI's. Persistent point-to-point requests
+ *   are counted, with the reason why they stay native.
  *
  * A communicator's neighborhood calls are accelerated on all its processes or
- * on none, which they agree on at the first call; edges are paired as the
+ * on none, which they agree on when it is made or at the first call; edges are paired as the
  * standard says (Cartesian: block s lands in the neighbor's block s^1; graphs:
  * the k-th edge to a process is its k-th edge from it).
  *
  * All processes of MPI_COMM_WORLD must be started with the backend.
  * RSCHED_DISABLE=1 in one of them passes the calls of all on.
  *
- * Fortran: MPICH's mpif.h and mpi module come through the C functions and are
- * accelerated; Open MPI's bindings and mpi_f08 call PMPI_ functions themselves
- * and stay native. A request made in C must be completed in C there.
+ * Fortran programs are accelerated with all three bindings, mpif.h, mpi and
+ * mpi_f08, whose functions are intercepted where they do not call MPI_ ones.
+ * Fortran's PMPI_ names are the native MPI's, as in C.
  *
  * The functions below are in the preload object only. A program that runs
  * with and without it declares them weak, or finds them with
@@ -52,7 +55,7 @@ extern "C" {
  * "neighbor_alltoallw_init"; REASON one of rsched_mpi_reason().
  *
  *     accelerated, native           calls, all kinds together
- *     CALL.accelerated              blocking calls made, or requests made,
+ *     CALL.accelerated              calls made, or persistent requests made,
  *                                   that rsched carries
  *     CALL.native                   ... that were passed on
  *     CALL.native.REASON            ... for this reason

@@ -66,6 +66,10 @@ static struct entry table[] = {
     {{"RSCHED_SETUP_TIMEOUT", 0, "60s", 0, "time",
       "longest wait for a neighbor while an exchange is made, 0 for ever"},
      KIND_TIME, FIELD(setup_timeout_ps), 0, UINT64_MAX, false},
+    {{"RSCHED_CHANNELS", 0, "2", 0, "count",
+      "nonblocking neighborhood collectives of a communicator that move at "
+      "once, each needs landing slots; 0 passes them on to the native MPI"},
+     KIND_COUNT, FIELD(channels), 0, 64, false},
     {{"RSCHED_REPORT", 0, "none", 0, "none|summary|full|json",
       "what the MPI backend prints in MPI_Finalize"},
      KIND_WORD, FIELD(report), 0, 0, false},

@@ -22,6 +22,7 @@ struct rs_config {
     uint64_t sleep_ps;       /* RSCHED_SLEEP: longest slice of a sleep */
     uint64_t progress_ps;    /* RSCHED_PROGRESS: tick of the safety net */
     uint64_t setup_timeout_ps; /* RSCHED_SETUP_TIMEOUT: 0 is for ever */
+    uint64_t channels;       /* RSCHED_CHANNELS: read by the MPI backend */
     uint64_t report;         /* RSCHED_REPORT: enum in config.c's words */
     const char *report_file; /* RSCHED_REPORT_FILE */
     const char *failpoints;  /* RSCHED_FAILPOINTS */

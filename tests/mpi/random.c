@@ -21,7 +21,8 @@ static const char *const kind_names[] = {"neighbor_alltoall",
                                          "neighbor_allgatherv"};
 
 static bool verbose;
-static uint64_t calls_made[2][NUM_KINDS], starts_made;
+/* blocking, persistent, nonblocking */
+static uint64_t calls_made[3][NUM_KINDS], starts_made;
 
 /* ---- topologies ---- */
 
@@ -412,6 +413,7 @@ struct op {
     const struct topology *topology;
     enum kind kind;
     bool persistent, freed_types, reallocate;
+    bool nonblocking;
     bool wide; /* with large counts */
     struct side sides[2];
     MPI_Request request;
@@ -591,6 +593,7 @@ static void op_create(struct op *op, const struct topology *t,
     op->topology = t;
     op->kind = (enum kind)random_below(r, NUM_KINDS);
     op->persistent = random_below(r, 2) != 0;
+    op->nonblocking = !op->persistent && random_below(r, 2) != 0;
     op->freed_types = op->persistent && random_one_in(r, 2);
     op->reallocate = !op->persistent && random_one_in(r, 2);
     op->wide = MPI_VERSION >= 4 && random_one_in(own, 3);
@@ -654,6 +657,42 @@ static void *buffer_of(const struct side *s)
 }
 
 #if MPI_VERSION >= 4
+static void op_wide_nonblocking(struct op *op)
+{
+    struct side *s = &op->sides[0], *r = &op->sides[1];
+    MPI_Comm comm = op->topology->comm;
+    void *from = buffer_of(s), *to = buffer_of(r);
+
+    switch (op->kind) {
+    case ALLTOALL:
+        MPI_Ineighbor_alltoall_c(from, s->counts[0], s->types[0], to,
+                                 r->counts[0], r->types[0], comm,
+                                 &op->request);
+        break;
+    case ALLTOALLV:
+        MPI_Ineighbor_alltoallv_c(from, s->wide_counts, s->wide_displs,
+                                  s->types[0], to, r->wide_counts,
+                                  r->wide_displs, r->types[0], comm,
+                                  &op->request);
+        break;
+    case ALLTOALLW:
+        MPI_Ineighbor_alltoallw_c(from, s->wide_counts, s->addresses, s->types,
+                                  to, r->wide_counts, r->addresses, r->types,
+                                  comm, &op->request);
+        break;
+    case ALLGATHER:
+        MPI_Ineighbor_allgather_c(from, s->counts[0], s->types[0], to,
+                                  r->counts[0], r->types[0], comm,
+                                  &op->request);
+        break;
+    default:
+        MPI_Ineighbor_allgatherv_c(from, s->counts[0], s->types[0], to,
+                                   r->wide_counts, r->wide_displs, r->types[0],
+                                   comm, &op->request);
+        break;
+    }
+}
+
 /* With large counts; *request is what to make, or NULL for a blocking call. */
 static void op_wide(struct op *op, MPI_Request *request)
 {
@@ -716,6 +755,11 @@ static void op_wide(struct op *op, MPI_Request *request)
     }
 }
 #else
+static void op_wide_nonblocking(struct op *op)
+{
+    (void)op;
+}
+
 static void op_wide(struct op *op, MPI_Request *request)
 {
     (void)op;
@@ -808,6 +852,45 @@ static void op_call(struct op *op)
     }
 }
 
+static void op_begin(struct op *op)
+{
+    struct side *s = &op->sides[0], *r = &op->sides[1];
+    MPI_Comm comm = op->topology->comm;
+
+    calls_made[2][op->kind]++;
+    if (op->wide) {
+        op_wide_nonblocking(op);
+        return;
+    }
+    switch (op->kind) {
+    case ALLTOALL:
+        MPI_Ineighbor_alltoall(buffer_of(s), s->counts[0], s->types[0],
+                               buffer_of(r), r->counts[0], r->types[0], comm,
+                               &op->request);
+        break;
+    case ALLTOALLV:
+        MPI_Ineighbor_alltoallv(buffer_of(s), s->counts, s->displs,
+                                s->types[0], buffer_of(r), r->counts,
+                                r->displs, r->types[0], comm, &op->request);
+        break;
+    case ALLTOALLW:
+        MPI_Ineighbor_alltoallw(buffer_of(s), s->counts, s->addresses,
+                                s->types, buffer_of(r), r->counts,
+                                r->addresses, r->types, comm, &op->request);
+        break;
+    case ALLGATHER:
+        MPI_Ineighbor_allgather(buffer_of(s), s->counts[0], s->types[0],
+                                buffer_of(r), r->counts[0], r->types[0], comm,
+                                &op->request);
+        break;
+    default:
+        MPI_Ineighbor_allgatherv(buffer_of(s), s->counts[0], s->types[0],
+                                 buffer_of(r), r->counts, r->displs,
+                                 r->types[0], comm, &op->request);
+        break;
+    }
+}
+
 /* The native call, where it is known to be right. (The alltoallw of MPICH 4.0
  * leaves some blocks out on distributed graphs, with and without us.) */
 static bool native_call(struct op *op)
@@ -862,8 +945,9 @@ static const char *describe(const struct op *op)
 {
     static char text[200];
 
-    snprintf(text, sizeof(text), "%s%s%s, %d out, %d in%s%s",
-             kind_names[op->kind], op->persistent ? "_init" : "",
+    snprintf(text, sizeof(text), "%s%s%s%s, %d out, %d in%s%s",
+             op->nonblocking ? "i" : "", kind_names[op->kind],
+             op->persistent ? "_init" : "",
              op->topology->cartesian ? " on cart" : "",
              op->topology->num[0], op->topology->num[1],
              op->sides[0].bottom ? ", send bottom" : "",
@@ -1033,7 +1117,7 @@ static void epoch(struct op *ops, int num, struct random *r,
     static char memory[1 << 18];
     MPI_Request requests[MAX_OPS + 4];
     bool pending[MAX_OPS + 4];
-    int order[MAX_OPS], n = 0, persistent = 0, natives;
+    int order[MAX_OPS], place[MAX_OPS], n = 0, persistent = 0, natives;
     bool all = random_one_in(own, 3);
 
     for (int i = 0; i < num; i++)
@@ -1050,14 +1134,29 @@ static void epoch(struct op *ops, int num, struct random *r,
     for (int i = 0; i < n && !all; i++)
         MPI_Start(&requests[i]);
     starts_made += (uint64_t)n;
-    natives = add_natives(&requests[n], memory, r, own);
     for (int i = 0; i < num; i++) {
-        if (!ops[i].persistent)
+        place[i] = -1;
+        if (ops[i].persistent)
+            continue;
+        if (!ops[i].nonblocking) {
             op_call(&ops[i]);
+            continue;
+        }
+        op_begin(&ops[i]);
+        place[i] = n;
+        requests[n++] = ops[i].request;
     }
+    natives = add_natives(&requests[n], memory, r, own);
     for (int i = 0; i < n + natives; i++)
         pending[i] = requests[i] != MPI_REQUEST_NULL;
     complete(requests, pending, n + natives, own);
+    for (int i = 0; i < num; i++) {
+        if (place[i] < 0)
+            continue;
+        ops[i].request = requests[place[i]];
+        CHECK(ops[i].request == MPI_REQUEST_NULL,
+              "%s: its request is still there", describe(&ops[i]));
+    }
     for (int i = 0; i < num; i++)
         verify(&ops[i]);
 }
@@ -1116,6 +1215,9 @@ static void check_counters(void)
         snprintf(name, sizeof(name), "%s_init.accelerated", kind_names[kind]);
         CHECK(counter(name) == calls_made[1][kind],
               "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[1][kind]);
+        snprintf(name, sizeof(name), "i%s.accelerated", kind_names[kind]);
+        CHECK(counter(name) == calls_made[2][kind],
+              "%s: %" PRIu64 " of %" PRIu64, name, counter(name), calls_made[2][kind]);
     }
     CHECK(counter("starts") == starts_made, "%" PRIu64 " starts of %" PRIu64,
           counter("starts"), starts_made);

@@ -26,13 +26,18 @@ static void point_to_point(void)
         MPI_Request_free(&requests[i]);
 }
 
-static void nonblocking(MPI_Comm comm)
+/* On a communicator that nothing could prepare. */
+static void nonblocking(MPI_Comm parent)
 {
+    MPI_Request request;
+    MPI_Comm comm;
     int send[2] = {1, 2}, receive[2], ones[2] = {1, 1}, displs[2] = {0, 1};
     MPI_Aint bytes[2] = {0, sizeof(int)};
     MPI_Datatype types[2] = {MPI_INT, MPI_INT};
     MPI_Request requests[5];
 
+    MPI_Comm_idup(parent, &comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Ineighbor_alltoall(send, 1, MPI_INT, receive, 1, MPI_INT, comm,
                            &requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
@@ -48,6 +53,7 @@ static void nonblocking(MPI_Comm comm)
     MPI_Ineighbor_allgatherv(send, 1, MPI_INT, receive, ones, displs, MPI_INT,
                              comm, &requests[4]);
     MPI_Wait(&requests[4], MPI_STATUS_IGNORE);
+    MPI_Comm_free(&comm);
 }
 
 static void expect(const char *name, uint64_t value)
@@ -80,7 +86,7 @@ int main(int argc, char **argv)
         expect("native", 10);
         expect("send_init.native.release", 1);
         expect("recv_init.native", 1);
-        expect("ineighbor_alltoallw.native.release", 1);
+        expect("ineighbor_alltoallw.native.unprepared", 1);
         expect("ineighbor_allgather.native.disabled", 0);
     } else if (is_accelerated()) {
         expect("accelerated", 0);

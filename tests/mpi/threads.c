@@ -71,6 +71,58 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* Calls of one communicator, started in order by one thread and completed by
+ * several; most of them queue. */
+enum { SHARED = 4 };
+
+struct completer {
+    pthread_t thread;
+    struct ring rings[SHARED];
+};
+
+static void *complete(void *arg)
+{
+    struct completer *completer = arg;
+
+    for (int i = SHARED - 1; i >= 0; i--) {
+        MPI_Request *request = &completer->rings[i].request;
+        int flag = 0;
+
+        while (i % 2 && !flag)
+            MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    }
+    return NULL;
+}
+
+static void shared_communicator(MPI_Comm comm, int epoch)
+{
+    struct completer completers[THREADS];
+
+    for (int i = 0; i < SHARED; i++) {
+        for (int k = 0; k < THREADS; k++) {
+            struct ring *ring = &completers[k].rings[i];
+
+            ring_create(ring, comm, k == 1 ? 20000 : 50);
+            MPI_Request_free(&ring->request);
+            ring_fill(ring, world_rank, epoch);
+            MPI_Ineighbor_alltoall(ring->send, ring->num, MPI_DOUBLE,
+                                   ring->receive, ring->num, MPI_DOUBLE, comm,
+                                   &ring->request);
+        }
+    }
+    for (int k = 0; k < THREADS; k++)
+        CHECK(pthread_create(&completers[k].thread, NULL, complete,
+                             &completers[k]) == 0, "no thread");
+    for (int k = 0; k < THREADS; k++) {
+        pthread_join(completers[k].thread, NULL);
+        for (int i = 0; i < SHARED; i++) {
+            ring_verify(&completers[k].rings[i], epoch);
+            ring_free(&completers[k].rings[i]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct worker workers[THREADS];
@@ -88,6 +140,8 @@ int main(int argc, char **argv)
     CHECK(is_accelerated(), "the backend is not loaded");
     /* Open MPI 4.1's first MPI_Cart_create is not thread-safe. */
     first = ring_comm(MPI_COMM_WORLD);
+    for (int epoch = 0; epoch < CYCLES; epoch++)
+        shared_communicator(first, epoch);
     MPI_Comm_free(&first);
     for (int i = 0; i < THREADS; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
@@ -101,7 +155,9 @@ int main(int argc, char **argv)
         MPI_Comm_free(&workers[i].comm);
     }
     CHECK(counter("neighbor_alltoall_init.accelerated") ==
-              2 * THREADS * CYCLES, "not accelerated");
+              (2 + SHARED) * THREADS * CYCLES, "not accelerated");
+    CHECK(counter("ineighbor_alltoall.accelerated") ==
+              SHARED * THREADS * CYCLES, "not accelerated");
     CHECK(counter("neighbor_alltoall.accelerated") ==
               THREADS * CYCLES * EPOCHS, "not accelerated");
     CHECK(counter("starts") == 2 * THREADS * CYCLES * EPOCHS, "%" PRIu64
