@@ -122,6 +122,18 @@ struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
 /** Look for dead peers, if nobody has done so lately: for those who wait. */
 void rs_context_look(struct rsched_context *context);
 
+/* agree.c */
+
+/**
+ * Agree with all peers on the edges and make their lanes. `status` is what has
+ * gone wrong in this process before: an own mistake must not keep the peers
+ * waiting, they are told.
+ *
+ * @return 0, `status`, or what went wrong
+ */
+int rs_exchange_agree(struct rsched_exchange *x,
+                      const struct rsched_pattern *pattern, int status);
+
 /* load.c */
 
 /** Compile the messages of all edges from a pattern and addresses. */

@@ -31,7 +31,7 @@ struct quarrel {
     const char *texts[2];
 };
 
-/* Offsets in the hello message; see create.c. */
+/* Offsets in the hello message; see agree.c. */
 enum { AT_MAGIC = 0, AT_ORDER = 4, AT_VERSION = 6, AT_PAGE = 8, AT_TAG = 32 };
 
 #define BOTH(error) {RSCHED_##error, RSCHED_##error}
