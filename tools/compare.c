@@ -17,7 +17,7 @@ struct table {
     size_t count;
     size_t planners; /* schedules of a pattern */
     bool all;        /* also those that take long */
-    bool explain;    /* in sentences too */
+    bool explain;    /* in sentences, or in two more columns */
     size_t width; /* of the longest pattern name */
 };
 
@@ -192,21 +192,27 @@ static void print_field(FILE *out, const char *text)
 
 static void print_csv(const struct table *table, FILE *out)
 {
-    fputs("pattern,scheduler,makespan_us,total_us,lower_bound_us,"
-          "gap_percent,limited_by,without_us\n", out);
+    fprintf(out, "pattern,scheduler,makespan_us,total_us,lower_bound_us,"
+                 "gap_percent%s\n",
+            table->explain ? ",limited_by,without_us" : "");
     for (size_t i = 0; i < table->count; i++) {
         const struct rsched_schedule *s = table->schedules[i];
         const struct rsched_limit *limit = &table->limits[i];
         char text[5][RS_UNITS_TEXT], name[LIMIT_TEXT];
 
         print_field(out, rsched_pattern_name(rsched_schedule_pattern(s)));
-        fprintf(out, ",%s,%s,%s,%s,%s,", rsched_schedule_planner(s),
+        fprintf(out, ",%s,%s,%s,%s,%s", rsched_schedule_planner(s),
                 rs_format_us(rsched_schedule_makespan(s), text[0]),
                 rs_format_us(rsched_schedule_total(s), text[1]),
                 rs_format_us(rsched_schedule_lower_bound(s), text[2]),
                 tool_gap(s, text[3]));
-        print_field(out, name_limit(s, limit, name));
-        fprintf(out, ",%s\n", rs_format_us(limit->makespan_without, text[4]));
+        if (table->explain) {
+            fputc(',', out);
+            print_field(out, name_limit(s, limit, name));
+            fprintf(out, ",%s",
+                    rs_format_us(limit->makespan_without, text[4]));
+        }
+        fputc('\n', out);
     }
 }
 
@@ -220,7 +226,7 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
         {"format", 'f', "F", "text|csv (text)", &format, NULL},
         {"all", 'a', NULL, "also the schedulers that take long", NULL,
          &table.all},
-        {"explain", 'e', NULL, "say in words what limits each schedule", NULL,
+        {"explain", 'e', NULL, "say what limits each schedule, in words or two more columns", NULL,
          &table.explain},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
          NULL},

@@ -37,7 +37,7 @@ check plan-host.txt plan halo2d:100x80:h1:4 --machine host
 check compare.txt compare scale-les3:872:ns scale-les3:60:diag --machine tofu-k
 check compare-explain.txt compare scale-les3:109:ewns --machine tofu-k --all --explain
 check compare.csv compare scale-les3:872:ew scale-les3:872:ns scale-les3:872:ewns scale-les3:872:diag scale-les3:872:all --machine tofu-k --format csv
-check compare-3d.csv compare halo3d:64x64x64:h2:26 --format csv
+check compare-3d.csv compare halo3d:64x64x64:h2:26 --format csv --explain
 
 # What one command writes the other reads, to the same result.
 same() {
