@@ -9,10 +9,15 @@
  *
  * with base = L + o, command = g, the gap of a put, and G, the gap of a byte.
  * The three are the least squares of the relative errors,
- * min sum ((model - T) / T)^2, over all n and m: linear in the three, so it is
- * one 3x3 system. The rate of engine and links is 1 / G. With R rails, each
- * with the same list, a line through (R - 1, T_R - T_1) gives `open`, what one
- * rail more costs those after it. O is the slope of the time of posting.
+ * min sum ((model - T) / T)^2, over all n and m: linear in the three. The rate
+ * of engine and links is 1 / G. With R rails that all send the same list,
+ *
+ *     T_R(n, m) = base + n * command + (R - 1) * open + R * n * m / inject
+ *
+ * where `open` is what a rail more costs those after it and `inject` what all
+ * rails of a host carry together, by least squares in the same way; rails that
+ * carry R / G together have no such ceiling. O is the slope of the time of
+ * posting.
  *
  * Usage: probe [NAME [REPETITIONS]]; the file goes to stdout, what was measured
  * to stderr.
@@ -27,7 +32,7 @@
 
 enum { SKIP = 77, MOST_PUTS = 16, MOST_BYTES = 400000, RAILS_MOST = 16 };
 
-static const uint64_t sizes[] = {64, 1024, 4096, 10000, 25000, 50000, 100000};
+static const uint64_t sizes[] = {1024, 4096, 10000, 25000, 50000, 100000};
 static const size_t counts[] = {1, 2, 4, 8, 16};
 
 /* One measured point, ns. */
@@ -38,9 +43,10 @@ struct point {
     double time, posted;
 };
 
-/* base, command, G: ns, ns, ns per byte. */
+/* ns, and ns per byte. */
 struct model {
     double base, command, byte;
+    double open, inject; /* inject 0: no ceiling */
 };
 
 static int compare_times(const void *left, const void *right)
@@ -81,47 +87,57 @@ static struct point measure(struct pair *pair, unsigned rails, size_t puts,
                           median(posted, repetitions)};
 }
 
-/* Solve the symmetric 3x3 system a x = b by elimination with pivots. */
-static void solve(double a[3][4], double x[3])
+enum { UNKNOWNS_MOST = 3 };
+
+/* The normal equations of a linear least squares problem. */
+struct equations {
+    size_t unknowns;
+    double a[UNKNOWNS_MOST][UNKNOWNS_MOST + 1];
+};
+
+/* Add: sum of factors[i] * x[i] is to be `time`, in relative terms. */
+static void add_equation(struct equations *e, const double *factors,
+                         double time)
 {
-    for (int c = 0; c < 3; c++) {
-        int pivot = c;
+    for (size_t r = 0; r < e->unknowns; r++) {
+        for (size_t c = 0; c < e->unknowns; c++)
+            e->a[r][c] += factors[r] * factors[c] / (time * time);
+        e->a[r][e->unknowns] += factors[r] / time;
+    }
+}
 
-        for (int r = c + 1; r < 3; r++)
-            pivot = fabs(a[r][c]) > fabs(a[pivot][c]) ? r : pivot;
-        for (int k = 0; k < 4; k++) {
-            const double kept = a[c][k];
+/* Elimination; the matrix is positive definite, so it needs no pivots. */
+static void solve(struct equations *e, double *x)
+{
+    const size_t n = e->unknowns;
 
-            a[c][k] = a[pivot][k];
-            a[pivot][k] = kept;
-        }
-        for (int r = 0; r < 3; r++) {
-            const double factor = r == c ? 0 : a[r][c] / a[c][c];
+    for (size_t p = 0; p < n; p++) {
+        for (size_t r = 0; r < n; r++) {
+            const double factor = r == p ? 0 : e->a[r][p] / e->a[p][p];
 
-            for (int k = 0; k < 4; k++)
-                a[r][k] -= factor * a[c][k];
+            for (size_t c = p; c <= n; c++)
+                e->a[r][c] -= factor * e->a[p][c];
         }
     }
-    for (int c = 0; c < 3; c++)
-        x[c] = a[c][3] / a[c][c];
+    for (size_t p = 0; p < n; p++)
+        x[p] = e->a[p][n] / e->a[p][p];
 }
 
 /* Least squares of the relative errors over the points with one rail. */
 static struct model fit(const struct point *points, size_t count)
 {
-    double system[3][4] = {{0}}, x[3];
+    struct equations equations = {.unknowns = 3};
+    double x[UNKNOWNS_MOST];
 
     for (size_t i = 0; i < count; i++) {
-        const struct point *p = &points[i];
-        const double row[4] = {1 / p->time, (double)p->puts / p->time,
-                               (double)p->puts * (double)p->bytes / p->time, 1};
+        const double puts = (double)points[i].puts;
 
-        for (int r = 0; r < 3; r++)
-            for (int c = 0; c < 4; c++)
-                system[r][c] += row[r] * row[c];
+        add_equation(&equations,
+                     (double[]){1, puts, puts * (double)points[i].bytes},
+                     points[i].time);
     }
-    solve(system, x);
-    return (struct model){x[0], x[1], x[2]};
+    solve(&equations, x);
+    return (struct model){.base = x[0], .command = x[1], .byte = x[2]};
 }
 
 static double predict(const struct model *model, const struct point *p)
@@ -162,23 +178,37 @@ static double slope(const double *x, const double *y, size_t count)
     return ((double)count * sxy - sx * sy) / ((double)count * sxx - sx * sx);
 }
 
-/* What one rail more costs, ns: never less than nothing. */
-static double measure_open(struct pair *pair, size_t repetitions)
+/* The part of the model for all rails at once: open and inject. */
+static void fit_rails(struct pair *pair, size_t repetitions,
+                      struct model *model)
 {
-    double x[RAILS_MOST], y[RAILS_MOST], first = 0;
+    const double rails = pair->num_rails;
+    struct equations both = {.unknowns = 2}, one = {.unknowns = 1};
+    double x[UNKNOWNS_MOST];
 
     if (pair->num_rails < 2)
-        return 0;
-    for (unsigned rails = 1; rails <= pair->num_rails; rails++) {
-        const struct point p = measure(pair, rails, 4, 25000, repetitions);
+        return;
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+        const struct point p = measure(pair, pair->num_rails, 4, sizes[s],
+                                       repetitions);
+        const double more = p.time - model->base - 4 * model->command;
+        const double all = rails * 4 * (double)p.bytes;
 
-        first = rails == 1 ? p.time : first;
-        x[rails - 1] = rails - 1;
-        y[rails - 1] = p.time;
-        fprintf(stderr, "%u rails, 4 puts of 25000 each: %.3f ms, %.2f times "
-                "one\n", rails, p.time / 1e6, p.time / first);
+        fprintf(stderr, "%u rails, 4 puts of %6" PRIu64 " each: %8.3f ms\n",
+                p.rails, p.bytes, p.time / 1e6);
+        if (more <= 0)
+            die("%u rails take no longer than a list without bytes", p.rails);
+        add_equation(&both, (double[]){rails - 1, all}, more);
+        add_equation(&one, &(double){rails - 1}, more - all * model->byte / rails);
     }
-    return fmax(0, slope(x, y, pair->num_rails));
+    solve(&both, x);
+    model->open = fmax(0, x[0]);
+    model->inject = x[1];
+    if (x[1] * rails <= model->byte) {
+        solve(&one, x);
+        model->open = fmax(0, x[0]);
+        model->inject = 0;
+    }
 }
 
 /* Two lanes at once over one, from the given rails of host 0 to rail 0 of
@@ -236,7 +266,7 @@ static double posting_slope(const struct point *points, size_t count)
 }
 
 static void write_machine(const char *name, unsigned rails,
-                          const struct model *model, double open)
+                          const struct model *model)
 {
     const uint64_t rate = (uint64_t)llround(1e9 / model->byte);
 
@@ -244,15 +274,22 @@ static void write_machine(const char *name, unsigned rails,
            "description: hosts with %u Soft-RoCE rails on one switch\n"
            "path: verbs\n"
            "engines: {count: %u, rate: %" PRIu64 " B/s, open: %.1f us, "
-           "command: %.1f us}\nexchange: {base: %.1f us}\n"
+           "command: %.1f us}\n", name, rails, rails, rate, model->open / 1e3,
+           fmax(0, model->command) / 1e3);
+    if (model->inject > 0) {
+        const uint64_t inject = (uint64_t)llround(1e9 / model->inject);
+
+        printf("# What the processors of the host carry on all rails.\n"
+               "node: {inject: %" PRIu64 " B/s, eject: %" PRIu64 " B/s}\n",
+               inject, inject);
+    }
+    printf("exchange: {base: %.1f us}\n"
            "# Every rail is a network of its own: a host's port on it is a link, "
            "both ways.\n"
            "topology: {type: fat-tree, leaf: 16, link: %" PRIu64 " B/s, "
            "rails: %u}\n"
-           "# One queue pair fills a rail: nothing else is shared.\n"
-           "routes: {\"*\": []}\n",
-           name, rails, rails, rate, open / 1e3, fmax(0, model->command) / 1e3,
-           fmax(0, model->base) / 1e3, rate, rails);
+           "# One queue pair fills a rail: within a host nothing else is shared.\n"
+           "routes: {\"*\": []}\n", fmax(0, model->base) / 1e3, rate, rails);
 }
 
 int main(int argc, char **argv)
@@ -264,7 +301,7 @@ int main(int argc, char **argv)
     struct fabric fabric;
     struct pair pair;
     struct model model;
-    double mean, most, open, shared, incast;
+    double mean, most, shared, incast;
     size_t count;
 
     if (!fabric_open(&fabric)) {
@@ -278,7 +315,7 @@ int main(int argc, char **argv)
     count = measure_rail(&pair, repetitions, points);
     model = fit(points, count);
     judge(&model, points, count, &mean, &most);
-    open = measure_open(&pair, repetitions);
+    fit_rails(&pair, repetitions, &model);
     shared = together(&fabric, 0, repetitions);
     incast = fabric.num_rails > 1 ? together(&fabric, 1, repetitions) : 0;
     fprintf(stderr, "2 QPs on one rail: %.2f times one; from two rails into one "
@@ -292,7 +329,7 @@ int main(int argc, char **argv)
            count, repetitions, 100 * mean, 100 * most, model.base / 1e3,
            model.command / 1e3, model.byte, posting_slope(points, count), shared,
            incast);
-    write_machine(name, fabric.num_rails, &model, open);
+    write_machine(name, fabric.num_rails, &model);
     pair_destroy(&pair);
     fabric_close(&fabric);
     return EXIT_SUCCESS;

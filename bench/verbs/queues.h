@@ -3,6 +3,7 @@
 #ifndef BENCH_VERBS_QUEUES_H
 #define BENCH_VERBS_QUEUES_H
 
+#include "bench/verbs/plans.h"
 #include "bench/verbs/rails.h"
 
 /** A list of RDMA writes for one lane, prepared once and posted at once. */
@@ -35,12 +36,6 @@ void queue_destroy(struct queue *queue);
  * @return ns from the start until all has arrived and is acknowledged
  */
 uint64_t queues_run(struct queue *queues, size_t num_queues);
-
-/** What one rail sends, in this order. */
-struct rail_list {
-    uint64_t *bytes;
-    size_t num_puts;
-};
 
 /** The lanes of hosts 0 and 1 on all rails, both ways: the first num_rails lead
  * from host 0 to host 1. */

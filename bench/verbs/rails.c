@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { NAP_US = 100 };
+enum { NAP_US = 500 };
 
 void die(const char *format, ...)
 {
