@@ -36,6 +36,10 @@ static struct entry table[] = {
     {{"RSCHED_LOG_LEVEL", 0, "warn", 0, "error|warn|info|debug",
       "which messages are printed on standard error"},
      KIND_WORD, FIELD(log_level), 0, 0, false},
+    {{"RSCHED_NODE", 0, "", 0, "text",
+      "name of a node of its own that the process pretends to be on: it shares "
+      "nothing with processes that have another one"},
+     KIND_TEXT, FIELD(node), 0, 0, false},
     {{"RSCHED_CHUNK", 0, "64k", 0, "bytes",
       "longest piece of an edge that one landing slot holds"},
      KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},

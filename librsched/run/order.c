@@ -25,37 +25,6 @@ int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
     return 0;
 }
 
-struct place {
-    uint32_t id, position;
-};
-
-static int compare_places(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-int rs_order_ranks(const uint32_t *order, uint32_t number, uint32_t **ranks)
-{
-    struct place *places = calloc(number + 1, sizeof(*places));
-    uint32_t *result = calloc(number + 1, sizeof(*result));
-
-    if (places == NULL || result == NULL) {
-        free(places);
-        free(result);
-        return rs_fail(RSCHED_ENOMEM, "no memory for an order");
-    }
-    for (uint32_t i = 0; i < number; i++)
-        places[i] = (struct place){order[i], i};
-    qsort(places, number, sizeof(*places), compare_places);
-    for (uint32_t i = 0; i < number; i++)
-        result[places[i].position] = i;
-    free(places);
-    *ranks = result;
-    return 0;
-}
-
 struct turn {
     uint64_t start;
     uint32_t engine, position, id;
@@ -73,36 +42,44 @@ static int compare_turns(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
-int rs_order_of_schedule(const struct rsched_schedule *schedule,
-                         uint32_t num_puts, uint32_t **order)
+int rs_plan_init(struct rs_plan *plan, const struct rsched_schedule *schedule,
+                 uint32_t num_puts)
 {
     struct turn *turns;
-    uint32_t *result;
 
-    *order = NULL;
-    if (schedule == NULL)
-        return 0;
-    if (rsched_schedule_num_puts(schedule) != num_puts)
+    if (schedule != NULL && rsched_schedule_num_puts(schedule) != num_puts)
         return rs_fail(RSCHED_EINVAL,
                        "a schedule of %zu puts for a pattern of %u",
                        rsched_schedule_num_puts(schedule), num_puts);
     turns = calloc(num_puts + 1, sizeof(*turns));
-    result = calloc(num_puts + 1, sizeof(*result));
-    if (turns == NULL || result == NULL) {
+    plan->order = calloc(num_puts + 1, sizeof(*plan->order));
+    plan->engine = calloc(num_puts + 1, sizeof(*plan->engine));
+    if (turns == NULL || plan->order == NULL || plan->engine == NULL) {
         free(turns);
-        free(result);
+        rs_plan_fini(plan);
         return rs_fail(RSCHED_ENOMEM, "no memory for an order");
     }
     for (uint32_t i = 0; i < num_puts; i++) {
-        const struct rsched_placement *p =
-            rsched_schedule_placement(schedule, i);
+        turns[i] = (struct turn){.engine = i, .id = i};
+        if (schedule != NULL) {
+            const struct rsched_placement *p =
+                rsched_schedule_placement(schedule, i);
 
-        turns[i] = (struct turn){p->start, p->engine, p->position, i};
+            turns[i] = (struct turn){p->start, p->engine, p->position, i};
+        }
+        plan->engine[i] = turns[i].engine;
     }
     qsort(turns, num_puts, sizeof(*turns), compare_turns);
     for (uint32_t i = 0; i < num_puts; i++)
-        result[i] = turns[i].id;
+        plan->order[i] = turns[i].id;
+    plan->num_puts = num_puts;
     free(turns);
-    *order = result;
     return 0;
+}
+
+void rs_plan_fini(struct rs_plan *plan)
+{
+    free(plan->order);
+    free(plan->engine);
+    *plan = (struct rs_plan){0};
 }
