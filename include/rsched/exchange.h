@@ -51,8 +51,9 @@ struct rsched_exchange_params {
     /** A schedule of that pattern, whose order the puts are executed in, or
      * NULL: then the pattern is planned for the machine RSCHED_MACHINE with
      * the planner RSCHED_PLANNER. (A variable exchange has the order of its
-     * pattern.) What a process sends to itself comes last in any case: nobody
-     * waits for it. Not needed afterwards. */
+     * pattern, dealt to the rails in turn.) Its engines are the rails of the
+     * connections, modulo their number. What a process sends to itself comes
+     * last in any case: nobody waits for it. Not needed afterwards. */
     const struct rsched_schedule *schedule;
 
     /** One buffer address for each put and each receive; the layouts' offsets

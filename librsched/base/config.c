@@ -46,12 +46,13 @@ static struct entry table[] = {
     {{"RSCHED_RING", 0, "512k", 0, "bytes",
       "landing slots of one edge together; longer epochs are pipelined"},
      KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
-    {{"RSCHED_MACHINE", 0, "host", 0, "text",
+    {{"RSCHED_MACHINE", 0, "", 0, "text",
       "machine, a file or a built-in name, that exchanges without a schedule "
-      "are planned for"},
+      "are planned for; empty is a host, with an engine for each rail"},
      KIND_TEXT, FIELD(machine), 0, 0, false},
-    {{"RSCHED_PLANNER", 0, "bl4", 0, "text",
-      "planner of exchanges without a schedule"},
+    {{"RSCHED_PLANNER", 0, "", 0, "text",
+      "planner of exchanges without a schedule; empty is bl4 for a host of one "
+      "engine, else fllf"},
      KIND_TEXT, FIELD(planner), 0, 0, false},
     {{"RSCHED_SPIN", 0, "2000", 0, "count",
       "polls in a wait before it yields the core (fewer when processes "

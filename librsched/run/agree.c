@@ -67,6 +67,17 @@ static uint32_t num_rails(const struct rs_peer *peer)
     return peer->ops->rails(peer->connection);
 }
 
+static uint32_t most_rails(const struct rs_creation *c)
+{
+    uint32_t most = 1;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (num_rails(c->talks[i].peer) > most)
+            most = num_rails(c->talks[i].peer);
+    }
+    return most;
+}
+
 /* Edges begin in the order of their first puts in the plan. */
 static int make_out_edges(struct rs_creation *c)
 {
@@ -76,14 +87,14 @@ static int make_out_edges(struct rs_creation *c)
     if (x->out == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for edges");
     for (uint32_t i = 0; i < x->num_puts; i++) {
-        uint32_t id = c->plan->order[i];
+        uint32_t id = c->plan.order[i];
         struct rs_peer *peer =
             talk_with(c, rsched_pattern_put(c->pattern, id)->destination)->peer;
         int error = 0;
 
         if (peer != NULL)
             error = add_to_edge(x->out, &x->num_out, peer,
-                                c->plan->engine[id] % num_rails(peer), id);
+                                c->plan.engine[id] % num_rails(peer), id);
         if (error != 0)
             return error;
     }
@@ -795,8 +806,10 @@ static void make_edges(struct rs_creation *c)
     struct rsched_exchange *x = c->x;
     int error = 0;
 
+    if (c->status == 0)
+        error = rs_plan_make(&c->plan, c->context, c->params, most_rails(c));
     x->in = calloc((size_t)x->num_receives + 1, sizeof(*x->in));
-    if (x->in == NULL)
+    if (x->in == NULL && error == 0)
         error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
     if (error == 0 && c->status == 0)
         error = make_out_edges(c);
@@ -856,15 +869,14 @@ static int make_all(struct rs_creation *c, int status)
 }
 
 int rs_exchange_agree(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern,
-                      const struct rs_plan *plan, int status)
+                      const struct rsched_exchange_params *params, int status)
 {
     uint64_t timeout = rs_config()->setup_timeout_ps;
     struct rs_creation c = {
         .context = x->context,
         .x = x,
-        .pattern = pattern,
-        .plan = plan,
+        .params = params,
+        .pattern = params->pattern,
         .k = calloc((size_t)x->num_puts + 1, sizeof(uint32_t)),
         .self = {.process = x->context->params.process},
         .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
@@ -881,6 +893,7 @@ int rs_exchange_agree(struct rsched_exchange *x,
         free(c.talks[i].sizes_in);
     }
     free(c.self.receives);
+    rs_plan_fini(&c.plan);
     free(c.talks);
     free(c.k);
     return error;

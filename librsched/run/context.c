@@ -103,6 +103,17 @@ static int open_engines(struct rsched_context *context)
     return any ? 0 : error;
 }
 
+/* @param machine NULL when the user has not said which one it is */
+static int open_machine(struct rsched_machine **machine)
+{
+    const char *name = rs_config()->machine;
+    int error = 0;
+
+    if (name[0] != '\0')
+        error = rsched_machine_open(name, machine);
+    return error == 0 ? 0 : rs_fail_within(error, "RSCHED_MACHINE=%s", name);
+}
+
 int rsched_context_create(const struct rsched_context_params *params,
                           struct rsched_context **context)
 {
@@ -130,11 +141,9 @@ int rsched_context_create(const struct rsched_context_params *params,
     rs_log_set_rank(params->process);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->oob_lock, NULL);
-    error = rsched_machine_open(rs_config()->machine, &c->machine);
-    if (error != 0) {
-        rs_fail_within(error, "RSCHED_MACHINE=%s", rs_config()->machine);
+    error = open_machine(&c->machine);
+    if (error != 0)
         goto err_free;
-    }
     error = open_engines(c);
     if (error != 0)
         goto err_destroy_machine;

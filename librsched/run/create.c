@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -49,28 +48,6 @@ static int check_params(const struct rsched_exchange_params *params)
     return 0;
 }
 
-/* Order and engines of the puts: the given schedule's, or a plan of our own.
- * The sizes of a variable exchange are not known yet. */
-static int plan_puts(struct rsched_exchange *x,
-                     const struct rsched_exchange_params *params,
-                     struct rs_plan *plan)
-{
-    struct rsched_schedule *own;
-    int error;
-
-    if (params->schedule != NULL || x->num_puts == 0 ||
-        (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
-        return rs_plan_init(plan, params->schedule, x->num_puts);
-    error = rsched_schedule_create(params->pattern, x->context->machine,
-                                   rs_config()->planner, &own);
-    if (error != 0)
-        return rs_fail_within(error, "planning exchange %llu",
-                              (unsigned long long)x->tag);
-    error = rs_plan_init(plan, own, x->num_puts);
-    rsched_schedule_destroy(own);
-    return error;
-}
-
 static int make_arrays(struct rsched_exchange *x)
 {
     x->tx = calloc(x->num_out + 1, sizeof(*x->tx));
@@ -90,8 +67,7 @@ int rsched_exchange_create(struct rsched_context *context,
     const struct rsched_pattern *pattern = params->pattern;
     struct rsched_exchange *x;
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    struct rs_plan plan = {0};
-    int status; /* a mistake of this process that its peers are told of */
+    int status = 0; /* a mistake of this process that its peers are told of */
     int error = check_params(params);
 
     if (error != 0)
@@ -104,15 +80,13 @@ int rsched_exchange_create(struct rsched_context *context,
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    status = plan_puts(x, params, &plan);
-    if (status == 0 && !variable)
+    if (!variable)
         status = copy_pattern(x, pattern);
-    error = rs_exchange_agree(x, pattern, &plan, status);
+    error = rs_exchange_agree(x, params, status);
     if (error == 0)
         error = make_arrays(x);
     if (error == 0 && !variable)
         error = rs_exchange_compile(x, pattern, params->send, params->receive);
-    rs_plan_fini(&plan);
     if (error != 0) {
         rsched_exchange_destroy(x);
         return error;

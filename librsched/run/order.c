@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/run/order.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rsched/schedule.h>
-
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/run/run.h"
 
 int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
 {
@@ -82,4 +83,72 @@ void rs_plan_fini(struct rs_plan *plan)
     free(plan->order);
     free(plan->engine);
     *plan = (struct rs_plan){0};
+}
+
+/* A host whose rails are alike and share nothing: each is an engine. How fast
+ * they are and what opening one costs is for a machine file to say; here all
+ * that counts is that the work is divided evenly. */
+static int make_rails(uint32_t rails, struct rsched_machine **machine)
+{
+    char text[200];
+    int length = snprintf(text, sizeof(text),
+                          "rsched: machine/1\n"
+                          "name: rails\n"
+                          "path: rdma\n"
+                          "engines: {count: %u, rate: 10000 MB/s, open: 0 us, "
+                          "command: 0.5 us}\n"
+                          "routes: {\"*\": []}\n",
+                          rails);
+
+    return rsched_machine_parse("rails", text, (size_t)length, machine);
+}
+
+static int schedule_for(const struct rsched_pattern *pattern,
+                        struct rsched_machine *machine,
+                        struct rsched_schedule **schedule)
+{
+    const char *planner = rs_config()->planner;
+    uint32_t engines = rsched_machine_get_costs(machine)->num_engines;
+
+    if (planner[0] == '\0')
+        planner = engines == 1 ? "bl4" : "fllf";
+    return rsched_schedule_create(pattern, machine, planner, schedule);
+}
+
+static int schedule_own(const struct rsched_context *context,
+                        const struct rsched_pattern *pattern, uint32_t rails,
+                        struct rsched_schedule **schedule)
+{
+    struct rsched_machine *machine;
+    int error;
+
+    if (context->machine != NULL)
+        return schedule_for(pattern, context->machine, schedule);
+    error = rails == 1 ? rsched_machine_builtin("host", &machine)
+                       : make_rails(rails, &machine);
+    if (error != 0)
+        return error;
+    error = schedule_for(pattern, machine, schedule);
+    rsched_machine_destroy(machine);
+    return error;
+}
+
+int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
+                 const struct rsched_exchange_params *params, uint32_t rails)
+{
+    bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    uint32_t num_puts = (uint32_t)rsched_pattern_num_puts(params->pattern);
+    struct rsched_schedule *own = NULL;
+    int error = 0;
+
+    if (params->schedule == NULL && num_puts > 0 && !variable)
+        error = schedule_own(context, params->pattern, rails, &own);
+    if (error == 0)
+        error = rs_plan_init(plan, own != NULL ? own : params->schedule,
+                             num_puts);
+    rsched_schedule_destroy(own);
+    if (error != 0)
+        return rs_fail_within(error, "planning exchange %llu",
+                              (unsigned long long)params->tag);
+    return 0;
 }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+struct rsched_context;
+struct rsched_exchange_params;
 struct rsched_schedule;
 
 /* What a schedule says of its puts to those who execute it. Zero it first. */
@@ -16,6 +18,19 @@ struct rs_plan {
 
 /** Append an id to a growing array. @return 0 or RSCHED_ENOMEM */
 int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id);
+
+/**
+ * The plan of an exchange: of the given schedule, or else of one that is made
+ * for RSCHED_MACHINE (without that, for a host with `rails` engines) by
+ * RSCHED_PLANNER. The sizes of a variable exchange are not known yet, so its
+ * puts are not scheduled.
+ *
+ * @param rails the most that a connection of the exchange has
+ * @return 0; free it with rs_plan_fini(). RSCHED_EINVAL, RSCHED_ENAME,
+ *         RSCHED_ENOMEM
+ */
+int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
+                 const struct rsched_exchange_params *params, uint32_t rails);
 
 /** The plan of a schedule; without one (NULL) all puts in their own order,
  * dealt to engines 0, 1, ..., which those who have fewer take modulo theirs.

@@ -11,8 +11,6 @@
 #include <rsched/exchange.h>
 #include <rsched/schedule.h>
 
-#include "librsched/run/order.h"
-
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -57,7 +55,7 @@ struct rsched_context {
     struct rs_engine engines[RSCHED_MAX_ENGINES]; /* as rsched_engine_at() */
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
-    struct rsched_machine *machine; /* exchanges are planned for it */
+    struct rsched_machine *machine; /* RSCHED_MACHINE, or NULL */
     struct rs_peer *peers;
     cpu_set_t own_cpus;   /* that this process may use */
     cpu_set_t all_cpus;   /* that it or its peers in the node may use */
@@ -156,12 +154,11 @@ void rs_context_look(struct rsched_context *context);
  * is what has gone wrong in this process before: an own mistake must not keep
  * the peers waiting, they are told.
  *
- * @param plan the order and the engines of the puts
+ * @param params the pattern, and a schedule if there is one
  * @return 0, `status`, or what went wrong
  */
 int rs_exchange_agree(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern,
-                      const struct rs_plan *plan, int status);
+                      const struct rsched_exchange_params *params, int status);
 
 /* load.c */
 

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "librsched/run/order.h"
 #include "librsched/run/run.h"
 
 enum {
@@ -112,8 +113,9 @@ struct rs_talk {
 struct rs_creation {
     struct rsched_context *context;
     struct rsched_exchange *x;
-    const struct rsched_pattern *pattern;
-    const struct rs_plan *plan;
+    const struct rsched_exchange_params *params;
+    const struct rsched_pattern *pattern; /* of params */
+    struct rs_plan plan;
     uint32_t *k; /* of each put: it is the k-th to its process */
     struct rs_talk self; /* the puts of the process to itself; says nothing */
     struct rs_talk *talks; /* with all peers but the process itself */
