@@ -154,12 +154,13 @@ enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason)
     return (enum rs_reason)all;
 }
 
-/* All processes on this node and of this MPI_COMM_WORLD? Agrees on the
- * communicator's id on the way: its first process numbers those it leads. */
+/* All processes of this MPI_COMM_WORLD, and on one node, or with engines that
+ * leave it? Agrees on the communicator's id on the way: its first process
+ * numbers those it leads. */
 static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
 {
     static atomic_uint_least64_t led;
-    enum { REASON, NODE, NODE_BELOW, JOB, JOB_BELOW, ID, NUM };
+    enum { REASON, NODE, NODE_BELOW, STAYS, JOB, JOB_BELOW, ID, NUM };
     uint64_t mine[NUM], all[NUM];
     int rank;
 
@@ -167,6 +168,8 @@ static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
     mine[REASON] = reason;
     mine[NODE] = (uint64_t)rs_process.node;
     mine[NODE_BELOW] = ~mine[NODE];
+    mine[STAYS] = reason == RS_ACCELERATED &&
+                  !rsched_context_leaves_node(rs_context());
     mine[JOB] = rs_process.job;
     mine[JOB_BELOW] = ~mine[JOB];
     mine[ID] = 0;
@@ -177,7 +180,8 @@ static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
     record->id = all[ID];
     if (all[JOB] != ~all[JOB_BELOW])
         return RS_REASON_WORLD;
-    if (all[REASON] == RS_ACCELERATED && all[NODE] != ~all[NODE_BELOW])
+    if (all[REASON] == RS_ACCELERATED && all[STAYS] != 0 &&
+        all[NODE] != ~all[NODE_BELOW])
         return RS_REASON_NODES;
     return (enum rs_reason)all[REASON];
 }
