@@ -85,7 +85,9 @@ static void list_destroy(struct rs_rdma_list *list)
 
 static bool post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
 {
-    return rs_sq_post(&queue_of(list->queue)->sq, list_of(list), epoch, id);
+    struct rs_mlx5_queue *q = queue_of(list->queue);
+
+    return !q->failed && rs_sq_post(&q->sq, list_of(list), epoch, id);
 }
 
 static int ring(struct rs_rdma_queue *queue)
@@ -94,11 +96,12 @@ static int ring(struct rs_rdma_queue *queue)
     return 0;
 }
 
-static void fail(struct rs_mlx5_queue *q, const struct rs_cqe *cqe,
-                 const struct rs_sq_post *post, struct rs_rdma_done *done)
+static struct rs_rdma_done done_of(const struct rs_sq_post *post,
+                                   const struct rs_cqe *cqe)
 {
-    q->failed = true;
-    *done = (struct rs_rdma_done){
+    if (cqe->kind == RS_CQE_SENT)
+        return (struct rs_rdma_done){.id = post->id};
+    return (struct rs_rdma_done){
         .id = post->id,
         .failed = true,
         .flushed = cqe->syndrome == RS_SYNDROME_FLUSHED,
@@ -109,45 +112,49 @@ static void fail(struct rs_mlx5_queue *q, const struct rs_cqe *cqe,
     };
 }
 
-/* The post that is meant, if the device can mean any. */
-static const struct rs_sq_post *post_of(const struct rs_mlx5_queue *q,
-                                        const struct rs_cqe *cqe)
+/* Whether the device can mean the oldest post. */
+static bool is_of(const struct rs_mlx5_queue *q, const struct rs_cqe *cqe,
+                  const struct rs_sq_post *post)
 {
-    const struct rs_sq_post *post = rs_sq_oldest(&q->sq);
-
     if (post == NULL || cqe->qpn != q->limits.qpn)
-        return NULL;
+        return false;
     if (cqe->kind == RS_CQE_SENT)
-        return cqe->index == rs_sq_post_index(post) ? post : NULL;
-    if (cqe->kind == RS_CQE_SEND_ERROR &&
-        (uint16_t)(cqe->index - post->first) < post->list->blocks)
-        return post;
-    return NULL;
+        return !q->failed && cqe->index == rs_sq_post_index(post);
+    return cqe->kind == RS_CQE_SEND_ERROR &&
+           (uint16_t)(cqe->index - post->first) < post->list->blocks;
+}
+
+/* After a failure each WQE has a completion: those up to the end of the post
+ * that failed say nothing new, of the others the last one of each post does. */
+static bool is_news(const struct rs_mlx5_queue *q, const struct rs_cqe *cqe,
+                    const struct rs_sq_post *post)
+{
+    return !q->failed ||
+           (post != NULL && cqe->kind == RS_CQE_SEND_ERROR &&
+            cqe->index == rs_sq_post_index(post));
 }
 
 static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
 {
     struct rs_mlx5_queue *q = queue_of(queue);
-    const struct rs_sq_post *post;
     struct rs_cqe cqe;
 
-    if (!rs_cq_poll(&q->cq, &cqe))
-        return 0;
-    if (q->failed) /* the rest is flushed, one completion for each WQE */
-        return 0;
-    post = post_of(q, &cqe);
-    if (post == NULL)
-        return rs_fail(RSCHED_ESYS,
-                       "mlx5 qp 0x%x: unexpected completion: kind %u, qp 0x%x, "
-                       "index %u",
-                       q->limits.qpn, cqe.kind, cqe.qpn, cqe.index);
-    if (cqe.kind == RS_CQE_SEND_ERROR) {
-        fail(q, &cqe, post, done);
-    } else {
-        *done = (struct rs_rdma_done){.id = post->id};
+    while (rs_cq_poll(&q->cq, &cqe)) {
+        const struct rs_sq_post *post = rs_sq_oldest(&q->sq);
+
+        if (!is_news(q, &cqe, post))
+            continue;
+        if (!is_of(q, &cqe, post))
+            return rs_fail(RSCHED_ESYS,
+                           "mlx5 qp 0x%x: unexpected completion: kind %u, qp "
+                           "0x%x, index %u",
+                           q->limits.qpn, cqe.kind, cqe.qpn, cqe.index);
+        *done = done_of(post, &cqe);
+        q->failed |= done->failed;
         rs_sq_retire(&q->sq);
+        return 1;
     }
-    return 1;
+    return 0;
 }
 
 /* A driver does not clean a completion queue that it has given away. */

@@ -122,6 +122,9 @@ void rs_sq_ring(struct rs_sq *sq)
     _Atomic uint64_t *doorbell = sq->doorbell;
     uint64_t head;
 
+    if (sq->rung == sq->posted)
+        return;
+    sq->rung = sq->posted;
     memcpy(&head, sq->ring + (size_t)sq->last * RS_WQE_BLOCK, sizeof(head));
     /* The device sees the WQEs before the record that counts them. */
     rs_mlx5_to_device();
@@ -162,6 +165,6 @@ void rs_sq_retire(struct rs_sq *sq)
 
 void rs_sq_reset(struct rs_sq *sq)
 {
-    sq->posted = sq->retired = 0;
+    sq->posted = sq->rung = sq->retired = 0;
     sq->first_post = sq->next_post = 0;
 }

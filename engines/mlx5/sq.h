@@ -30,6 +30,7 @@ struct rs_sq {
     uint32_t mask;       /* slots - 1 */
     uint32_t last;       /* slot of the last posted WQE, for the doorbell */
     uint64_t posted;     /* blocks */
+    uint64_t rung;       /* blocks that the device knows of */
     uint64_t retired;    /* blocks that the device has done with */
     _Atomic uint32_t *dbrec;
     _Atomic uint64_t *doorbell, *other_doorbell;
@@ -52,8 +53,7 @@ void rs_sq_adopt(struct rs_sq *sq, struct rs_wqe_list *list);
 bool rs_sq_post(struct rs_sq *sq, const struct rs_wqe_list *list,
                 uint64_t epoch, uint64_t id);
 
-/** Tell the device of all that was posted. Something was, since the last
- * time. */
+/** Tell the device of what was posted since the last time, if anything was. */
 void rs_sq_ring(struct rs_sq *sq);
 
 /** The oldest post, or NULL. */

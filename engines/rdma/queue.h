@@ -70,9 +70,9 @@ struct rs_rdma_op {
 /* A post that is complete, or has failed. */
 struct rs_rdma_done {
     uint64_t id;   /* of the post */
-    bool failed;   /* it, and all posts that are still under way */
+    bool failed;
     bool flushed;  /* failed because something before it on the queue did */
-    uint32_t op;   /* failed: which operation of the list */
+    uint32_t op;   /* failed, not flushed: which operation of the list */
     const char *cause;      /* failed: in words */
     uint32_t vendor_error;  /* failed: the device's own code */
 };
@@ -92,9 +92,9 @@ struct rs_rdma_queue_ops {
     void (*list_destroy)(struct rs_rdma_list *list);
 
     /** @return true, or false when the queue has no room for the list: try
-     * again after poll() has told of a completion. */
+     * again after poll() has told of a completion. False after a failure. */
     bool (*post)(struct rs_rdma_list *list, uint64_t epoch, uint64_t id);
-    /** Let the device begin with what was posted.
+    /** Let the device begin with what was posted, if anything was.
      * @return 0 or an error: the queue is to be reset. */
     int (*ring)(struct rs_rdma_queue *queue);
 

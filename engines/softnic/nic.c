@@ -2,11 +2,12 @@
 /* The softnic itself: memory, queue pairs, the choice of what comes next. */
 #include "engines/softnic/nic.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
@@ -83,6 +84,7 @@ int rs_softnic_create(const struct rs_softnic_options *options,
     if (n->options.mtu == 0)
         n->options.mtu = SOFTNIC_MAX_MTU;
     n->random = options->seed;
+    n->wire = -1;
     n->next_qpn = 1 + (uint32_t)softnic_draw(n, 1 << 20);
     pthread_mutex_init(&n->lock, NULL);
     *nic = n;
@@ -106,6 +108,8 @@ void rs_softnic_destroy(struct rs_softnic *nic)
         next = qp->next;
         qp_free(qp);
     }
+    if (nic->wire >= 0)
+        close(nic->wire);
     free(nic->regions);
     pthread_mutex_destroy(&nic->lock);
     free(nic);
@@ -305,6 +309,22 @@ void rs_softnic_connect(struct rs_softnic_qp *one, struct rs_softnic_qp *other)
     pthread_mutex_unlock(&one->nic->lock);
 }
 
+void rs_softnic_qp_destroy(struct rs_softnic_qp *qp)
+{
+    struct rs_softnic *nic = qp->nic;
+    struct rs_softnic_qp **link = &nic->qps;
+
+    pthread_mutex_lock(&nic->lock);
+    while (*link != qp)
+        link = &(*link)->next;
+    *link = qp->next;
+    nic->num_qps--;
+    if (qp->peer != NULL)
+        qp->peer->peer = NULL;
+    pthread_mutex_unlock(&nic->lock);
+    qp_free(qp);
+}
+
 void rs_softnic_qp_reset(struct rs_softnic_qp *qp)
 {
     pthread_mutex_lock(&qp->nic->lock);
@@ -376,7 +396,7 @@ bool rs_softnic_step(struct rs_softnic *nic)
     bool worked;
 
     pthread_mutex_lock(&nic->lock);
-    worked = step(nic);
+    worked = softnic_serve(nic) || step(nic);
     pthread_mutex_unlock(&nic->lock);
     return worked;
 }
@@ -391,13 +411,14 @@ static void *run(void *arg)
 {
     static const struct timespec pause = {.tv_nsec = IDLE_NS};
     struct rs_softnic *nic = arg;
+    struct pollfd wire = {.fd = nic->wire, .events = POLLIN};
     int idle = 0;
 
     while (!atomic_load(&nic->stop)) {
         if (rs_softnic_step(nic))
             idle = 0;
         else if (++idle > IDLE_SPINS)
-            nanosleep(&pause, NULL);
+            ppoll(&wire, 1, &pause, NULL); /* others may ask at any time */
     }
     return NULL;
 }

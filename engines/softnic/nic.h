@@ -45,6 +45,24 @@ struct softnic_cq {
     struct softnic_cqe *queue; /* a ring of as many as there are entries */
 };
 
+/* What one queue pair asks of its peer: to place a packet (there is a payload),
+ * to complete a receive with an immediate (there is none), to add. */
+struct softnic_request {
+    uint32_t qpn; /* the peer's */
+    uint32_t rkey;
+    uint32_t payload_bytes;
+    uint32_t imm;
+    uint64_t remote;
+    uint64_t message_bytes;
+    uint64_t add;
+    uint8_t opcode;
+};
+
+struct softnic_answer {
+    uint64_t was;     /* before it was added to */
+    uint8_t syndrome; /* SOFTNIC_NOT_READY: ask again */
+};
+
 /* A WQE in work. */
 struct softnic_work {
     struct softnic_wqe wqe;
@@ -61,6 +79,9 @@ struct softnic_work {
 struct rs_softnic_qp {
     struct rs_softnic *nic;
     struct rs_softnic_qp *next, *peer;
+    bool is_far; /* the peer is in another process */
+    struct rs_softnic_address far;
+    uint32_t far_qpn;
     uint32_t domain, qpn;
     void *memory; /* all that the producer sees */
     struct rs_softnic_qp_view view;
@@ -86,6 +107,8 @@ struct rs_softnic {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stop;
+    int wire; /* to other processes, -1: none */
+    uint32_t serial; /* of the last request over it */
     uint64_t random;
     struct softnic_region *regions;
     size_t num_regions, room_regions;
@@ -130,6 +153,19 @@ bool softnic_gather(struct rs_softnic_qp *qp, const struct softnic_work *work,
 /** Hash of a message's source. @return false: not all of it is registered */
 bool softnic_source_hash(struct rs_softnic_qp *qp,
                          const struct softnic_work *work, uint64_t *hash);
+
+/** Place bytes; 8 aligned ones are seen whole, and after what came before. */
+void softnic_store(char *to, const char *from, uint64_t bytes);
+
+/** Do what a peer asks. NULL: there is no such queue pair. */
+struct softnic_answer softnic_answer(struct rs_softnic_qp *qp,
+                                     const struct softnic_request *request,
+                                     const char *payload);
+/** Ask a queue pair's peer, wherever it is. */
+void softnic_ask(struct rs_softnic_qp *qp, const struct softnic_request *request,
+                 const char *payload, struct softnic_answer *answer);
+/** Answer another process. @return false: none has asked */
+bool softnic_serve(struct rs_softnic *nic);
 
 /* Completions. A completion queue that is full is a violation. */
 void softnic_complete_send(struct rs_softnic_qp *qp,

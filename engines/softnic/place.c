@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doing what WQEs say: packets, atomic operations, and the end of a WQE. */
-#include <endian.h>
+/* Doing what WQEs say: the requester's side, and the end of a WQE. */
 #include <string.h>
 #include <xxhash.h>
 
 #include "engines/softnic/nic.h"
 
-static void fail_work(struct softnic_work *work, enum softnic_syndrome syndrome)
+static void fail_work(struct softnic_work *work, uint8_t syndrome)
 {
     work->done = true;
-    work->syndrome = (uint8_t)syndrome;
-}
-
-/* The peer has refused a request, which fails its side too. */
-static void refuse(struct rs_softnic_qp *qp, struct softnic_work *work,
-                   enum softnic_syndrome syndrome)
-{
-    fail_work(work, syndrome);
-    softnic_qp_fail(qp->peer);
+    work->syndrome = syndrome;
 }
 
 bool softnic_gather(struct rs_softnic_qp *qp, const struct softnic_work *work,
@@ -67,18 +58,17 @@ bool softnic_source_hash(struct rs_softnic_qp *qp,
     return true;
 }
 
-/* Stores of 8 aligned bytes are seen whole, and after what came before them, as
- * over PCIe. */
-static void store(char *to, const char *from, uint64_t bytes)
+/* One packet, or what follows the last one. @return whether it was done */
+static bool ask(struct rs_softnic_qp *qp, struct softnic_work *work,
+                struct softnic_request *request, const char *payload,
+                struct softnic_answer *answer)
 {
-    uint64_t word;
-
-    if (bytes != sizeof(word) || (uintptr_t)to % sizeof(word) != 0) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    memcpy(&word, from, sizeof(word));
-    atomic_store_explicit((_Atomic uint64_t *)to, word, memory_order_release);
+    request->opcode = (uint8_t)work->wqe.opcode;
+    request->rkey = work->wqe.rkey;
+    softnic_ask(qp, request, payload, answer);
+    if (answer->syndrome != SOFTNIC_OK && answer->syndrome != SOFTNIC_NOT_READY)
+        fail_work(work, answer->syndrome);
+    return answer->syndrome == SOFTNIC_OK;
 }
 
 static void place_packet(struct rs_softnic_qp *qp, struct softnic_work *work)
@@ -86,48 +76,37 @@ static void place_packet(struct rs_softnic_qp *qp, struct softnic_work *work)
     uint32_t mtu = qp->nic->options.mtu;
     uint64_t at = (uint64_t)((work->turn + work->placed) % work->packets) * mtu;
     uint64_t bytes = work->wqe.bytes - at < mtu ? work->wqe.bytes - at : mtu;
+    struct softnic_request request = {.remote = work->wqe.remote + at,
+                                      .payload_bytes = (uint32_t)bytes};
+    struct softnic_answer answer;
     char packet[SOFTNIC_MAX_MTU];
-    char *to;
 
     if (!softnic_gather(qp, work, at, bytes, packet)) {
         fail_work(work, SOFTNIC_LOCAL_PROTECTION);
         return;
     }
-    to = softnic_find(qp->nic, qp->peer->domain, work->wqe.rkey,
-                      work->wqe.remote + at, bytes, RS_SOFTNIC_REMOTE_WRITE);
-    if (to == NULL) {
-        refuse(qp, work, SOFTNIC_REMOTE_ACCESS);
-        return;
+    if (ask(qp, work, &request, packet, &answer)) {
+        qp->nic->stats.packets++;
+        work->placed++;
     }
-    store(to, packet, bytes);
-    qp->nic->stats.packets++;
-    work->placed++;
-}
-
-/* Whether the peer has a receive for an immediate. */
-static bool has_receive(const struct rs_softnic_qp *qp)
-{
-    uint32_t record = be32toh(
-        atomic_load_explicit(&qp->view.dbrec[0], memory_order_acquire));
-
-    return (uint16_t)(record - qp->received) != 0;
 }
 
 /* A write is done when all is placed and, if there is one, its immediate is on
  * the way. @return false: it has to wait */
 static bool finish_write(struct rs_softnic_qp *qp, struct softnic_work *work)
 {
-    if (work->wqe.opcode == SOFTNIC_WRITE_IMM) {
-        if (!has_receive(qp->peer)) {
-            if (qp->nic->options.rnr_steps == 0)
-                return false;
-            if (++work->waited == qp->nic->options.rnr_steps)
-                fail_work(work, SOFTNIC_NOT_READY);
-            return true;
-        }
-        softnic_complete_receive(qp->peer, work->wqe.imm, work->wqe.bytes);
-    }
-    work->done = true;
+    struct softnic_request request = {.imm = work->wqe.imm,
+                                      .message_bytes = work->wqe.bytes};
+    struct softnic_answer answer;
+
+    work->done = work->wqe.opcode == SOFTNIC_WRITE ||
+                 ask(qp, work, &request, NULL, &answer) || work->done;
+    if (work->done)
+        return true;
+    if (qp->nic->options.rnr_steps == 0)
+        return false;
+    if (++work->waited == qp->nic->options.rnr_steps)
+        fail_work(work, SOFTNIC_NOT_READY);
     return true;
 }
 
@@ -142,29 +121,18 @@ static bool place_write(struct rs_softnic_qp *qp, struct softnic_work *work)
 static bool do_fetch_add(struct rs_softnic_qp *qp, struct softnic_work *work)
 {
     const struct softnic_piece *p = &work->wqe.pieces[0];
+    struct softnic_request request = {.remote = work->wqe.remote,
+                                      .add = work->wqe.add};
+    struct softnic_answer answer;
     char *result = softnic_find(qp->nic, qp->domain, p->lkey, p->address, 8,
                                 RS_SOFTNIC_LOCAL_WRITE);
-    char *word;
-    uint64_t was;
 
     if (result == NULL) {
         fail_work(work, SOFTNIC_LOCAL_PROTECTION);
-        return true;
+    } else if (ask(qp, work, &request, NULL, &answer)) {
+        softnic_store(result, (const char *)&answer.was, sizeof(answer.was));
+        work->done = true;
     }
-    if (work->wqe.remote % 8 != 0) {
-        refuse(qp, work, SOFTNIC_BAD_REQUEST);
-        return true;
-    }
-    word = softnic_find(qp->nic, qp->peer->domain, work->wqe.rkey,
-                        work->wqe.remote, 8, RS_SOFTNIC_REMOTE_ATOMIC);
-    if (word == NULL) {
-        refuse(qp, work, SOFTNIC_REMOTE_ACCESS);
-        return true;
-    }
-    was = atomic_fetch_add_explicit((_Atomic uint64_t *)word, work->wqe.add,
-                                    memory_order_acq_rel);
-    store(result, (const char *)&was, sizeof(was));
-    work->done = true;
     return true;
 }
 
@@ -206,10 +174,6 @@ bool softnic_place(struct rs_softnic_qp *qp)
     work = choose_work(qp);
     if (work == NULL)
         return false;
-    if (qp->peer == NULL || qp->peer->failed) {
-        fail_work(work, SOFTNIC_NO_ANSWER);
-        return true;
-    }
     if (work->wqe.opcode == SOFTNIC_FETCH_ADD)
         return do_fetch_add(qp, work);
     return place_write(qp, work);

@@ -9,7 +9,8 @@
  * combining), a device that reads memory of another kind, bandwidth.
  *
  * A softnic is a small network: queue pairs, connected in pairs, and domains
- * of registered memory, one for each process that takes part. It does one small
+ * of registered memory, one for each process that takes part; softnics of
+ * different processes can be connected too. It does one small
  * thing in a step (see a doorbell, read a WQE, place a packet, write a
  * completion), which one is drawn from the seed; the test calls step(), or a
  * thread does. With step() the same seed gives the same run.
@@ -113,6 +114,22 @@ int rs_softnic_qp_create(struct rs_softnic *nic,
 struct rs_softnic_qp_view rs_softnic_qp_view(const struct rs_softnic_qp *qp);
 /** Each becomes the other's peer. */
 void rs_softnic_connect(struct rs_softnic_qp *one, struct rs_softnic_qp *other);
+
+/** Where a softnic can be found by those of other processes. */
+struct rs_softnic_address {
+    uint8_t bytes;
+    char name[15];
+};
+/** Let other processes' softnics connect; called once, before start. */
+int rs_softnic_listen(struct rs_softnic *nic,
+                      struct rs_softnic_address *address);
+/** The peer is queue pair `qpn` of the softnic at this address. That one's
+ * process connects its own end. */
+void rs_softnic_connect_far(struct rs_softnic_qp *qp,
+                            const struct rs_softnic_address *address,
+                            uint32_t qpn);
+/** From now on nothing is read or written through it. */
+void rs_softnic_qp_destroy(struct rs_softnic_qp *qp);
 /** As a modification to RESET and back to RTS: indices begin at 0, doorbell
  * records are 0, no more completions of before come; those that are there stay
  * for the producer to throw away. */

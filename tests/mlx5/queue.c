@@ -253,8 +253,12 @@ Test(queue, failures_name_the_operation_and_a_reset_mends)
         cr_assert_eq(done.op, fail);
         cr_assert_str_eq(done.cause, "transport retries exceeded");
         cr_assert_eq(done.vendor_error, 0x81);
-        cr_assert(!end_finish(&pair.a, &done), "one failure is told once");
+        cr_assert(end_finish(&pair.a, &done));
+        cr_assert(done.failed && done.flushed);
+        cr_assert_eq(done.id, 78);
         cr_assert_neq(other->flag, 9, "what is behind it is not done");
+        cr_assert(!end_finish(&pair.a, &done));
+        cr_assert(!rs_mlx5_queue_ops.post(l->list, 10, 79));
         pair_reset(&pair);
         cr_assert_eq(pair.a.queue.sq.posted, 0);
         run_epoch(l, 10);
