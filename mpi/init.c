@@ -130,7 +130,7 @@ struct rsched_context *rs_context(void)
 /* ---- agreeing with the other processes ---- */
 
 /* Agree with all processes; complains when some do not come, which happens
- * when they run without the backend. */
+ * when they run without the backend and nothing told us (presence.c). */
 static void agree(int *values, int num)
 {
     MPI_Request request;
@@ -228,6 +228,25 @@ static void call_at_finalize(void)
 
 /* ---- init ---- */
 
+/* Whether some process runs without the backend: then nothing collective may
+ * be called, and everything stays native. */
+static bool somebody_missing(void)
+{
+    bool speaks;
+    int missing;
+
+    if (rs_process.size == 1 || !rs_presence_check(&missing, &speaks) ||
+        missing < 0)
+        return false;
+    rs_process.reason = RS_REASON_RANKS;
+    if (speaks)
+        rs_log(RS_LOG_WARN,
+               "process %d of MPI_COMM_WORLD runs without the rsched backend, "
+               "so nothing is accelerated (start all of them with `rsched "
+               "run`)", missing);
+    return true;
+}
+
 static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
@@ -239,6 +258,8 @@ static void backend_init(void)
         fprintf(stderr, "rsched: %s\n", rsched_last_error());
         PMPI_Abort(MPI_COMM_WORLD, 2);
     }
+    if (somebody_missing())
+        return;
     values[0] = rs_process.reason == RS_REASON_DISABLED;
     values[1] = (int)rs_process.report;
     agree(values, 2);
@@ -264,8 +285,10 @@ static void backend_init(void)
 
 int MPI_Init(int *argc, char ***argv)
 {
-    int error = PMPI_Init(argc, argv);
+    int error;
 
+    rs_presence_announce();
+    error = PMPI_Init(argc, argv);
     if (error == MPI_SUCCESS)
         backend_init();
     return error;
@@ -273,8 +296,10 @@ int MPI_Init(int *argc, char ***argv)
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    int error = PMPI_Init_thread(argc, argv, required, provided);
+    int error;
 
+    rs_presence_announce();
+    error = PMPI_Init_thread(argc, argv, required, provided);
     if (error == MPI_SUCCESS)
         backend_init();
     return error;

@@ -72,6 +72,7 @@ enum rs_call {
     XX(DISABLED, "disabled", "RSCHED_DISABLE is set in a process")           \
     XX(NO_INIT, "no-init",                                                   \
        "MPI_Init was not seen (sessions, or a binding that bypasses MPI_)")  \
+    XX(RANKS, "ranks", "a process runs without the backend")                 \
     XX(RELEASE, "release", "not accelerated in this release")                \
     XX(UNPREPARED, "unprepared",                                             \
        "the call that made the communicator could not prepare it")           \
@@ -169,6 +170,16 @@ const char *rs_setting(const char *name);
 enum { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 void rs_log(int level, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
+
+/* ---- are all processes here? (presence.c); docs/presence.md ---- */
+
+/** Before MPI_Init. */
+void rs_presence_announce(void);
+/** After it, on every process of an MPI_COMM_WORLD of several. False: nobody
+ * knows. *missing is a process that runs without the backend, or -1, and the
+ * same verdict on all that have it; *speaks whether this process is to tell
+ * the user. */
+bool rs_presence_check(int *missing, bool *speaks);
 
 /** The out-of-band callbacks (oob.c), over rs_process.comm. */
 struct rsched_oob rs_oob(void);

@@ -26,7 +26,8 @@
  * standard says (Cartesian: block s lands in the neighbor's block s^1; graphs:
  * the k-th edge to a process is its k-th edge from it).
  *
- * All processes of MPI_COMM_WORLD must be started with the backend.
+ * All processes of MPI_COMM_WORLD must be started with the backend; if one is
+ * not, MPI_Init says so and all calls are passed on (docs/presence.md).
  * RSCHED_DISABLE=1 in one of them passes the calls of all on.
  *
  * Fortran programs are accelerated with all three bindings, mpif.h, mpi and

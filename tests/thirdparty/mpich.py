@@ -55,7 +55,7 @@ OTHERS = [(name, ranks, None) for ranks, names in {
        "pt2pt/precv_anysrc pt2pt/precv_anysrc_exp pt2pt/multi_psend_derived "
        "pt2pt/anyall pt2pt/eagerdt pt2pt/isendrecv pt2pt/isendrecv_replace "
        "pt2pt/mprobe pt2pt/bsend3 pt2pt/many_isend pt2pt/manylmt "
-       "threads/pt2pt/threads threads/pt2pt/greq_wait "
+       "threads/pt2pt/greq_wait "
        "threads/pt2pt/greq_test threads/pt2pt/ibsend",
     4: "coll/p_bcast coll/p_allred coll/p_gather coll/p_scatter coll/p_scan "
        "coll/nonblocking3 pt2pt/rqfreeb pt2pt/sendrecv3 topo/cartmap1 "
