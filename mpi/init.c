@@ -136,7 +136,7 @@ static void agree(int *values, int num)
     MPI_Request request;
     struct timespec now, start;
     bool complained = false;
-    int done = 0, mine[2];
+    int done = 0, mine[3];
 
     memcpy(mine, values, (size_t)num * sizeof(int));
     PMPI_Iallreduce(mine, values, num, MPI_INT, MPI_MAX, MPI_COMM_WORLD,
@@ -250,7 +250,8 @@ static bool somebody_missing(void)
 static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
-    int values[2];
+    const char *passed_by = rs_stacking_passed_by();
+    int values[3];
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &rs_process.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &rs_process.size);
@@ -262,7 +263,8 @@ static void backend_init(void)
         return;
     values[0] = rs_process.reason == RS_REASON_DISABLED;
     values[1] = (int)rs_process.report;
-    agree(values, 2);
+    values[2] = passed_by != NULL;
+    agree(values, 3);
     rs_process.report = (enum rs_report_level)values[1];
     PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
     call_at_finalize();
@@ -270,6 +272,13 @@ static void backend_init(void)
         rs_process.reason = RS_REASON_DISABLED;
         return;
     }
+    if (values[2])
+        rs_process.requests = RS_REASON_TOOL;
+    if (passed_by != NULL)
+        rs_log(RS_LOG_WARN,
+               "another tool's %s comes before the backend's, so persistent "
+               "and nonblocking calls are native: preload the backend first",
+               passed_by);
     /* Failures of ours are reported, not fatal. */
     PMPI_Comm_set_errhandler(rs_process.comm, MPI_ERRORS_RETURN);
     PMPI_Comm_dup(MPI_COMM_SELF, &rs_process.errors);
