@@ -125,7 +125,9 @@ enum rs_number {
     RS_NUMBER_STALLS,
     RS_NUMBER_PACKED,
     RS_NUMBER_LOADS,
-    RS_NUM_NUMBERS,
+    RS_NUMBER_WAYS, /* bytes by enum rsched_way */
+    RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
+    RS_NUM_NUMBERS = RS_NUMBER_ENGINES + RSCHED_MAX_ENGINES,
 };
 
 struct rs_counts {
@@ -134,6 +136,9 @@ struct rs_counts {
 };
 
 void rs_count_collect(struct rs_counts *counts);
+/** The name of a way or engine, counted from 0; NULL when there are no more. */
+const char *rs_way_name(size_t way);
+const char *rs_engine_name(size_t engine);
 
 extern const char *const rs_call_names[RS_NUM_CALLS];
 extern const char *const rs_reason_slugs[RS_NUM_REASONS];

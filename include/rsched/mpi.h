@@ -90,6 +90,10 @@ extern "C" {
  *     edges_out, edges_in, edges_self   of the exchanges that were made
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
+ *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
+ *                                   direct, pull) or by one engine
+ *     chunks, credit_stalls         landing slots filled; times that none was
+ *                                   free
  *     packed                        puts and receives whose datatype is packed
  *                                   by the native MPI
  *     loads                         blocking calls that differed from the one
