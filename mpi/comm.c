@@ -179,12 +179,12 @@ enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason)
     return (enum rs_reason)all;
 }
 
-/* All processes on this node? Agrees on the communicator's id on the way: its
- * first process numbers those it leads. */
+/* All processes on one node, or with engines that leave it? Agrees on the
+ * communicator's id on the way: its first process numbers those it leads. */
 static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
 {
     static atomic_uint_least64_t led;
-    enum { REASON, NODE, NODE_BELOW, ID, NUM };
+    enum { REASON, NODE, NODE_BELOW, STAYS, ID, NUM };
     uint64_t mine[NUM], all[NUM];
     int rank;
 
@@ -192,13 +192,16 @@ static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
     mine[REASON] = reason;
     mine[NODE] = (uint64_t)rs_process.node;
     mine[NODE_BELOW] = ~mine[NODE];
+    mine[STAYS] = reason == RS_ACCELERATED &&
+                  !rsched_context_leaves_node(rs_context());
     mine[ID] = 0;
     if (rank == 0)
         mine[ID] = ((uint64_t)rs_process.rank << 24) |
                    (atomic_fetch_add(&led, 1) & 0xffffff);
     PMPI_Allreduce(mine, all, NUM, MPI_UINT64_T, MPI_MAX, record->comm);
     record->id = all[ID];
-    if (all[REASON] == RS_ACCELERATED && all[NODE] != ~all[NODE_BELOW])
+    if (all[REASON] == RS_ACCELERATED && all[STAYS] != 0 &&
+        all[NODE] != ~all[NODE_BELOW])
         return RS_REASON_NODES;
     return (enum rs_reason)all[REASON];
 }

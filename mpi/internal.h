@@ -84,7 +84,7 @@ enum rs_call {
     XX(UNPAIRED, "unpaired",                                                 \
        "the neighbor lists of the processes do not fit together")            \
     XX(INTERCOMM, "intercommunicator", "an intercommunicator")               \
-    XX(NODES, "nodes", "the communicator spans several nodes")               \
+    XX(NODES, "nodes", "the communicator spans nodes and no engine does")     \
     XX(WORLD, "world",                                                       \
        "the communicator has processes of another MPI_COMM_WORLD")           \
     XX(MEMORY, "memory", "out of memory in a process")                       \
