@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "librsched/plan": PLAN,
     "librsched/world": WORLD,
     "librsched/run": RUN,
-    "engines": BASE,  # and each engine its own folder, see may_include()
+    "engines": BASE,  # each its own folder and engines/rdma, see may_include()
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],
@@ -93,7 +93,9 @@ def may_include(name, target):
         return True
     if layer == "engines":
         own = "/".join(name.split("/")[:-1][:2])  # engines/ itself sees all of them
-        if within(target, own) or target in ("include/rsched/engine.h", "engines/engines.h"):
+        if within(target, own) or within(target, "engines/rdma"):
+            return True
+        if target in ("include/rsched/engine.h", "engines/engines.h"):
             return True
     if target.startswith("include/"):
         header = target[len("include/"):]
