@@ -46,10 +46,11 @@ static int find_kinds(struct packing *packing)
                             : -1;
         uint64_t height;
         size_t k = 0;
-        int error = rs_boxes_measure(problem, i, &height, &sum);
+        int error = rs_boxes_measure(problem, i, &sum);
 
         if (error != 0)
             return error;
+        height = rs_boxes_height(problem, i, problem->fastest);
         while (k < packing->num_kinds && (packing->kinds[k].color != color ||
                                           packing->kinds[k].height != height))
             k++;
@@ -214,6 +215,12 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
 
     if (error != 0)
         return error;
+    if (packing.problem.slowest != packing.problem.fastest) {
+        rs_problem_fini(&packing.problem);
+        return rs_fail(RSCHED_EINVAL, TOOL_BOXES ": the engines of machine %s "
+                       "have different rates, so a put has no one box",
+                       rsched_machine_name(machine));
+    }
     puts = packing.problem.num_puts + 1;
     packing.kinds = calloc(puts, sizeof(*packing.kinds));
     packing.kind_of = calloc(puts, sizeof(*packing.kind_of));

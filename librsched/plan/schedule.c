@@ -475,10 +475,10 @@ static void visit_stretch(void *arg, uint64_t from, uint64_t to,
 
         if (puts[e] == UINT32_MAX)
             continue;
-        route = rsched_machine_find_route(
+        route = rsched_machine_find_engine_route(
             machine, rsched_pattern_put(schedule->pattern,
                                         schedule->problem.parts[puts[e]].put)
-                         ->direction);
+                         ->direction, (uint32_t)e);
         for (size_t k = 0; k < route->num_links; k++)
             walk->loads[route->links[k]] += rates[e];
     }

@@ -311,10 +311,21 @@ static struct extras place_extras(const struct rs_world *world,
     return e;
 }
 
+/* The rate of an engine; they are numbered node by node. */
+static uint64_t rate_of(const struct rsched_machine *machine, uint64_t engine,
+                        uint32_t num_engines)
+{
+    size_t rail = engine % num_engines % rsched_machine_num_rails(machine);
+
+    return rsched_machine_rail(machine, rail)->rate;
+}
+
 static int fill_capacities(struct rs_world *world,
-                           const struct rsched_machine_costs *costs,
+                           const struct rsched_machine *machine,
                            const struct extras *e)
 {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_get_costs(machine);
     uint64_t *capacity = calloc(e->count + 1, sizeof(*capacity));
 
     if (e->count > UINT32_MAX || capacity == NULL) {
@@ -330,7 +341,7 @@ static int fill_capacities(struct rs_world *world,
             capacity[e->eject + n] = costs->node_eject;
     }
     for (uint64_t r = e->receive; r < e->count; r++)
-        capacity[r] = costs->engine_rate;
+        capacity[r] = rate_of(machine, r - e->receive, world->num_engines);
     world->fluid.capacity = capacity;
     world->fluid.num_resources = e->count;
     return 0;
@@ -430,8 +441,10 @@ static int compare_queued(const void *left, const void *right, void *arg)
 
 /* Engines serve the processes that share them in turn, a put at a time. */
 static int fill_engines(struct rs_world *world,
-                        const struct rsched_machine_costs *costs)
+                        const struct rsched_machine *machine)
 {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_get_costs(machine);
     size_t count = (size_t)world->topology.num_nodes * world->num_engines;
     struct rs_fluid_engine *engines = calloc(count + 1, sizeof(*engines));
     uint64_t opened = 0;
@@ -460,8 +473,8 @@ static int fill_engines(struct rs_world *world,
                    e % world->num_engines)
             next++;
         engines[e] = (struct rs_fluid_engine){
-            costs->engine_rate, 0, costs->command, world->queue + first,
-            next - first};
+            rate_of(machine, e, world->num_engines), 0, costs->command,
+            world->queue + first, next - first};
         if (next > first)
             engines[e].opens = opened++ * costs->engine_open;
     }
@@ -474,12 +487,12 @@ static int assemble(struct rs_world *world,
     const struct rsched_machine_costs *costs =
         rsched_machine_get_costs(params->machine);
     struct extras extras = place_extras(world, costs);
-    int error = fill_capacities(world, costs, &extras);
+    int error = fill_capacities(world, params->machine, &extras);
 
     if (error == 0)
         error = fill_routes(world, &extras);
     if (error == 0)
-        error = fill_engines(world, costs);
+        error = fill_engines(world, params->machine);
     if (error == 0)
         rs_world_start(world, params->jitter, params->seed);
     return error;

@@ -95,7 +95,7 @@ Test(stage, dispatch_says_what_the_simulator_says)
             uint32_t engines = 1 + (uint32_t)random_below(
                                        &random, s.problem.costs.num_engines);
             uint64_t makespan = rs_dispatch_run(
-                &s.dispatch, (enum rs_rule)rule, engines, s.places);
+                &s.dispatch, (enum rs_rule)rule, engines, false, s.places);
 
             cr_assert_eq(makespan, simulate(&s));
             for (uint32_t e = engines; e < s.problem.costs.num_engines; e++)
