@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "tools/tool.h"
+#include "tools/world.h"
 
 static void print_head(const struct rsched_schedule *schedule,
                        const char *machine, FILE *out)
@@ -159,13 +159,39 @@ static int print_json(const struct rsched_schedule *schedule,
     return 0;
 }
 
+/* The scheduler that does best when nodes start late. */
+static int choose_planner(const char *pattern_name, const char *machine_name,
+                          const char *jitter, const char **planner)
+{
+    struct rsched_pattern *pattern = NULL;
+    struct rsched_machine *machine = NULL;
+    struct rs_world_params params;
+    uint64_t ps, mean;
+    int error, status = tool_jitter(jitter, &ps);
+
+    if (status != TOOL_OK)
+        return status;
+    error = rsched_pattern_open(pattern_name, &pattern);
+    if (error == 0 && machine_name == NULL)
+        machine_name = tool_default_machine(pattern);
+    if (error == 0)
+        error = rsched_machine_open(machine_name, &machine);
+    if (error == 0) {
+        rs_world_neighborhood(pattern, machine, ps, &params);
+        error = rs_world_select(&params, planner, &mean);
+    }
+    rsched_machine_destroy(machine);
+    rsched_pattern_destroy(pattern);
+    return error != 0 ? tool_library(error) : TOOL_OK;
+}
+
 int tool_plan(const struct tool_command *command, int argc, char **argv)
 {
     static int (*const print[])(const struct rsched_schedule *, const char *,
                                 FILE *) = {print_text, print_json,
                                            rsched_schedule_write};
-    struct rsched_plan_options plan = {.planner = TOOL_DEFAULT_PLANNER};
-    const char *machine = NULL, *nodes = NULL;
+    struct rsched_plan_options plan = {0};
+    const char *machine = NULL, *nodes = NULL, *jitter = NULL;
     const char *format = "text", *path = NULL;
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
@@ -176,6 +202,9 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
          &plan.planner, NULL},
         {"split", 0, NULL, "halve large puts where the total gains", NULL,
          &plan.split},
+        {"jitter", 0, "US",
+         "take the scheduler that does best when nodes start at random within "
+         "this", &jitter, NULL},
         {"nodes", 0, "N", "most nodes of a proof (12 million)", &nodes, NULL},
         {"format", 'f', "F", "text|json|yaml (text)", &format, NULL},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
@@ -191,9 +220,16 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|yaml");
     if (number < 0)
         return TOOL_BAD_INPUT;
+    if (jitter != NULL && (plan.planner != NULL || plan.split))
+        return tool_bad("plan: --jitter chooses the scheduler, and splits no "
+                        "puts");
+    if (plan.planner == NULL)
+        plan.planner = TOOL_DEFAULT_PLANNER;
     if (plan.split && strcmp(plan.planner, TOOL_BOXES) == 0)
         return tool_bad("plan: " TOOL_BOXES " splits no puts");
     status = tool_nodes(nodes, &plan.nodes);
+    if (status == TOOL_OK && jitter != NULL)
+        status = choose_planner(argv[first], machine, jitter, &plan.planner);
     if (status == TOOL_OK)
         status = tool_make_schedule(argv[first], &machine, &plan, &schedule);
     if (status != TOOL_OK)

@@ -271,6 +271,7 @@ static int choose_routes(struct rs_world *world, bool balanced)
 {
     int error;
 
+    world->balanced = balanced;
     world->choices = calloc(world->num_puts + 1, sizeof(*world->choices));
     if (world->choices == NULL)
         return no_memory(world);
@@ -501,7 +502,7 @@ static int assemble(struct rs_world *world,
 /* ---- all ---- */
 
 static int fill(struct rs_world *world, const struct rs_world_params *params,
-                const struct rs_topology_spec *spec)
+                bool balanced, const struct rs_topology_spec *spec)
 {
     struct rs_shape block;
     struct lists lists = {0};
@@ -527,14 +528,14 @@ static int fill(struct rs_world *world, const struct rs_world_params *params,
     if (error == 0)
         error = rs_world_receive(world, params->receive);
     if (error == 0)
-        error = choose_routes(world, params->balanced);
+        error = choose_routes(world, balanced);
     if (error == 0)
         error = assemble(world, params);
     return error;
 }
 
-int rs_world_create(const struct rs_world_params *params,
-                    struct rs_world **world)
+static int create(const struct rs_world_params *params, bool balanced,
+                  struct rs_world **world)
 {
     struct rs_world *made = calloc(1, sizeof(*made));
     int error;
@@ -543,13 +544,50 @@ int rs_world_create(const struct rs_world_params *params,
         return rs_fail(RSCHED_ENOMEM, "no memory for a world");
     made->shape = params->nodes;
     made->num_engines = rsched_machine_get_costs(params->machine)->num_engines;
-    error = fill(made, params, rs_machine_topology(params->machine));
+    error = fill(made, params, balanced, rs_machine_topology(params->machine));
     if (error != 0) {
         rs_world_destroy(made);
         return error;
     }
     *world = made;
     return 0;
+}
+
+/* Balanced routes, unless first ones take less: where not the links bind but
+ * the nodes, another route for each put only disturbs the plan. */
+static int create_balanced(const struct rs_world_params *params,
+                           struct rs_world **world)
+{
+    struct rs_world *balanced, *first;
+    struct rs_world_result new, old;
+    int error = create(params, true, &balanced);
+
+    if (error != 0)
+        return error;
+    error = create(params, false, &first);
+    if (error != 0)
+        goto err_balanced;
+    error = rs_world_run(balanced, params->machine, NULL, NULL, NULL, &new);
+    if (error == 0)
+        error = rs_world_run(first, params->machine, NULL, NULL, NULL, &old);
+    if (error != 0)
+        goto err_first;
+    *world = new.makespan < old.makespan ? balanced : first;
+    rs_world_destroy(new.makespan < old.makespan ? first : balanced);
+    return 0;
+
+err_first:
+    rs_world_destroy(first);
+err_balanced:
+    rs_world_destroy(balanced);
+    return error;
+}
+
+int rs_world_create(const struct rs_world_params *params,
+                    struct rs_world **world)
+{
+    return params->balanced ? create_balanced(params, world)
+                            : create(params, false, world);
 }
 
 int rs_world_run(const struct rs_world *world,
