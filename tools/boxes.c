@@ -12,6 +12,7 @@
 
 #include "librsched/base/error.h"
 #include "librsched/plan/boxes.h"
+#include "librsched/plan/schedule.h"
 #include "tools/tool.h"
 
 enum { SLOTS = 70, PATH = 4096 };
@@ -209,7 +210,7 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
                     struct rsched_schedule **schedule)
 {
     struct packing packing = {0};
-    uint64_t lower, upper;
+    uint64_t lower = 0, upper = 0;
     size_t puts;
     int error = rs_problem_init(&packing.problem, pattern, machine, NULL, 0);
 
@@ -237,6 +238,8 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
         error = rsched_schedule_create_queues(pattern, machine, TOOL_BOXES,
                                               packing.engines,
                                               packing.positions, schedule);
+    if (error == 0)
+        rs_schedule_note_boxes(*schedule, upper, lower);
     free(packing.kinds);
     free(packing.kind_of);
     free(packing.engines);

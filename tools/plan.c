@@ -31,6 +31,10 @@ static void print_head(const struct rsched_schedule *schedule,
         fprintf(out, "split        %zu puts into %zu parts\n",
                 rsched_schedule_num_puts(schedule),
                 rsched_schedule_num_parts(schedule));
+    if (rsched_schedule_box_bound(schedule) > 0)
+        fprintf(out, "boxes        %s us high; no packing is below %s us\n",
+                tool_us(rsched_schedule_box_makespan(schedule), text[0]),
+                tool_us(rsched_schedule_box_bound(schedule), text[1]));
     if (rsched_schedule_nodes(schedule) > 0)
         fprintf(out, "search       %" PRIu64 " nodes\n",
                 rsched_schedule_nodes(schedule));
@@ -150,6 +154,12 @@ static int print_json(const struct rsched_schedule *schedule,
                                           : json_real((double)ppm / 1e4));
     json_object_set_new(root, "proven",
                         json_boolean(rsched_schedule_is_proven(schedule)));
+    if (rsched_schedule_box_bound(schedule) > 0) {
+        json_object_set_new(root, "box_makespan_us",
+                            json_us(rsched_schedule_box_makespan(schedule)));
+        json_object_set_new(root, "box_lower_bound_us",
+                            json_us(rsched_schedule_box_bound(schedule)));
+    }
     json_object_set_new(root, "engines", json_queues(schedule));
     json_object_set_new(root, "puts", json_puts(schedule));
     /* 15 digits: every time below 1000 s comes out as it is in ps. */

@@ -454,6 +454,18 @@ uint64_t rsched_schedule_box_makespan(const struct rsched_schedule *schedule)
     return schedule->findings.box_makespan;
 }
 
+uint64_t rsched_schedule_box_bound(const struct rsched_schedule *schedule)
+{
+    return schedule->findings.box_bound;
+}
+
+void rs_schedule_note_boxes(struct rsched_schedule *schedule, uint64_t height,
+                            uint64_t bound)
+{
+    schedule->findings.box_makespan = height;
+    schedule->findings.box_bound = bound;
+}
+
 /* The loads of a stretch are those of the puts in flight. */
 struct occupancy {
     const struct rsched_schedule *schedule;
