@@ -316,6 +316,17 @@ void rs_context_look(struct rsched_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+bool rsched_context_leaves_node(const struct rsched_context *context)
+{
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        const struct rsched_engine_ops *ops = context->engines[i].ops;
+
+        if (ops != NULL && !ops->within_node)
+            return true;
+    }
+    return false;
+}
+
 void rsched_context_get_stats(struct rsched_context *context,
                           struct rsched_context_stats *stats)
 {

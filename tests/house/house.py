@@ -49,7 +49,7 @@ HEADER_OF = {
 OUTSIDE = [
     (r"mpi(-ext)?\.h|rsched/mpi\.h",
      ["mpi", "bench", "examples", "tests/mpi", "include/rsched/mpi.h"], "MPI"),
-    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "tests"], "verbs"),
+    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "bench/verbs", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
      ["engines/cuda", "tests/cuda"], "CUDA"),
     (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
