@@ -65,12 +65,14 @@ static bool value_of(const char *answer, const char *key, char *value)
     return length > 0;
 }
 
+/* Only Hydra, MPICH's own process manager, is asked, which sets the third in
+ * every process: others may speak another version on that descriptor. */
 void rs_presence_announce(void)
 {
     const char *descriptor = getenv("PMI_FD"), *rank = getenv("PMI_RANK");
     char line[2 * LINE], answer[LINE];
 
-    if (descriptor == NULL || rank == NULL)
+    if (descriptor == NULL || rank == NULL || getenv("MPI_LOCALNRANKS") == NULL)
         return;
     manager = atoi(descriptor);
     if (!ask("cmd=init pmi_version=1 pmi_subversion=1\n",
@@ -219,8 +221,12 @@ bool rs_presence_check(int *missing, bool *speaks)
 
     *missing = -1;
     *speaks = rs_process.rank == 0;
-    if (!find_client() || !tell("rsched.here", 1))
+    if (!find_client())
         return false;
+    if (!tell("rsched.here", 1)) {
+        pmix.finalize(NULL, 0);
+        return false;
+    }
     root = hear(0, "rsched.here", LIMIT, &here);
     mine = gather();
     tell("rsched.below", root || mine >= 0 ? mine : 0);
