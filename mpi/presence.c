@@ -25,7 +25,8 @@
 
 enum { LINE = 1024, REPLY_MS = 5000 };
 
-static int manager = -1; /* the descriptor */
+static bool is_managed;  /* the others will look for our key */
+static int manager = -1; /* the descriptor; -1: there is none, or it failed */
 static char space[LINE]; /* the name of the key-value space */
 
 /* Send a line and read the answer, which must begin with `expected`. */
@@ -74,6 +75,7 @@ void rs_presence_announce(void)
 
     if (descriptor == NULL || rank == NULL || getenv("MPI_LOCALNRANKS") == NULL)
         return;
+    is_managed = true;
     manager = atoi(descriptor);
     if (!ask("cmd=init pmi_version=1 pmi_subversion=1\n",
              "cmd=response_to_init pmi_version=1", answer) ||
@@ -93,9 +95,10 @@ bool rs_presence_check(int *missing, bool *speaks)
     char line[2 * LINE], answer[LINE];
     bool before = false; /* is there one before this process? */
 
-    *missing = -1;
+    *missing = manager < 0 ? rs_process.rank : -1;
+    *speaks = true;
     if (manager < 0)
-        return false;
+        return is_managed;
     for (int rank = 0; rank < rs_process.size; rank++) {
         snprintf(line, sizeof(line), "cmd=get kvsname=%s key=rsched-%d\n",
                  space, rank);
