@@ -43,7 +43,8 @@ endfunction()
 # anything else fails.
 #
 #   rsched_test(NAME name COMMAND program argument...
-#               LABELS label...      unit cli mpi runtime slow install house,
+#               LABELS label...      unit cli mpi runtime slow install house vm
+#                                    thirdparty,
 #                                    tsan (also run under the thread sanitizer)
 #               [TIMEOUT seconds]    60; 300 with the label slow
 #               [PROCESSORS n]       cores that it keeps busy; 1, mpi: 2

@@ -104,12 +104,22 @@ static bool get_neighbors(struct rs_comm *record, int topology)
     }
 }
 
+static bool copy_neighbors(struct rs_comm *record, const struct rs_lists *lists)
+{
+    if (!allocate_neighbors(record, lists->outdegree, lists->indegree))
+        return false;
+    for (int i = 0; i < lists->outdegree; i++)
+        record->send_to[i] = lists->destinations[i];
+    for (int i = 0; i < lists->indegree; i++)
+        record->receive_from[i] = lists->sources[i];
+    return true;
+}
+
 /* Ranks of the communicator to ranks in MPI_COMM_WORLD. */
 static enum rs_reason translate_neighbors(struct rs_comm *record)
 {
     int n = record->num_sends + record->num_receives;
     int *from = malloc(((size_t)n + 1) * sizeof(int));
-    enum rs_reason reason = RS_ACCELERATED;
     MPI_Group group;
 
     if (from == NULL)
@@ -122,12 +132,10 @@ static enum rs_reason translate_neighbors(struct rs_comm *record)
         /* Not all MPIs pass MPI_PROC_NULL through. */
         if (from[i] == MPI_PROC_NULL)
             record->send_to[i] = MPI_PROC_NULL;
-        else if (record->send_to[i] == MPI_UNDEFINED)
-            reason = RS_REASON_WORLD;
     }
     PMPI_Group_free(&group);
     free(from);
-    return reason;
+    return RS_ACCELERATED;
 }
 
 int rs_comm_send_slot(const struct rs_comm *comm, int i)
@@ -144,6 +152,23 @@ int rs_comm_receive_slot(const struct rs_comm *comm, int i)
     return comm->cartesian ? i ^ 1 : i;
 }
 
+/* Whether the communicator has processes of another MPI_COMM_WORLD (they were
+ * spawned, or connected to), which may run without the backend: no vote can be
+ * held with them. All its processes see this alike. */
+static bool has_strangers(MPI_Comm comm)
+{
+    MPI_Group group, known;
+    int size, num_known;
+
+    PMPI_Comm_group(comm, &group);
+    PMPI_Group_intersection(group, rs_process.world, &known);
+    PMPI_Group_size(group, &size);
+    PMPI_Group_size(known, &num_known);
+    PMPI_Group_free(&group);
+    PMPI_Group_free(&known);
+    return num_known < size;
+}
+
 /* ---- votes ---- */
 
 enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason)
@@ -154,12 +179,12 @@ enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason)
     return (enum rs_reason)all;
 }
 
-/* All processes on this node and of this MPI_COMM_WORLD? Agrees on the
+/* All processes on one node, or with engines that leave it? Agrees on the
  * communicator's id on the way: its first process numbers those it leads. */
 static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
 {
     static atomic_uint_least64_t led;
-    enum { REASON, NODE, NODE_BELOW, JOB, JOB_BELOW, ID, NUM };
+    enum { REASON, NODE, NODE_BELOW, STAYS, ID, NUM };
     uint64_t mine[NUM], all[NUM];
     int rank;
 
@@ -167,17 +192,16 @@ static enum rs_reason first_vote(struct rs_comm *record, enum rs_reason reason)
     mine[REASON] = reason;
     mine[NODE] = (uint64_t)rs_process.node;
     mine[NODE_BELOW] = ~mine[NODE];
-    mine[JOB] = rs_process.job;
-    mine[JOB_BELOW] = ~mine[JOB];
+    mine[STAYS] = reason == RS_ACCELERATED &&
+                  !rsched_context_leaves_node(rs_context());
     mine[ID] = 0;
     if (rank == 0)
         mine[ID] = ((uint64_t)rs_process.rank << 24) |
                    (atomic_fetch_add(&led, 1) & 0xffffff);
     PMPI_Allreduce(mine, all, NUM, MPI_UINT64_T, MPI_MAX, record->comm);
     record->id = all[ID];
-    if (all[JOB] != ~all[JOB_BELOW])
-        return RS_REASON_WORLD;
-    if (all[REASON] == RS_ACCELERATED && all[NODE] != ~all[NODE_BELOW])
+    if (all[REASON] == RS_ACCELERATED && all[STAYS] != 0 &&
+        all[NODE] != ~all[NODE_BELOW])
         return RS_REASON_NODES;
     return (enum rs_reason)all[REASON];
 }
@@ -256,6 +280,8 @@ static enum rs_reason set_up(struct rs_comm *record, int topology)
 {
     enum rs_reason reason;
 
+    if (has_strangers(record->comm))
+        return RS_REASON_WORLD;
     if (!get_neighbors(record, topology))
         reason = RS_REASON_MEMORY;
     else
@@ -265,20 +291,29 @@ static enum rs_reason set_up(struct rs_comm *record, int topology)
     return first_vote(record, reason);
 }
 
+static struct rs_comm *record_allocate(MPI_Comm comm)
+{
+    struct rs_comm *record = calloc(1, sizeof(*record));
+
+    if (record == NULL)
+        return NULL;
+    atomic_init(&record->refs, 1);
+    record->comm = comm;
+    record->errhandler = MPI_ERRHANDLER_NULL;
+    pthread_mutex_init(&record->lock, NULL);
+    return record;
+}
+
 /* Out of memory here leaves nothing to vote with. */
 static struct rs_comm *record_create(MPI_Comm comm, int topology)
 {
-    struct rs_comm *record = calloc(1, sizeof(*record));
+    struct rs_comm *record = record_allocate(comm);
 
     if (record == NULL) {
         rs_log(RS_LOG_ERROR, "out of memory");
         PMPI_Abort(comm, 1);
         return NULL;
     }
-    atomic_init(&record->refs, 1);
-    record->comm = comm;
-    record->errhandler = MPI_ERRHANDLER_NULL;
-    pthread_mutex_init(&record->lock, NULL);
     record->blocking = RS_ACCELERATED;
     record->reason = record->nonblocking = set_up(record, topology);
     if (record->reason == RS_ACCELERATED)
@@ -289,6 +324,35 @@ static struct rs_comm *record_create(MPI_Comm comm, int topology)
                rs_reason_texts[record->reason]);
     link_record(record);
     PMPI_Comm_set_attr(comm, rs_process.comm_keyval, record);
+    return record;
+}
+
+struct rs_comm *rs_comm_describe(MPI_Comm comm, int topology,
+                                 const struct rs_lists *lists,
+                                 enum rs_reason *reason)
+{
+    struct rs_comm *record = NULL;
+    bool good;
+
+    *reason = RS_REASON_WORLD;
+    if (has_strangers(comm))
+        return NULL;
+    *reason = RS_REASON_MEMORY;
+    record = record_allocate(comm);
+    if (record == NULL)
+        return NULL;
+    if (lists != NULL)
+        good = copy_neighbors(record, lists);
+    else
+        good = get_neighbors(record, topology);
+    if (good)
+        good = translate_neighbors(record) == RS_ACCELERATED;
+    PMPI_Comm_get_errhandler(comm, &record->errhandler);
+    record->comm = MPI_COMM_NULL;
+    if (!good) {
+        rs_comm_drop(record);
+        return NULL;
+    }
     return record;
 }
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <rsched/engine.h>
+
 const char *const rs_call_names[RS_NUM_CALLS] = {
 #define RS_XX(id, name) [RS_CALL_##id] = (name),
     RS_CALL_MAP(RS_XX)
@@ -68,6 +70,10 @@ static void add_exchange(uint64_t *to, const struct rsched_exchange *exchange,
     to[RS_NUMBER_SELF_BYTES] += stats.self_bytes;
     to[RS_NUMBER_CHUNKS] += stats.chunks_out;
     to[RS_NUMBER_STALLS] += stats.credit_stalls;
+    for (int way = 0; way < RSCHED_NUM_WAYS; way++)
+        to[RS_NUMBER_WAYS + way] += stats.way_bytes[way];
+    for (int engine = 0; engine < RSCHED_MAX_ENGINES; engine++)
+        to[RS_NUMBER_ENGINES + engine] += stats.engine_bytes[engine];
 }
 
 static void add_variable(uint64_t *to, const struct rsched_exchange *exchange)
@@ -113,6 +119,46 @@ void rs_count_collect(struct rs_counts *counts)
 }
 
 /* ---- queries ---- */
+
+const char *rs_way_name(size_t way)
+{
+    return way < RSCHED_NUM_WAYS ? rsched_way_name((enum rsched_way)way) : NULL;
+}
+
+const char *rs_engine_name(size_t engine)
+{
+    const struct rsched_engine_ops *ops =
+        engine < RSCHED_MAX_ENGINES ? rsched_engine_at(engine) : NULL;
+
+    return ops != NULL ? ops->name : NULL;
+}
+
+/* "ways.WAY", "engines.ENGINE" */
+static bool named_counter(const struct rs_counts *counts, const char *name,
+                          uint64_t *value)
+{
+    static const struct {
+        const char *prefix;
+        const char *(*name_of)(size_t index);
+        int first;
+    } groups[] = {{"ways.", rs_way_name, RS_NUMBER_WAYS},
+                  {"engines.", rs_engine_name, RS_NUMBER_ENGINES}};
+
+    for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
+        size_t length = strlen(groups[g].prefix);
+        const char *known;
+
+        if (strncmp(name, groups[g].prefix, length) != 0)
+            continue;
+        for (size_t i = 0; (known = groups[g].name_of(i)) != NULL; i++) {
+            if (strcmp(known, name + length) != 0)
+                continue;
+            *value = counts->numbers[(size_t)groups[g].first + i];
+            return true;
+        }
+    }
+    return false;
+}
 
 static uint64_t sum_native(const uint64_t *reasons)
 {
@@ -194,6 +240,8 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"puts", RS_NUMBER_PUTS},
         {"bytes", RS_NUMBER_BYTES},
         {"self_bytes", RS_NUMBER_SELF_BYTES},
+        {"chunks", RS_NUMBER_CHUNKS},
+        {"credit_stalls", RS_NUMBER_STALLS},
         {"packed", RS_NUMBER_PACKED},
         {"loads", RS_NUMBER_LOADS},
     };
@@ -219,7 +267,9 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         *value = native;
         return 0;
     }
-    return call_counter(&counts, name, value) || live_counter(name, value)
+    return call_counter(&counts, name, value) ||
+                   named_counter(&counts, name, value) ||
+                   live_counter(name, value)
                ? 0
                : RSCHED_ENAME;
 }

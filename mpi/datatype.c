@@ -186,12 +186,13 @@ static void append_named(struct list *list, MPI_Datatype type,
 
 /* ---- constructors ---- */
 
-/* What a type was made with. */
+/* What a type was made with. Counts of all sizes are brought into the order
+ * that they have in the calls with int counts. */
 struct contents {
     int combiner;
-    int num_integers, num_addresses, num_types;
-    int *integers;
-    MPI_Aint *addresses;
+    size_t num_integers, num_addresses, num_large, num_types;
+    int64_t *n; /* integers, and large counts that stand for such */
+    int64_t *a; /* addresses, and large counts that stand for such */
     MPI_Datatype *types;
 };
 
@@ -203,57 +204,135 @@ static bool is_named(int combiner)
            combiner == MPI_COMBINER_F90_INTEGER;
 }
 
-/* False when the type cannot be described with int counts. */
-static bool envelope(MPI_Datatype type, struct contents *c)
+static void envelope(MPI_Datatype type, struct contents *c)
 {
 #if MPI_VERSION >= 4
     MPI_Count integers, addresses, large, types;
 
     PMPI_Type_get_envelope_c(type, &integers, &addresses, &large, &types,
                              &c->combiner);
-    if (large > 0)
-        return false;
-    c->num_integers = (int)integers;
-    c->num_addresses = (int)addresses;
-    c->num_types = (int)types;
 #else
-    PMPI_Type_get_envelope(type, &c->num_integers, &c->num_addresses,
-                           &c->num_types, &c->combiner);
+    int integers, addresses, large = 0, types;
+
+    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &c->combiner);
 #endif
-    return true;
+    c->num_integers = (size_t)integers;
+    c->num_addresses = (size_t)addresses;
+    c->num_large = (size_t)large;
+    c->num_types = (size_t)types;
 }
 
 static void free_contents(struct contents *c)
 {
     struct contents inner;
 
-    for (int i = 0; i < c->num_types && c->types != NULL; i++) {
-        if (!envelope(c->types[i], &inner) || !is_named(inner.combiner))
+    for (size_t i = 0; i < c->num_types && c->types != NULL; i++) {
+        envelope(c->types[i], &inner);
+        if (!is_named(inner.combiner))
             PMPI_Type_free(&c->types[i]);
     }
-    free(c->integers);
-    free(c->addresses);
+    free(c->n);
+    free(c->a);
     free(c->types);
+}
+
+/* How the native MPI gives them. */
+struct raw {
+    int *integers;
+    MPI_Aint *addresses;
+    MPI_Count *large;
+};
+
+static void fetch(MPI_Datatype type, const struct contents *c,
+                  const struct raw *raw)
+{
+#if MPI_VERSION >= 4
+    PMPI_Type_get_contents_c(type, (MPI_Count)c->num_integers,
+                             (MPI_Count)c->num_addresses,
+                             (MPI_Count)c->num_large, (MPI_Count)c->num_types,
+                             raw->integers, raw->addresses, raw->large,
+                             c->types);
+#else
+    PMPI_Type_get_contents(type, (int)c->num_integers, (int)c->num_addresses,
+                           (int)c->num_types, raw->integers, raw->addresses,
+                           c->types);
+#endif
+}
+
+/* How many of the large counts, the last ones, are addresses with int counts;
+ * and after how many of the integers the others are to be inserted. (MPI 4.1,
+ * 5.1.13) */
+static size_t large_addresses(const struct contents *c, const struct raw *raw)
+{
+    switch (c->combiner) {
+    case MPI_COMBINER_HVECTOR:
+        return 1;
+    case MPI_COMBINER_HINDEXED:
+    case MPI_COMBINER_HINDEXED_BLOCK:
+    case MPI_COMBINER_STRUCT:
+        return (size_t)raw->large[0];
+    case MPI_COMBINER_RESIZED:
+        return 2;
+    default:
+        return 0;
+    }
+}
+
+static size_t integers_before(const struct contents *c)
+{
+    if (c->num_large == 0)
+        return c->num_integers;
+    return c->combiner == MPI_COMBINER_DARRAY     ? 3
+           : c->combiner == MPI_COMBINER_SUBARRAY ? 1
+                                                  : 0;
+}
+
+static void normalize(struct contents *c, const struct raw *raw)
+{
+    size_t addresses = c->num_large > 0 ? large_addresses(c, raw) : 0;
+    size_t counts = c->num_large - addresses, n = 0, before;
+
+    before = integers_before(c);
+    for (size_t i = 0; i < before; i++)
+        c->n[n++] = raw->integers[i];
+    for (size_t i = 0; i < counts; i++)
+        c->n[n++] = raw->large[i];
+    for (size_t i = before; i < c->num_integers; i++)
+        c->n[n++] = raw->integers[i];
+    for (size_t i = 0; i < c->num_addresses; i++)
+        c->a[i] = raw->addresses[i];
+    for (size_t i = 0; i < addresses; i++)
+        c->a[i] = raw->large[counts + i];
 }
 
 static bool get_contents(MPI_Datatype type, struct contents *c)
 {
-    c->integers = calloc((size_t)c->num_integers + 1, sizeof(int));
-    c->addresses = calloc((size_t)c->num_addresses + 1, sizeof(MPI_Aint));
-    c->types = calloc((size_t)c->num_types + 1, sizeof(MPI_Datatype));
-    if (c->integers == NULL || c->addresses == NULL || c->types == NULL) {
+    struct raw raw = {calloc(c->num_integers + 1, sizeof(int)),
+                      calloc(c->num_addresses + 1, sizeof(MPI_Aint)),
+                      calloc(c->num_large + 1, sizeof(MPI_Count))};
+    bool good;
+
+    c->n = calloc(c->num_integers + c->num_large + 1, sizeof(*c->n));
+    c->a = calloc(c->num_addresses + c->num_large + 1, sizeof(*c->a));
+    c->types = calloc(c->num_types + 1, sizeof(MPI_Datatype));
+    good = raw.integers != NULL && raw.addresses != NULL && raw.large != NULL &&
+           c->n != NULL && c->a != NULL && c->types != NULL;
+    if (good) {
+        fetch(type, c, &raw);
+        normalize(c, &raw);
+    } else {
         c->num_types = 0;
         free_contents(c);
-        return false;
     }
-    PMPI_Type_get_contents(type, c->num_integers, c->num_addresses,
-                           c->num_types, c->integers, c->addresses, c->types);
-    return true;
+    free(raw.integers);
+    free(raw.addresses);
+    free(raw.large);
+    return good;
 }
 
 /* Blocks of `length` at constant distance. */
 static void append_vector(struct list *list, const struct rs_flat *inner,
-                          int count, int length, int64_t stride)
+                          int64_t count, int64_t length, int64_t stride)
 {
     struct list block = {0};
 
@@ -264,47 +343,117 @@ static void append_vector(struct list *list, const struct rs_flat *inner,
     free(block.runs);
 }
 
+/* One dimension of a box: `length` elements from `start` on. */
+static void extend_box(struct list *box, struct list *next, int64_t start,
+                       int64_t length, int64_t stride)
+{
+    if (length > 0)
+        append_copies(next, box->runs, box->num, start * stride,
+                      (uint64_t)length, stride);
+    next->opaque |= box->opaque;
+    next->no_memory |= box->no_memory;
+}
+
+static void append_box(struct list *list, struct list *box)
+{
+    append_copies(list, box->runs, box->num, 0, 1, 0);
+    list->opaque |= box->opaque;
+    list->no_memory |= box->no_memory;
+    free(box->runs);
+}
+
 static void append_subarray(struct list *list, const struct contents *c,
                             const struct rs_flat *inner)
 {
-    int dims = c->integers[0];
-    const int *sizes = c->integers + 1, *subsizes = sizes + dims;
-    const int *starts = subsizes + dims;
-    bool c_order = c->integers[1 + 3 * dims] == MPI_ORDER_C;
-    int64_t stride = inner->extent;
+    int64_t dims = c->n[0], stride = inner->extent;
+    const int64_t *sizes = c->n + 1, *subsizes = sizes + dims;
+    const int64_t *starts = subsizes + dims;
+    bool c_order = c->n[1 + 3 * dims] == MPI_ORDER_C;
     struct list box = {0};
 
     append_flat(&box, inner, 0, 1, 0);
-    for (int i = 0; i < dims; i++) {
-        int d = c_order ? dims - 1 - i : i; /* fastest first */
-        struct list next = {.opaque = box.opaque, .no_memory = box.no_memory};
+    for (int64_t i = 0; i < dims; i++) {
+        int64_t d = c_order ? dims - 1 - i : i; /* fastest first */
+        struct list next = {0};
 
-        append_copies(&next, box.runs, box.num, starts[d] * stride,
-                      (uint64_t)subsizes[d], stride);
+        extend_box(&box, &next, starts[d], subsizes[d], stride);
         free(box.runs);
         box = next;
         stride *= sizes[d];
     }
-    append_copies(list, box.runs, box.num, 0, 1, 0);
-    list->opaque |= box.opaque;
-    list->no_memory |= box.no_memory;
-    free(box.runs);
+    append_box(list, &box);
+}
+
+/* What process `coordinate` of `processes` has of `size` elements: blocks of
+ * `block`, every processes-th of them. (MPI 4.1, 5.1.4) */
+static void append_distributed(struct list *next, struct list *box,
+                               int64_t size, int64_t distribution,
+                               int64_t argument, int64_t processes,
+                               int64_t coordinate, int64_t stride)
+{
+    int64_t block = argument;
+
+    if (distribution == MPI_DISTRIBUTE_NONE)
+        block = size;
+    else if (argument == MPI_DISTRIBUTE_DFLT_DARG)
+        block = distribution == MPI_DISTRIBUTE_CYCLIC
+                    ? 1
+                    : (size + processes - 1) / processes;
+    if (distribution == MPI_DISTRIBUTE_NONE)
+        coordinate = 0;
+    for (int64_t at = coordinate * block; at < size; at += processes * block) {
+        int64_t left = size - at;
+
+        extend_box(box, next, at, left < block ? left : block, stride);
+        if (distribution != MPI_DISTRIBUTE_CYCLIC)
+            break;
+    }
+    next->opaque |= box->opaque;
+    next->no_memory |= box->no_memory;
+}
+
+static void append_darray(struct list *list, const struct contents *c,
+                          const struct rs_flat *inner)
+{
+    int64_t dims = c->n[2], stride = inner->extent;
+    const int64_t *sizes = c->n + 3, *distributions = sizes + dims;
+    const int64_t *arguments = distributions + dims;
+    const int64_t *processes = arguments + dims;
+    bool c_order = processes[dims] == MPI_ORDER_C;
+    struct list box = {0};
+
+    append_flat(&box, inner, 0, 1, 0);
+    for (int64_t i = 0; i < dims; i++) {
+        int64_t d = c_order ? dims - 1 - i : i; /* fastest first */
+        int64_t below = 1;
+        struct list next = {0};
+
+        /* The grid of processes is in C's order, whatever the array is. */
+        for (int64_t k = d + 1; k < dims; k++)
+            below *= processes[k];
+        append_distributed(&next, &box, sizes[d], distributions[d],
+                           arguments[d], processes[d],
+                           c->n[1] / below % processes[d], stride);
+        free(box.runs);
+        box = next;
+        stride *= sizes[d];
+    }
+    append_box(list, &box);
 }
 
 static void append_struct(struct list *list, const struct contents *c)
 {
-    for (int i = 0; i < c->integers[0]; i++) {
+    for (int64_t i = 0; i < c->n[0]; i++) {
         struct rs_flat *inner;
 
-        if (c->integers[1 + i] == 0)
+        if (c->n[1 + i] == 0)
             continue;
         inner = rs_flat_get(c->types[i]);
         if (inner == NULL) {
             list->no_memory = true;
             return;
         }
-        append_flat(list, inner, c->addresses[i], c->integers[1 + i],
-                    inner->extent);
+        append_flat(list, inner, c->a[i], c->n[1 + i], inner->extent);
         rs_flat_drop(inner);
     }
 }
@@ -312,8 +461,7 @@ static void append_struct(struct list *list, const struct contents *c)
 static void append_constructed(struct list *list, const struct contents *c,
                                const struct rs_flat *inner)
 {
-    const int *n = c->integers;
-    const MPI_Aint *a = c->addresses;
+    const int64_t *n = c->n, *a = c->a;
     int64_t extent = inner->extent;
 
     switch (c->combiner) {
@@ -331,26 +479,29 @@ static void append_constructed(struct list *list, const struct contents *c,
         append_vector(list, inner, n[0], n[1], a[0]);
         break;
     case MPI_COMBINER_INDEXED:
-        for (int i = 0; i < n[0]; i++)
+        for (int64_t i = 0; i < n[0]; i++)
             append_flat(list, inner, n[1 + n[0] + i] * extent, n[1 + i],
                         extent);
         break;
     case MPI_COMBINER_HINDEXED:
-        for (int i = 0; i < n[0]; i++)
+        for (int64_t i = 0; i < n[0]; i++)
             append_flat(list, inner, a[i], n[1 + i], extent);
         break;
     case MPI_COMBINER_INDEXED_BLOCK:
-        for (int i = 0; i < n[0]; i++)
+        for (int64_t i = 0; i < n[0]; i++)
             append_flat(list, inner, n[2 + i] * extent, n[1], extent);
         break;
     case MPI_COMBINER_HINDEXED_BLOCK:
-        for (int i = 0; i < n[0]; i++)
+        for (int64_t i = 0; i < n[0]; i++)
             append_flat(list, inner, a[i], n[1], extent);
         break;
     case MPI_COMBINER_SUBARRAY:
         append_subarray(list, c, inner);
         break;
-    default: /* DARRAY, and what later MPIs may bring */
+    case MPI_COMBINER_DARRAY:
+        append_darray(list, c, inner);
+        break;
+    default: /* what later MPIs may bring */
         list->opaque = true;
         break;
     }
@@ -426,14 +577,12 @@ static struct rs_flat *flatten(MPI_Datatype type, bool *named)
     flat->lb = lb;
     flat->extent = extent;
     flat->size = (uint64_t)size;
-    if (!envelope(type, &contents)) {
-        list.opaque = true;
-        *named = false;
-    } else if ((*named = is_named(contents.combiner))) {
+    envelope(type, &contents);
+    *named = is_named(contents.combiner);
+    if (*named)
         append_named(&list, type, flat);
-    } else {
+    else
         append_derived(&list, type, &contents);
-    }
     return finish(flat, &list) ? flat : NULL;
 }
 

@@ -130,13 +130,13 @@ struct rsched_context *rs_context(void)
 /* ---- agreeing with the other processes ---- */
 
 /* Agree with all processes; complains when some do not come, which happens
- * when they run without the backend. */
+ * when they run without the backend and nothing told us (presence.c). */
 static void agree(int *values, int num)
 {
     MPI_Request request;
     struct timespec now, start;
     bool complained = false;
-    int done = 0, mine[2];
+    int done = 0, mine[3];
 
     memcpy(mine, values, (size_t)num * sizeof(int));
     PMPI_Iallreduce(mine, values, num, MPI_INT, MPI_MAX, MPI_COMM_WORLD,
@@ -228,10 +228,30 @@ static void call_at_finalize(void)
 
 /* ---- init ---- */
 
+/* Whether some process runs without the backend: then nothing collective may
+ * be called, and everything stays native. */
+static bool somebody_missing(void)
+{
+    bool speaks;
+    int missing;
+
+    if (rs_process.size == 1 || !rs_presence_check(&missing, &speaks) ||
+        missing < 0)
+        return false;
+    rs_process.reason = RS_REASON_RANKS;
+    if (speaks)
+        rs_log(RS_LOG_WARN,
+               "process %d of MPI_COMM_WORLD runs without the rsched backend, "
+               "so nothing is accelerated (start all of them with `rsched "
+               "run`)", missing);
+    return true;
+}
+
 static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
-    int values[2];
+    const char *passed_by = rs_stacking_passed_by();
+    int values[3];
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &rs_process.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &rs_process.size);
@@ -239,9 +259,12 @@ static void backend_init(void)
         fprintf(stderr, "rsched: %s\n", rsched_last_error());
         PMPI_Abort(MPI_COMM_WORLD, 2);
     }
+    if (somebody_missing())
+        return;
     values[0] = rs_process.reason == RS_REASON_DISABLED;
     values[1] = (int)rs_process.report;
-    agree(values, 2);
+    values[2] = passed_by != NULL;
+    agree(values, 3);
     rs_process.report = (enum rs_report_level)values[1];
     PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
     call_at_finalize();
@@ -249,6 +272,13 @@ static void backend_init(void)
         rs_process.reason = RS_REASON_DISABLED;
         return;
     }
+    if (values[2])
+        rs_process.requests = RS_REASON_TOOL;
+    if (passed_by != NULL)
+        rs_log(RS_LOG_WARN,
+               "another tool's %s comes before the backend's, so persistent "
+               "and nonblocking calls are native: preload the backend first",
+               passed_by);
     /* Failures of ours are reported, not fatal. */
     PMPI_Comm_set_errhandler(rs_process.comm, MPI_ERRORS_RETURN);
     PMPI_Comm_dup(MPI_COMM_SELF, &rs_process.errors);
@@ -264,8 +294,10 @@ static void backend_init(void)
 
 int MPI_Init(int *argc, char ***argv)
 {
-    int error = PMPI_Init(argc, argv);
+    int error;
 
+    rs_presence_announce();
+    error = PMPI_Init(argc, argv);
     if (error == MPI_SUCCESS)
         backend_init();
     return error;
@@ -273,8 +305,10 @@ int MPI_Init(int *argc, char ***argv)
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    int error = PMPI_Init_thread(argc, argv, required, provided);
+    int error;
 
+    rs_presence_announce();
+    error = PMPI_Init_thread(argc, argv, required, provided);
     if (error == MPI_SUCCESS)
         backend_init();
     return error;

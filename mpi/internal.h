@@ -55,7 +55,8 @@ enum rs_kind {
     XX(BSEND_INIT, "bsend_init")                                             \
     XX(SSEND_INIT, "ssend_init")                                             \
     XX(RSEND_INIT, "rsend_init")                                             \
-    XX(RECV_INIT, "recv_init")
+    XX(RECV_INIT, "recv_init")                                               \
+    XX(API_INIT, "rsched_alltoallw_init")
 
 enum rs_call {
 #define RS_XX(id, name) RS_CALL_##id,
@@ -72,6 +73,9 @@ enum rs_call {
     XX(DISABLED, "disabled", "RSCHED_DISABLE is set in a process")           \
     XX(NO_INIT, "no-init",                                                   \
        "MPI_Init was not seen (sessions, or a binding that bypasses MPI_)")  \
+    XX(RANKS, "ranks", "a process runs without the backend")                 \
+    XX(TOOL, "tool",                                                         \
+       "another tool is called before the backend and would pass it by")     \
     XX(RELEASE, "release", "not accelerated in this release")                \
     XX(UNPREPARED, "unprepared",                                             \
        "the call that made the communicator could not prepare it")           \
@@ -80,7 +84,7 @@ enum rs_call {
     XX(UNPAIRED, "unpaired",                                                 \
        "the neighbor lists of the processes do not fit together")            \
     XX(INTERCOMM, "intercommunicator", "an intercommunicator")               \
-    XX(NODES, "nodes", "the communicator spans several nodes")               \
+    XX(NODES, "nodes", "the communicator spans nodes and no engine does")     \
     XX(WORLD, "world",                                                       \
        "the communicator has processes of another MPI_COMM_WORLD")           \
     XX(MEMORY, "memory", "out of memory in a process")                       \
@@ -121,7 +125,9 @@ enum rs_number {
     RS_NUMBER_STALLS,
     RS_NUMBER_PACKED,
     RS_NUMBER_LOADS,
-    RS_NUM_NUMBERS,
+    RS_NUMBER_WAYS, /* bytes by enum rsched_way */
+    RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
+    RS_NUM_NUMBERS = RS_NUMBER_ENGINES + RSCHED_MAX_ENGINES,
 };
 
 struct rs_counts {
@@ -130,6 +136,9 @@ struct rs_counts {
 };
 
 void rs_count_collect(struct rs_counts *counts);
+/** The name of a way or engine, counted from 0; NULL when there are no more. */
+const char *rs_way_name(size_t way);
+const char *rs_engine_name(size_t engine);
 
 extern const char *const rs_call_names[RS_NUM_CALLS];
 extern const char *const rs_reason_slugs[RS_NUM_REASONS];
@@ -142,6 +151,7 @@ enum rs_report_level { RS_REPORT_NONE, RS_REPORT_SUMMARY, RS_REPORT_FULL,
 
 struct rs_process {
     enum rs_reason reason; /* RS_ACCELERATED between init and finalize */
+    enum rs_reason requests; /* RS_ACCELERATED if we may give out requests */
     int rank, size;        /* in MPI_COMM_WORLD */
     int node;              /* lowest rank on this node */
     int num_local;         /* processes on this node */
@@ -169,6 +179,21 @@ const char *rs_setting(const char *name);
 enum { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 void rs_log(int level, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
+
+/* ---- are all processes here? (presence.c); docs/presence.md ---- */
+
+/** Before MPI_Init. */
+void rs_presence_announce(void);
+/** After it, on every process of an MPI_COMM_WORLD of several. False: nobody
+ * knows. *missing is a process that runs without the backend, or -1, and the
+ * same verdict on all that have it; *speaks whether this process is to tell
+ * the user. */
+bool rs_presence_check(int *missing, bool *speaks);
+
+/* ---- other tools (stacking.c) ---- */
+
+/** The first call of requests that another tool sees before us, or NULL. */
+const char *rs_stacking_passed_by(void);
 
 /** The out-of-band callbacks (oob.c), over rs_process.comm. */
 struct rsched_oob rs_oob(void);
@@ -272,7 +297,8 @@ bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
 bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
                      const struct rs_args *args);
 /** Count from other buffers. */
-void rs_plan_rebase(struct rs_plan *plan, const struct rs_args *args);
+void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
+                    void *receive_buffer);
 /** Before a start, and after its completion, if plan->packed. */
 int rs_plan_pack(struct rs_plan *plan);
 int rs_plan_unpack(struct rs_plan *plan);
@@ -327,6 +353,17 @@ struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason);
 /** Make it now, in a call that has made the communicator, for nonblocking
  * calls to find. Collective; MPI_COMM_NULL is allowed. */
 void rs_comm_prepare(MPI_Comm comm);
+/** Lists of neighbors, ranks in a communicator. */
+struct rs_lists {
+    int indegree, outdegree;
+    const int *sources, *destinations;
+};
+/** A record that belongs to no communicator, from lists or from the topology
+ * (MPI_CART, ...) that `comm` has. Local. NULL and *reason when it cannot be.
+ * Drop it with rs_comm_drop(). */
+struct rs_comm *rs_comm_describe(MPI_Comm comm, int topology,
+                                 const struct rs_lists *lists,
+                                 enum rs_reason *reason);
 void rs_comm_hold(struct rs_comm *comm);
 void rs_comm_drop(struct rs_comm *comm);
 /** The largest of all processes' reasons. */

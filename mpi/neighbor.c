@@ -26,7 +26,7 @@ static struct rs_plan *current_plan(struct rs_comm *comm,
         if ((*plan)->send_buffer == args->send.buffer &&
             (*plan)->receive_buffer == args->receive.buffer)
             return *plan;
-        rs_plan_rebase(*plan, args);
+        rs_plan_rebase(*plan, args->send.buffer, args->receive.buffer);
     } else {
         rs_plan_destroy(*plan);
         *plan = NULL;
@@ -120,7 +120,9 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
     struct rs_plan *plan = NULL;
 
     *result = MPI_SUCCESS;
-    if (comm == NULL) {
+    if (comm != NULL)
+        reason = rs_process.requests;
+    if (reason != RS_ACCELERATED) {
         rs_count_native(call, reason);
         return false;
     }
@@ -159,7 +161,8 @@ static bool nonblocking(MPI_Comm handle, const struct rs_args *args,
     struct rs_plan *plan = NULL;
 
     if (comm != NULL)
-        reason = comm->nonblocking;
+        reason = rs_process.requests != RS_ACCELERATED ? rs_process.requests
+                                                       : comm->nonblocking;
     if (reason == RS_ACCELERATED && !rs_args_valid(comm, args))
         reason = RS_REASON_ARGUMENT; /* for the native call to complain of */
     if (reason != RS_ACCELERATED) {

@@ -307,7 +307,7 @@ struct rs_plan *rs_flight_plan(struct rs_comm *comm,
     if (plan != NULL) {
         if (plan->send_buffer != args->send.buffer ||
             plan->receive_buffer != args->receive.buffer)
-            rs_plan_rebase(plan, args);
+            rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
         return plan;
     }
     if (rs_plan_create(comm, args, &plan) != RS_ACCELERATED)

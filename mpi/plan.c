@@ -215,23 +215,24 @@ static bool plan_allocate(struct rs_plan *plan, const struct rs_comm *comm)
            rsched_pattern_create(rs_call_names[0], &plan->pattern) == 0;
 }
 
-void rs_plan_rebase(struct rs_plan *plan, const struct rs_args *args)
+void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
+                    void *receive_buffer)
 {
     static atomic_uint_least64_t serials;
 
     plan->serial = 1 + atomic_fetch_add_explicit(&serials, 1,
                                                  memory_order_relaxed);
-    plan->send_buffer = args->send.buffer;
-    plan->receive_buffer = args->receive.buffer;
+    plan->send_buffer = send_buffer;
+    plan->receive_buffer = receive_buffer;
     for (size_t i = 0; i < plan->num_sends; i++)
         plan->sends[i] = plan->send_packed[i] != NULL
                              ? plan->send_packed[i]->bytes
-                             : address(args->send.buffer, plan->send_at[i]);
+                             : address(send_buffer, plan->send_at[i]);
     for (size_t i = 0; i < plan->num_receives; i++)
         plan->receives[i] =
             plan->receive_packed[i] != NULL
                 ? plan->receive_packed[i]->bytes
-                : address(args->receive.buffer, plan->receive_at[i]);
+                : address(receive_buffer, plan->receive_at[i]);
 }
 
 enum rs_reason rs_plan_create(const struct rs_comm *comm,
@@ -255,7 +256,7 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
         rs_count_packed(plan->send_packed[i] != NULL);
     for (size_t i = 0; plan->packed && i < plan->num_receives; i++)
         rs_count_packed(plan->receive_packed[i] != NULL);
-    rs_plan_rebase(plan, args);
+    rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
     *created = plan;
     return RS_ACCELERATED;
 }

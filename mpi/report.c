@@ -77,6 +77,22 @@ static void print_calls(FILE *out, const struct rs_counts *counts)
                      "request was seen\n");
 }
 
+/* Bytes by way or engine: those that carried any. */
+static void print_parts(FILE *out, const uint64_t *bytes,
+                        const char *(*name_of)(size_t index))
+{
+    const char *name, *before = " ";
+
+    for (size_t i = 0; (name = name_of(i)) != NULL; i++) {
+        if (bytes[i] == 0)
+            continue;
+        fprintf(out, "%s%" PRIu64 " %s", before, bytes[i], name);
+        before = ", ";
+    }
+    if (name_of == rs_way_name)
+        fprintf(out, ";");
+}
+
 static void print_numbers(FILE *out, const struct rs_counts *counts)
 {
     const uint64_t *n = counts->numbers;
@@ -88,12 +104,13 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
             " puts on %" PRIu64 " edges (%" PRIu64 " to the process itself)\n",
             n[RS_NUMBER_STARTS], n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT],
             n[RS_NUMBER_EDGES_SELF]);
-    fprintf(out,
-            "rsched:   %" PRIu64 " bytes: %" PRIu64
-            " through landing slots (%" PRIu64 " chunks, %" PRIu64
-            " waits for a free one), %" PRIu64 " within a process\n",
-            n[RS_NUMBER_BYTES], n[RS_NUMBER_BYTES] - n[RS_NUMBER_SELF_BYTES],
-            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS], n[RS_NUMBER_SELF_BYTES]);
+    fprintf(out, "rsched:   %" PRIu64 " bytes:", n[RS_NUMBER_BYTES]);
+    print_parts(out, n + RS_NUMBER_WAYS, rs_way_name);
+    print_parts(out, n + RS_NUMBER_ENGINES, rs_engine_name);
+    fprintf(out, "\n");
+    fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
+            " waits for a free one\n",
+            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
     if (n[RS_NUMBER_PACKED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " blocks packed by the native MPI\n",
                 n[RS_NUMBER_PACKED]);
@@ -148,7 +165,7 @@ static void print_text(FILE *out, const struct rs_counts *total,
 
 /* ---- as JSON ---- */
 
-static const char *const number_names[RS_NUM_NUMBERS] = {
+static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_STARTS] = "starts",
     [RS_NUMBER_EDGES_OUT] = "edges_out",
     [RS_NUMBER_EDGES_IN] = "edges_in",
@@ -162,9 +179,22 @@ static const char *const number_names[RS_NUM_NUMBERS] = {
     [RS_NUMBER_LOADS] = "loads",
 };
 
+/* Bytes by way or engine. */
+static void print_json_parts(FILE *out, const char *title,
+                             const uint64_t *bytes,
+                             const char *(*name_of)(size_t index))
+{
+    const char *name;
+
+    fprintf(out, ", \"%s\": {", title);
+    for (size_t i = 0; (name = name_of(i)) != NULL; i++)
+        fprintf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", name, bytes[i]);
+    fprintf(out, "}");
+}
+
 static void print_json_counts(FILE *out, const struct rs_counts *counts)
 {
-    fprintf(out, "{\"calls\": {");
+    fprintf(out, "\"calls\": {");
     for (int call = 0, first = 1; call < RS_NUM_CALLS; call++) {
         if (counts->calls[call][RS_ACCELERATED] + native_calls(counts, call) ==
             0)
@@ -183,21 +213,37 @@ static void print_json_counts(FILE *out, const struct rs_counts *counts)
         fprintf(out, "}}");
     }
     fprintf(out, "}");
-    for (int i = 0; i < RS_NUM_NUMBERS; i++)
+    for (int i = 0; i < RS_NUMBER_WAYS; i++)
         fprintf(out, ", \"%s\": %" PRIu64, number_names[i],
                 counts->numbers[i]);
+    print_json_parts(out, "ways", counts->numbers + RS_NUMBER_WAYS,
+                     rs_way_name);
+    print_json_parts(out, "engines", counts->numbers + RS_NUMBER_ENGINES,
+                     rs_engine_name);
+    fprintf(out, "}");
+}
+
+/* What the short names of reasons mean. */
+static void print_json_reasons(FILE *out)
+{
+    fprintf(out, ",\n \"reasons\": {");
+    for (int reason = RS_ACCELERATED + 1; reason < RS_NUM_REASONS; reason++)
+        fprintf(out, "%s\n  \"%s\": \"%s\"",
+                reason == RS_ACCELERATED + 1 ? "" : ",",
+                rs_reason_slugs[reason], rs_reason_texts[reason]);
     fprintf(out, "}");
 }
 
 static void print_json(FILE *out, const struct rs_counts *total,
                        const struct rs_counts *each)
 {
-    fprintf(out, "{\"rsched\": \"%s\", \"processes\": %d,\n \"total\": ",
+    fprintf(out, "{\"rsched\": \"%s\", \"processes\": %d,\n \"total\": {",
             rsched_version(), rs_process.size);
     print_json_counts(out, total);
+    print_json_reasons(out);
     fprintf(out, ",\n \"each\": [");
     for (int rank = 0; each != NULL && rank < rs_process.size; rank++) {
-        fprintf(out, "%s\n  ", rank == 0 ? "" : ",");
+        fprintf(out, "%s\n  {\"rank\": %d, ", rank == 0 ? "" : ",", rank);
         print_json_counts(out, &each[rank]);
     }
     fprintf(out, "]}\n");

@@ -256,12 +256,13 @@ static int attach_peer(struct lane *l, const struct rsched_lane_spec *spec,
 int rs_loopback_tx_create(struct rsched_connection *connection,
                           const struct rsched_lane_spec *spec,
                           const unsigned char *descriptor,
-                          struct rsched_lane **lane)
+                          unsigned char *reply, struct rsched_lane **lane)
 {
     struct descriptor d;
     struct lane *l = lane_new(connection);
     int error;
 
+    (void)reply; /* all that the receiver needs is in its own memory */
     if (l == NULL)
         return RSCHED_ENOMEM;
     memcpy(&d, descriptor, sizeof(d));
@@ -272,6 +273,13 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
         return error;
     }
     *lane = &l->lane;
+    return 0;
+}
+
+int rs_loopback_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
+{
+    (void)lane;
+    (void)reply;
     return 0;
 }
 
@@ -389,7 +397,6 @@ static int keep_pieces(struct lane *l, const struct rsched_message *message)
     memcpy(l->pieces, message->pieces,
            message->num_pieces * sizeof(*l->pieces));
     l->num_pieces = message->num_pieces;
-    l->bytes = message->bytes;
     l->signature = message->signature;
     return 0;
 }
@@ -421,6 +428,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     struct lane *l = lane_of(lane);
     int error = check_length(message);
 
+    l->bytes = message->bytes;
     if (error == 0)
         error = lane->connection->self ? keep_pieces(l, message)
                                        : load_ring(l, message);
@@ -499,9 +507,11 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     struct lane *l = lane_of(lane);
 
     if (lane->connection->self) {
+        lane->stats.bytes[RSCHED_WAY_SELF] += l->bytes;
         rs_copies_run_pair(&l->copies);
         return RSCHED_LANE_DONE;
     }
+    lane->stats.bytes[RSCHED_WAY_LANDING] += l->bytes;
     l->ring.next = 0;
     return rs_loopback_tx_progress(lane);
 }

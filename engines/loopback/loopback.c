@@ -22,6 +22,7 @@
 struct address {
     uint64_t magic;
     uint64_t job;
+    uint64_t node;
     uint64_t nonce;
     int32_t pid;
     int32_t fd;
@@ -62,6 +63,7 @@ static void loopback_address(struct rsched_engine *engine,
     struct address a = {
         .magic = RS_SEGMENT_MAGIC,
         .job = engine->env.job,
+        .node = engine->env.node,
         .nonce = engine->segment.header->nonce,
         .pid = getpid(),
         .fd = engine->segment.fd,
@@ -128,6 +130,10 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
     if (a.job != engine->env.job)
         return rs_fail(RSCHED_EUNREACH, "loopback: peer %d is of another job",
                        peer);
+    if (a.node != engine->env.node)
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d is on another node (RSCHED_NODE)",
+                       peer);
     c = calloc(1, sizeof(*c));
     if (c == NULL)
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory");
@@ -147,6 +153,28 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
     }
     *connection = c;
     return 0;
+}
+
+/* Whoever can open the peer's memory needs nothing more from it. */
+static void loopback_offer(struct rsched_connection *connection,
+                           unsigned char *offer)
+{
+    (void)connection;
+    memset(offer, 0, RSCHED_ENGINE_OFFER_BYTES);
+}
+
+static int loopback_accept(struct rsched_connection *connection,
+                           const unsigned char *offer)
+{
+    (void)connection;
+    (void)offer;
+    return 0;
+}
+
+static uint32_t loopback_rails(const struct rsched_connection *connection)
+{
+    (void)connection;
+    return 1;
 }
 
 static void loopback_disconnect(struct rsched_connection *connection)
@@ -250,14 +278,19 @@ static uint64_t loopback_wakes(struct rsched_engine *engine)
 const struct rsched_engine_ops rs_loopback_ops = {
     .name = "loopback",
     .help = "within a process and a node: self copies, landing slots in shared memory",
+    .within_node = true,
+    .accept = loopback_accept,
     .address = loopback_address,
     .check = loopback_check,
     .close = loopback_close,
     .connect = loopback_connect,
     .disconnect = loopback_disconnect,
     .memory = loopback_memory,
+    .offer = loopback_offer,
     .open = loopback_open,
+    .rails = loopback_rails,
     .rx_abandon = rs_loopback_rx_abandon,
+    .rx_attach = rs_loopback_rx_attach,
     .rx_check = rs_loopback_rx_check,
     .rx_create = rs_loopback_rx_create,
     .rx_destroy = rs_loopback_rx_destroy,

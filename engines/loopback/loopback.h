@@ -42,7 +42,8 @@ int rs_loopback_rx_create(struct rsched_connection *, const struct rsched_lane_s
                           unsigned char *descriptor, struct rsched_lane **);
 int rs_loopback_tx_create(struct rsched_connection *, const struct rsched_lane_spec *,
                           const unsigned char *descriptor,
-                          struct rsched_lane **);
+                          unsigned char *reply, struct rsched_lane **);
+int rs_loopback_rx_attach(struct rsched_lane *, const unsigned char *reply);
 void rs_loopback_rx_abandon(struct rsched_lane *);
 void rs_loopback_tx_abandon(struct rsched_lane *);
 int rs_loopback_rx_check(struct rsched_lane *);

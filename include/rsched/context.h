@@ -127,6 +127,10 @@ struct rsched_pause {
 RSCHED_API void rsched_context_pause(struct rsched_context *context,
                                      struct rsched_pause *pause);
 
+/** Whether an engine of the context may reach processes of other nodes. */
+RSCHED_API bool
+rsched_context_leaves_node(const struct rsched_context *context);
+
 /** What all exchanges of a context have done; see struct rsched_stats. */
 struct rsched_context_stats {
     uint64_t connections;    /**< peers that engines are connected to */

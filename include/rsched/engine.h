@@ -9,9 +9,18 @@
  *
  * Words: an engine instance belongs to one context. A **connection** joins it
  * with the same engine in one peer process (which may be the process itself).
- * An **edge** is what moves from one process to another in one exchange; its
- * sending half is a tx **lane**, its receiving half an rx lane. Each epoch, an
- * edge carries one message: the bytes of its pieces, in their order.
+ * A connection has one or more **rails**: paths that move bytes at the same
+ * time, such as ports of a network. An **edge** is what moves from one process
+ * to another in one exchange over one rail; its sending half is a tx **lane**,
+ * its receiving half an rx lane. Each epoch, an edge carries one message: the
+ * bytes of its pieces, in their order.
+ *
+ * How a connection is made: each process gives its engine's `address` to the
+ * peer. Both `connect`, which makes a half that can be reached; both give the
+ * `offer` of their half to the peer and `accept` the peer's. How an edge is
+ * made, once both have accepted: the receiver's `rx_create` writes a
+ * descriptor, which the sender's `tx_create` reads; that writes a reply, which
+ * the receiver's `rx_attach` reads.
  *
  * Protocol (the landing way): an edge has four words, 64 bits, monotonic, each
  * with one writer. `arrived` (sender) and `consumed` (receiver) count chunks
@@ -36,6 +45,7 @@
 #include <stdint.h>
 
 #include <rsched/error.h>
+#include <rsched/exchange.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,9 +53,13 @@ extern "C" {
 
 enum {
     /** Room for what a peer must know of an engine to connect to it. */
-    RSCHED_ENGINE_ADDRESS_BYTES = 64,
-    /** Room for what a sender must know of a receiver's lane. */
+    RSCHED_ENGINE_ADDRESS_BYTES = 256,
+    /** Room for what the two halves of a connection must know of each other. */
+    RSCHED_ENGINE_OFFER_BYTES = 256,
+    /** Room for what the two lanes of an edge must know of each other. */
     RSCHED_LANE_DESCRIPTOR_BYTES = 64,
+    /** Most rails of a connection. */
+    RSCHED_MAX_RAILS = 8,
 };
 
 /** Blocks of user memory: block i is the `bytes` bytes at address + i*stride.
@@ -72,17 +86,21 @@ struct rsched_connection;
 /** What both ends of an edge know of it when its lanes are made. */
 struct rsched_lane_spec {
     uint64_t bytes; /**< of each message; 0 if they vary */
+    uint32_t rail;  /**< below the connection's number of rails */
 };
 
 /** Counters of a lane, read by anybody who owns the lane. */
 struct rsched_lane_stats {
-    uint64_t chunks; /**< filled (tx) or emptied (rx) */
-    uint64_t stalls; /**< progress calls that found no slot free (tx) */
+    uint64_t chunks; /**< filled (tx) or emptied (rx); any other step that a
+                          lane has gone on by counts too */
+    uint64_t stalls; /**< progress calls that could not go on since the peer
+                          was not ready: no slot free, no credit (tx) */
+    uint64_t bytes[RSCHED_NUM_WAYS]; /**< sent, by way (tx) */
 };
 
 /** What every lane begins with; an engine embeds it in its own. */
 struct rsched_lane {
-    const struct rsched_engine_ops *ops;
+    const struct rsched_engine_ops *ops; /**< set by librsched */
     struct rsched_connection *connection;
     struct rsched_lane_stats stats;
     /** tx: the peer has learnt of the rx lane and may write to it.
@@ -99,6 +117,8 @@ struct rsched_lane {
 struct rsched_engine_env {
     int process;
     uint64_t job;
+    uint64_t node;        /**< processes with different ones may not use what
+                               they share: a hash of RSCHED_NODE */
     uint64_t chunk_bytes; /**< RSCHED_CHUNK */
     uint64_t ring_bytes;  /**< RSCHED_RING */
 };
@@ -111,6 +131,7 @@ enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
 struct rsched_engine_ops {
     const char *name;
     const char *help; /**< one line for `rsched info` */
+    bool within_node; /**< reaches processes of the same node only */
 
     /** Make an instance. RSCHED_ENOTSUP, with a text that says what is
      * missing, when this machine cannot. */
@@ -122,11 +143,20 @@ struct rsched_engine_ops {
     /** Write what a peer must know to connect. */
     void (*address)(struct rsched_engine *engine, unsigned char *address);
 
-    /** Connect to process `peer`, whose engine has this address.
+    /** Make this side's half of a connection to process `peer`, whose engine
+     * has this address; all bytes are 0 if it has none. With the own address
+     * it is the connection of the process with itself.
      * RSCHED_EUNREACH, with the reason, when it cannot be reached. */
     int (*connect)(struct rsched_engine *engine, int peer,
                    const unsigned char *address,
                    struct rsched_connection **connection);
+    /** Write what the peer's half must know of this one. */
+    void (*offer)(struct rsched_connection *connection, unsigned char *offer);
+    /** Join the two halves; called once, before lanes are made. */
+    int (*accept)(struct rsched_connection *connection,
+                  const unsigned char *offer);
+    /** Number of rails, the same at both ends. */
+    uint32_t (*rails)(const struct rsched_connection *connection);
     /** All its lanes have been destroyed. The peer may be dead. */
     void (*disconnect)(struct rsched_connection *connection);
 
@@ -138,11 +168,14 @@ struct rsched_engine_ops {
     int (*rx_create)(struct rsched_connection *connection,
                      const struct rsched_lane_spec *spec,
                      unsigned char *descriptor, struct rsched_lane **lane);
-    /** Sender: make the tx lane that goes with a peer's descriptor. */
+    /** Sender: make the tx lane that goes with a peer's descriptor. The reply
+     * is RSCHED_LANE_DESCRIPTOR_BYTES of zeros to write to. */
     int (*tx_create)(struct rsched_connection *connection,
                      const struct rsched_lane_spec *spec,
-                     const unsigned char *descriptor,
+                     const unsigned char *descriptor, unsigned char *reply,
                      struct rsched_lane **lane);
+    /** Receiver: the tx lane is there. Before the first load. */
+    int (*rx_attach)(struct rsched_lane *lane, const unsigned char *reply);
     /** The exchange of a lane has failed: the lane moves nothing any more, and
      * the other end's check says so. Only destroy follows, which does the same
      * if it was not done. */
@@ -177,9 +210,9 @@ struct rsched_engine_ops {
     int (*rx_progress)(struct rsched_lane *lane);
 
     /** Sleep until a peer may have done something for `lane`, or, when that is
-     * NULL, for any lane of the engine, at most `limit_ps`. `ready` is called at least once after others can
-     * see that we sleep: if it returns true, so does the sleep, at once. May
-     * return early. */
+     * NULL, for any lane of the engine, at most `limit_ps`. `ready` is called
+     * at least once after others can see that we sleep: if it returns true, so
+     * does the sleep, at once. May return early. */
     void (*sleep)(struct rsched_engine *engine,
                   const struct rsched_lane *lane, uint64_t limit_ps,
                   bool (*ready)(void *arg), void *arg);

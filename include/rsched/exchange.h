@@ -51,8 +51,9 @@ struct rsched_exchange_params {
     /** A schedule of that pattern, whose order the puts are executed in, or
      * NULL: then the pattern is planned for the machine RSCHED_MACHINE with
      * the planner RSCHED_PLANNER. (A variable exchange has the order of its
-     * pattern.) What a process sends to itself comes last in any case: nobody
-     * waits for it. Not needed afterwards. */
+     * pattern, dealt to the rails in turn.) Its engines are the rails of the
+     * connections, modulo their number. What a process sends to itself comes
+     * last in any case: nobody waits for it. Not needed afterwards. */
     const struct rsched_schedule *schedule;
 
     /** One buffer address for each put and each receive; the layouts' offsets
@@ -167,6 +168,23 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  */
 RSCHED_API void rsched_exchange_destroy(struct rsched_exchange *exchange);
 
+/** Ways to move bytes from a send to a receive buffer. */
+enum rsched_way {
+    RSCHED_WAY_SELF,    /**< within the process, one copy */
+    RSCHED_WAY_LANDING, /**< into slots at the receiver, which copies again */
+    RSCHED_WAY_DIRECT,  /**< the sender writes into the receive buffer */
+    RSCHED_WAY_PULL,    /**< the receiver reads the send buffer */
+    RSCHED_NUM_WAYS
+};
+
+/** The name of a way: "self", "landing", ... NULL if there is none. */
+RSCHED_API const char *rsched_way_name(enum rsched_way way);
+
+enum {
+    /** Most engines of a library. */
+    RSCHED_MAX_ENGINES = 4,
+};
+
 /** What an exchange has done since it was made. */
 struct rsched_stats {
     uint64_t epochs;        /**< started */
@@ -181,6 +199,9 @@ struct rsched_stats {
     uint64_t credit_stalls; /**< times that no landing slot was free */
     uint64_t deferred;      /**< epochs with something that start could not do */
     uint64_t thread_moves;  /**< progress thread visits that moved something */
+    uint64_t way_bytes[RSCHED_NUM_WAYS]; /**< sent, by way */
+    /** Sent, by engine, in the order of rsched_engine_at(). */
+    uint64_t engine_bytes[RSCHED_MAX_ENGINES];
 };
 
 RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,

@@ -26,16 +26,39 @@
  * standard says (Cartesian: block s lands in the neighbor's block s^1; graphs:
  * the k-th edge to a process is its k-th edge from it).
  *
- * All processes of MPI_COMM_WORLD must be started with the backend.
+ * All processes of MPI_COMM_WORLD must be started with the backend; if one is
+ * not, MPI_Init says so and all calls are passed on (docs/presence.md).
  * RSCHED_DISABLE=1 in one of them passes the calls of all on.
  *
  * Fortran programs are accelerated with all three bindings, mpif.h, mpi and
  * mpi_f08, whose functions are intercepted where they do not call MPI_ ones.
  * Fortran's PMPI_ names are the native MPI's, as in C.
  *
- * The functions below are in the preload object only. A program that runs
- * with and without it declares them weak, or finds them with
- * dlsym(RTLD_DEFAULT, ...).
+ * Other tools: the backend is to be preloaded before other tools that use PMPI_
+ * names; they then see what it does not intercept. A tool that comes before
+ * it and intercepts Start, Wait and the like would pass the backend by, so
+ * persistent and nonblocking calls are native then, and MPI_Init says so.
+ *
+ * The functions below are in the preload object only. A program that always
+ * uses them links it, before the MPI library (pkg-config rsched-openmpi or
+ * rsched-mpich); that preloads the backend too. A program that runs with and
+ * without it declares them weak, or finds them with dlsym(RTLD_DEFAULT, ...).
+ *
+ * Exchanges without a communicator: a **topology** says who sends to whom. It
+ * is made locally, from lists or from a communicator that has one, and needs
+ * no other process. A request made on it is a persistent MPI request like
+ * those of MPI_Neighbor_alltoallw_init, for MPI_Start, MPI_Waitall and so on;
+ * making it needs the neighbors, not all processes. There is no native way
+ * behind it: what rsched cannot carry is an error.
+ *
+ *     rsched_mpi_topology_create(comm, 2, sources, 2, destinations, 0, &halo);
+ *     rsched_mpi_alltoallw_init(send[0], ..., receive[0], ..., halo, &request);
+ *     for (step = 0; ...; step++) {
+ *         rsched_mpi_rebind(request, send[step % 2], receive[step % 2]);
+ *         MPI_Start(&request);
+ *         ...
+ *         MPI_Wait(&request, MPI_STATUS_IGNORE);
+ *     }
  */
 #ifndef RSCHED_MPI_H
 #define RSCHED_MPI_H
@@ -43,7 +66,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <mpi.h>
+
 #include <rsched/error.h>
+#include <rsched/exchange.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,7 +78,8 @@ extern "C" {
 /**
  * Read one of this process's counters. CALL is a call's name in small letters
  * without "mpi_", for instance "neighbor_alltoallv" or
- * "neighbor_alltoallw_init"; REASON one of rsched_mpi_reason().
+ * "neighbor_alltoallw_init", and "rsched_alltoallw_init" for
+ * rsched_mpi_alltoallw_init(); REASON one of rsched_mpi_reason().
  *
  *     accelerated, native           calls, all kinds together
  *     CALL.accelerated              calls made, or persistent requests made,
@@ -63,6 +90,10 @@ extern "C" {
  *     edges_out, edges_in, edges_self   of the exchanges that were made
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
+ *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
+ *                                   direct, pull) or by one engine
+ *     chunks, credit_stalls         landing slots filled; times that none was
+ *                                   free
  *     packed                        puts and receives whose datatype is packed
  *                                   by the native MPI
  *     loads                         blocking calls that differed from the one
@@ -81,6 +112,97 @@ RSCHED_API int rsched_mpi_counter(const char *name, uint64_t *value);
  * @return "SLUG\ttext", or NULL when there are no more. Thread-safe.
  */
 RSCHED_API const char *rsched_mpi_reason(size_t index);
+
+/** Who sends to whom: the neighbors of this process. */
+struct rsched_mpi_topology;
+
+/**
+ * Make a topology from lists of neighbors. Local.
+ *
+ * Between two processes the k-th block sent lands in the k-th block received,
+ * as on a distributed graph. A neighbor may be in a list several times, may be
+ * the process itself, or MPI_PROC_NULL, whose block is not touched.
+ *
+ * @param comm      an intracommunicator of processes of this MPI_COMM_WORLD;
+ *                  says what the ranks mean, and its error handler becomes
+ *                  that of the requests. It may be freed afterwards.
+ * @param sources, destinations   ranks in comm; copied
+ * @param tag       0 or more, the same on all neighbors; two topologies on
+ *                  which a pair of processes may make requests at the same
+ *                  time, or in different orders, have different tags
+ * @param topology  destroy it with rsched_mpi_topology_destroy()
+ * @return 0; RSCHED_EINVAL; RSCHED_ENOTSUP (the backend is not active: before
+ *         MPI_Init, after MPI_Finalize, disabled, or another tool passes it
+ *         by); RSCHED_ENOMEM. Thread-safe.
+ */
+RSCHED_API int rsched_mpi_topology_create(
+    MPI_Comm comm, int indegree, const int sources[], int outdegree,
+    const int destinations[], int tag, struct rsched_mpi_topology **topology);
+
+/**
+ * Make a topology from a communicator that has one: Cartesian, graph, or
+ * distributed graph, with the standard's order of neighbors and rule of
+ * pairing. Local, and otherwise as rsched_mpi_topology_create().
+ *
+ * @return also RSCHED_EINVAL when the communicator has no topology
+ */
+RSCHED_API int
+rsched_mpi_topology_from_comm(MPI_Comm comm, int tag,
+                              struct rsched_mpi_topology **topology);
+
+/** Destroy a topology; NULL is allowed. Local, and allowed after MPI_Finalize.
+ * Requests made on it live on. */
+RSCHED_API void
+rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology);
+
+/**
+ * Make a persistent request that exchanges with the neighbors of a topology;
+ * arguments as those of MPI_Neighbor_alltoallw_init_c: one count, datatype and
+ * displacement in bytes for each destination and each source, counts in
+ * datatypes. All arrays and datatypes are copied.
+ *
+ * Returns when the neighbors have called it too. Processes that are connected
+ * through neighbors make the same number of requests on the topology, in the
+ * same order. If one of them gets an error, farther ones may not: they must
+ * learn of it from the program before they start the request.
+ *
+ * @param request a persistent request, inactive; it belongs to the caller, as
+ *                others do: MPI_Request_free
+ * @return 0; RSCHED_EINVAL (an argument; also the reasons that follow are in
+ *         the text that is logged); RSCHED_ETRUNC or RSCHED_EMISMATCH (the
+ *         sizes that two neighbors gave do not fit); RSCHED_EUNREACH (a
+ *         neighbor is on another node); other errors of
+ *         rsched_exchange_create(). Different topologies may be used by
+ *         several threads at once.
+ */
+RSCHED_API int rsched_mpi_alltoallw_init(
+    const void *sendbuf, const MPI_Count sendcounts[],
+    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], struct rsched_mpi_topology *topology,
+    MPI_Request *request);
+
+/**
+ * Give a request other buffers; counts, displacements and datatypes stay.
+ * Local, no neighbor needs to do the same, and the cost is that of writing the
+ * addresses down, so that a program may change between two buffers with every
+ * start. For requests of rsched_mpi_alltoallw_init() and for accelerated ones
+ * of MPI_Neighbor_*_init.
+ *
+ * @return 0; RSCHED_ESTATE (the request is active); RSCHED_ENOTSUP (not a
+ *         persistent request of the backend: it is native, or nonblocking).
+ *         A request belongs to one thread at a time.
+ */
+RSCHED_API int rsched_mpi_rebind(MPI_Request request, const void *sendbuf,
+                                 void *recvbuf);
+
+/**
+ * What a persistent request has done; the numbers of this process.
+ *
+ * @return 0, or RSCHED_ENOTSUP as rsched_mpi_rebind()
+ */
+RSCHED_API int rsched_mpi_request_stats(MPI_Request request,
+                                        struct rsched_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -36,18 +36,23 @@ static struct entry table[] = {
     {{"RSCHED_LOG_LEVEL", 0, "warn", 0, "error|warn|info|debug",
       "which messages are printed on standard error"},
      KIND_WORD, FIELD(log_level), 0, 0, false},
+    {{"RSCHED_NODE", 0, "", 0, "text",
+      "name of a node of its own that the process pretends to be on: it shares "
+      "nothing with processes that have another one"},
+     KIND_TEXT, FIELD(node), 0, 0, false},
     {{"RSCHED_CHUNK", 0, "64k", 0, "bytes",
       "longest piece of an edge that one landing slot holds"},
      KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},
     {{"RSCHED_RING", 0, "512k", 0, "bytes",
       "landing slots of one edge together; longer epochs are pipelined"},
      KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
-    {{"RSCHED_MACHINE", 0, "host", 0, "text",
+    {{"RSCHED_MACHINE", 0, "", 0, "text",
       "machine, a file or a built-in name, that exchanges without a schedule "
-      "are planned for"},
+      "are planned for; empty is a host, with an engine for each rail"},
      KIND_TEXT, FIELD(machine), 0, 0, false},
-    {{"RSCHED_PLANNER", 0, "bl4", 0, "text",
-      "planner of exchanges without a schedule"},
+    {{"RSCHED_PLANNER", 0, "", 0, "text",
+      "planner of exchanges without a schedule; empty is bl4 for a host of one "
+      "engine, else fllf"},
      KIND_TEXT, FIELD(planner), 0, 0, false},
     {{"RSCHED_SPIN", 0, "2000", 0, "count",
       "polls in a wait before it yields the core (fewer when processes "

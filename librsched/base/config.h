@@ -13,6 +13,7 @@ enum rs_log_level { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 struct rs_config {
     bool disable;            /* RSCHED_DISABLE: the MPI backend passes on */
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
+    const char *node;        /* RSCHED_NODE */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
     const char *machine;     /* RSCHED_MACHINE */

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The agreement between neighbors that makes the lanes of an exchange.
+ * The agreement between neighbors that makes the edges of an exchange.
  *
- * Four rounds of out-of-band messages with each peer, each of known length:
+ * Five rounds of out-of-band messages with each peer, each of known length:
  *
  *   hello   who I am, what I can, how many puts and receives we share
- *   sizes   my puts to you in the order in which they will travel, and the
- *           bytes that I expect from you
- *   table   receiver to sender: the way and lane of the edge, with a hash over
+ *   reach   the engine that I reach you by; the later one of the two is used
+ *   sizes   my half of the connection; my puts to you in the order in which
+ *           they will travel; the bytes that I expect from you
+ *   table   receiver to sender: the lanes of the edges, with a hash over
  *           everything that was agreed
- *   ack     sender to receiver: the hash again, or why not
+ *   ack     sender to receiver: the hash and the lanes' replies, or why not
  *
  * A process that finds something wrong goes on to the end with a status in its
  * messages, so that its peer fails too and nobody waits for ever. Each message
  * depends on earlier rounds with the same peer only: creations need not be
  * symmetric.
  */
-#include "librsched/run/run.h"
-
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,311 +27,135 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
-#include "librsched/base/log.h"
-#include "librsched/run/order.h"
+#include "librsched/run/talk.h"
 
-#define MAGIC 0x72736368u /* "rsch" */
+/* ---- edges ---- */
 
-/* Between two looks whether peers are dead or too late. */
-#define LOOK_PS (10 * UINT64_C(1000000000))
-
-enum {
-    PROTOCOL_VERSION = 1,
-    BYTE_ORDER_MARK = 0x0102,
-    REASON_BYTES = 128,
-    CPU_WORDS = 16, /* 1024 CPUs */
-    WAY_LANDING = 1,
-};
-
-struct hello {
-    uint32_t magic;
-    uint16_t byte_order;
-    uint16_t version;
-    uint32_t page_bytes;
-    uint32_t flags;
-    uint64_t settings;
-    uint64_t job;
-    uint64_t tag;
-    int32_t process;
-    int32_t status;
-    uint32_t num_puts;     /* from me to you */
-    uint32_t num_receives; /* from you to me */
-    uint64_t cpus[CPU_WORDS];
-    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
-    char reason[REASON_BYTES];
-};
-static_assert(sizeof(struct hello) == 376, "wire layout");
-
-struct table {
-    uint32_t magic;
-    int32_t status;
-    uint64_t hash;
-    uint32_t num_puts;
-    uint16_t way;  /* of every put of the edge */
-    uint16_t lane; /* likewise */
-    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES];
-    char reason[REASON_BYTES];
-};
-static_assert(sizeof(struct table) == 216, "wire layout");
-
-struct ack {
-    uint64_t hash;
-    int32_t status;
-    uint32_t attached; /* 1: the sender has a lane, and may touch the slots */
-    char reason[REASON_BYTES];
-};
-static_assert(sizeof(struct ack) == 144, "wire layout");
-
-/* One entry of the sizes message for each put, then one for each receive. */
-struct size_entry {
-    uint64_t bytes;
-    uint64_t k; /* puts: it is the k-th of the sender's puts to the receiver */
-};
-
-/* The talk with one peer. */
-struct talk {
-    int process;
-    struct rs_peer *peer;
-    struct rs_edge *out, *in; /* NULL when there are no puts (receives) */
-    struct hello hello_out, hello_in;
-    struct size_entry *sizes_out, *sizes_in;
-    struct table table_out, table_in;
-    struct ack ack_out, ack_in;
-    struct rsched_oob_request *requests[2];
-    bool done[2];
-    bool over;  /* the peer is gone or foreign: no more messages */
-    int status; /* first thing that went wrong with this peer */
-    char reason[REASON_BYTES];
-};
-
-struct creation {
-    struct rsched_context *context;
-    struct rsched_exchange *x;
-    struct talk *talks; /* all peers but the process itself */
-    uint32_t num_talks;
-    uint64_t deadline_ps; /* 0: none */
-    int status; /* first thing that went wrong at all: told to every peer */
-    char reason[REASON_BYTES];
-};
-
-static void creation_failed(struct creation *c, int error)
+/* The edge of a peer and rail in an array with room; made if there is none. */
+static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
+                                 struct rs_peer *peer, uint32_t rail)
 {
-    if (c->status != 0)
-        return;
-    c->status = error;
-    snprintf(c->reason, sizeof(c->reason), "%s", rsched_last_error());
-}
-
-static void talk_failed(struct creation *c, struct talk *t, int error)
-{
-    if (t->status == 0) {
-        t->status = error;
-        snprintf(t->reason, sizeof(t->reason), "%s", rsched_last_error());
+    for (uint32_t e = *num_edges; e-- > 0;) {
+        if (edges[e].peer == peer && edges[e].rail == rail)
+            return &edges[e];
     }
-    creation_failed(c, error);
+    edges[*num_edges] = (struct rs_edge){.peer = peer, .rail = rail};
+    return &edges[(*num_edges)++];
 }
 
-/* The peer has said that it failed, and why. */
-static void peer_failed(struct creation *c, struct talk *t, int32_t status,
-                        char *reason)
+static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
+                       struct rs_peer *peer, uint32_t rail, uint32_t id)
 {
-    reason[REASON_BYTES - 1] = '\0';
-    talk_failed(c, t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
-                              "process %d says: %s", t->process, reason));
+    struct rs_edge *e = find_edge(edges, num_edges, peer, rail);
+
+    return rs_order_append(&e->order, &e->num_order, id);
 }
 
-/* What a peer is told: what went wrong with it, or else with anybody. A
- * process that fails has no exchange, so none of its peers may have one. */
-static int32_t status_for(const struct creation *c, const struct talk *t,
-                          char *reason)
+static struct rs_talk *talk_with(struct rs_creation *c, int process)
 {
-    memcpy(reason, t->status != 0 ? t->reason : c->reason, REASON_BYTES);
-    return t->status != 0 ? t->status : c->status;
-}
-
-/* ---- rounds ---- */
-
-struct message {
-    void *buffer;
-    size_t bytes; /* 0: none */
-};
-
-typedef void round_fn(struct talk *t, struct message *out, struct message *in);
-
-/* Nothing more can be said to this peer; the talks with others go on, so that
- * they learn of it. */
-static void end_talk(struct creation *c, struct talk *t, int error)
-{
-    const struct rsched_oob *oob = &c->context->params.oob;
-
-    talk_failed(c, t, error);
-    t->over = true;
-    pthread_mutex_lock(&c->context->oob_lock);
-    for (int r = 0; r < 2; r++) {
-        if (!t->done[r])
-            oob->cancel(oob->arg, t->requests[r]);
-        t->done[r] = true;
+    if (process == c->context->params.process)
+        return &c->self;
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (c->talks[i].process == process)
+            return &c->talks[i];
     }
-    pthread_mutex_unlock(&c->context->oob_lock);
+    return NULL;
 }
 
-/* The host's callbacks have no text of ours. */
-static int oob_failed(const struct talk *t, int error)
+static uint32_t num_rails(const struct rs_peer *peer)
 {
-    return rs_fail(error, "process %d: the out-of-band transport failed: %s",
-                   t->process, rsched_strerror(error));
+    return peer->ops->rails(peer->connection);
 }
 
-static void post(struct creation *c, struct talk *t, round_fn *messages)
+static uint32_t most_rails(const struct rs_creation *c)
 {
-    const struct rsched_oob *oob = &c->context->params.oob;
-    struct message out = {0}, in = {0};
-    int error = 0;
-
-    messages(t, &out, &in);
-    pthread_mutex_lock(&c->context->oob_lock);
-    if (in.bytes > 0) {
-        error = oob->irecv(oob->arg, t->process, c->x->tag, in.buffer,
-                           in.bytes, &t->requests[0]);
-        t->done[0] = error != 0;
-    }
-    if (out.bytes > 0 && error == 0) {
-        error = oob->isend(oob->arg, t->process, c->x->tag, out.buffer,
-                           out.bytes, &t->requests[1]);
-        t->done[1] = error != 0;
-    }
-    pthread_mutex_unlock(&c->context->oob_lock);
-    if (error != 0)
-        end_talk(c, t, oob_failed(t, error));
-}
-
-static bool talk_is_done(const struct talk *t)
-{
-    return t->done[0] && t->done[1];
-}
-
-static void test_talk(struct creation *c, struct talk *t)
-{
-    const struct rsched_oob *oob = &c->context->params.oob;
-    int error = 0;
-
-    for (int r = 0; r < 2 && error == 0; r++) {
-        if (t->done[r])
-            continue;
-        pthread_mutex_lock(&c->context->oob_lock);
-        error = oob->test(oob->arg, t->requests[r], &t->done[r]);
-        pthread_mutex_unlock(&c->context->oob_lock);
-    }
-    if (error != 0)
-        end_talk(c, t, oob_failed(t, error));
-}
-
-/* @return whether a request is left */
-static bool test_round(struct creation *c)
-{
-    bool left = false;
+    uint32_t most = 1;
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (!talk_is_done(&c->talks[i]))
-            test_talk(c, &c->talks[i]);
-        left = left || !talk_is_done(&c->talks[i]);
+        if (num_rails(c->talks[i].peer) > most)
+            most = num_rails(c->talks[i].peer);
     }
-    return left;
+    return most;
 }
 
-/* Give up those that will not answer any more. */
-static void look_at_peers(struct creation *c, uint64_t now_ps,
-                          const char *round)
+/* Edges begin in the order of their first puts in the plan. */
+static int make_out_edges(struct rs_creation *c)
 {
-    bool late = c->deadline_ps != 0 && now_ps > c->deadline_ps;
+    struct rsched_exchange *x = c->x;
 
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
+    x->out = calloc((size_t)x->num_puts + 1, sizeof(*x->out));
+    if (x->out == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for edges");
+    for (uint32_t i = 0; i < x->num_puts; i++) {
+        uint32_t id = c->plan.order[i];
+        struct rs_peer *peer =
+            talk_with(c, rsched_pattern_put(c->pattern, id)->destination)->peer;
         int error = 0;
 
-        if (talk_is_done(t))
-            continue;
-        if (late)
-            error = rs_fail(RSCHED_ETIMEOUT,
-                            "process %d did not answer (%s) within "
-                            "RSCHED_SETUP_TIMEOUT",
-                            t->process, round);
-        else if (t->peer != NULL)
-            error = c->x->ops->check(t->peer->connection);
-        if (error == 0)
-            continue;
-        /* It may have said all that it had to before it died. */
-        test_talk(c, t);
-        if (talk_is_done(t))
-            continue;
-        if (!late)
-            c->x->ops->check(t->peer->connection); /* its text again */
-        end_talk(c, t, error);
+        if (peer != NULL)
+            error = add_to_edge(x->out, &x->num_out, peer,
+                                c->plan.engine[id] % num_rails(peer), id);
+        if (error != 0)
+            return error;
     }
+    return 0;
 }
 
-static void do_round(struct creation *c, const char *name, round_fn *messages)
+/* Receives meet puts in the order in which these travel. */
+static int add_in_edges(struct rs_creation *c, const struct rs_talk *t,
+                        const struct rs_size *puts)
 {
-    struct rsched_pause pause = {0};
-    uint64_t next_look_ps = rs_clock_now() + LOOK_PS;
+    for (uint32_t i = 0; i < t->num_receives; i++) {
+        int error = add_to_edge(c->x->in, &c->x->num_in, t->peer, puts[i].rail,
+                                t->receives[puts[i].k]);
 
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        c->talks[i].done[0] = c->talks[i].done[1] = true;
-        if (!c->talks[i].over)
-            post(c, &c->talks[i], messages);
+        if (error != 0)
+            return error;
     }
-    while (test_round(c)) {
-        uint64_t now_ps = rs_clock_now();
-
-        if (now_ps > next_look_ps) {
-            look_at_peers(c, now_ps, name);
-            next_look_ps = now_ps + LOOK_PS;
-        }
-        rsched_context_pause(c->context, &pause);
-    }
+    return 0;
 }
 
 /* ---- hello ---- */
 
-static void fill_hello(struct creation *c, struct talk *t)
+static void fill_hello(struct rs_creation *c, struct rs_talk *t)
 {
     struct rsched_context *context = c->context;
-    struct hello *h = &t->hello_out;
+    struct rs_hello *h = &t->hello_out;
 
-    *h = (struct hello){
-        .magic = MAGIC,
-        .byte_order = BYTE_ORDER_MARK,
-        .version = PROTOCOL_VERSION,
+    *h = (struct rs_hello){
+        .magic = RS_TALK_MAGIC,
+        .byte_order = RS_TALK_BYTE_ORDER,
+        .version = RS_TALK_VERSION,
         .page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
         .flags = c->x->flags,
         .settings = rs_config_agreement_hash(),
         .job = context->params.job,
         .tag = c->x->tag,
         .process = context->params.process,
-        .num_puts = t->out == NULL ? 0 : t->out->num_order,
-        .num_receives = t->in == NULL ? 0 : t->in->num_order,
+        .num_puts = t->num_puts,
+        .num_receives = t->num_receives,
     };
     pthread_mutex_lock(&context->lock);
-    for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
+    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
         if (CPU_ISSET(cpu, &context->own_cpus))
             h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
     }
-    context->ops->address(context->engine, h->address);
+    rs_context_addresses(context, &h->addresses);
     /* One that we know already can be seen to be dead from the beginning. */
     t->peer = rs_context_known_peer(context, t->process);
     pthread_mutex_unlock(&context->lock);
 }
 
-static void hello_messages(struct talk *t, struct message *out,
-                           struct message *in)
+static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
 {
-    *out = (struct message){&t->hello_out, sizeof(t->hello_out)};
-    *in = (struct message){&t->hello_in, sizeof(t->hello_in)};
+    *out = (struct rs_talk_message){&t->hello_out, sizeof(t->hello_out)};
+    *in = (struct rs_talk_message){&t->hello_in, sizeof(t->hello_in)};
 }
 
-static int check_hello(const struct talk *t)
+static int check_hello(const struct rs_talk *t)
 {
-    const struct hello *own = &t->hello_out, *peer = &t->hello_in;
+    const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
 
     if (peer->magic != own->magic || peer->byte_order != own->byte_order)
         return rs_fail(RSCHED_EMISMATCH,
@@ -372,26 +193,136 @@ static int check_hello(const struct talk *t)
     return 0;
 }
 
+/* With a foreign hello, lengths mean nothing: this is the end. */
+static bool is_foreign(const struct rs_hello *hello)
+{
+    return hello->magic != RS_TALK_MAGIC ||
+           hello->byte_order != RS_TALK_BYTE_ORDER ||
+           hello->version != RS_TALK_VERSION;
+}
+
+static void greet(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        fill_hello(c, &c->talks[i]);
+    RS_FAILPOINT("create:hello");
+    rs_talk_round(c, "hello", hello_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+        int wrong;
+
+        if (t->over)
+            continue;
+        wrong = check_hello(t);
+        if (wrong != 0 && is_foreign(&t->hello_in))
+            rs_talk_end(c, t, wrong);
+        else if (wrong != 0)
+            rs_talk_failed(c, t, wrong);
+    }
+}
+
+/* ---- reach ---- */
+
+static int connect_peer(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rsched_context *context = c->context;
+    cpu_set_t cpus;
+    int error;
+
+    CPU_ZERO(&cpus);
+    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
+        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
+            CPU_SET(cpu, &cpus);
+    }
+    pthread_mutex_lock(&context->lock);
+    error = rs_context_peer(context, t->process, &t->hello_in.addresses, &cpus,
+                            &t->peer);
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}
+
+static void reach_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
+{
+    *out = (struct rs_talk_message){&t->reach_out, sizeof(t->reach_out)};
+    *in = (struct rs_talk_message){&t->reach_in, sizeof(t->reach_in)};
+}
+
+/* Both must reach each other by the same engine. An engine that is tried
+ * earlier and works in one direction only is of no use. */
+static int settle_engine(struct rs_creation *c, struct rs_talk *t)
+{
+    int theirs = t->reach_in.engine;
+    int error = 0;
+
+    if (theirs < 0 || theirs >= RSCHED_MAX_ENGINES)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d reaches this one by an engine that is none",
+                       t->process);
+    pthread_mutex_lock(&c->context->lock);
+    if (theirs > t->peer->engine && t->peer->accepted)
+        error = rs_fail(RSCHED_EMISMATCH,
+                        "process %d does not know its connection any more",
+                        t->process);
+    else if (theirs > t->peer->engine)
+        error = rs_context_change_engine(c->context, t->peer, theirs);
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static void reach(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (!t->over && t->status == 0) {
+            int wrong;
+
+            t->peer = NULL;
+            wrong = connect_peer(c, t);
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+        t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
+        t->reach_out.engine = t->peer == NULL ? -1 : t->peer->engine;
+    }
+    RS_FAILPOINT("create:reach");
+    rs_talk_round(c, "reach", reach_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (t->over)
+            continue;
+        if (t->reach_in.status != 0) {
+            rs_talk_peer_failed(c, t, t->reach_in.status, t->reach_in.reason);
+        } else if (t->status == 0) {
+            int wrong = settle_engine(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+    }
+}
+
 /* ---- sizes ---- */
 
 /* Of either's message: both know from the hellos what both have. When the
  * counts differ there is nothing to compare, and no reason to believe them. */
-static size_t sizes_bytes(const struct talk *t)
+static size_t sizes_bytes(const struct rs_talk *t)
 {
-    const struct hello *own = &t->hello_out, *peer = &t->hello_in;
+    const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
 
     if (own->num_puts != peer->num_receives ||
         own->num_receives != peer->num_puts)
         return 0;
-    return ((size_t)own->num_puts + own->num_receives) *
-           sizeof(struct size_entry);
+    return sizeof(struct rs_sizes) +
+           ((size_t)own->num_puts + own->num_receives) *
+               sizeof(struct rs_size);
 }
 
-static int fill_sizes(struct creation *c, struct talk *t,
-                      const struct rsched_pattern *pattern)
+static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
 {
-    struct size_entry *entry;
-    uint32_t *ranks = NULL;
+    struct rs_size *size;
 
     if (sizes_bytes(t) == 0)
         return 0;
@@ -400,444 +331,570 @@ static int fill_sizes(struct creation *c, struct talk *t,
     if (t->sizes_out == NULL || t->sizes_in == NULL)
         return rs_fail(RSCHED_ENOMEM, "making exchange %llu: no memory",
                        (unsigned long long)c->x->tag);
-    if (t->out != NULL &&
-        rs_order_ranks(t->out->order, t->out->num_order, &ranks) != 0)
-        return RSCHED_ENOMEM;
-    entry = t->sizes_out;
-    for (uint32_t i = 0; t->out != NULL && i < t->out->num_order; i++) {
-        entry->bytes = rsched_pattern_put(pattern, t->out->order[i])->bytes;
-        (entry++)->k = ranks[i];
+    t->sizes_out->status = rs_talk_status(c, t, t->sizes_out->reason);
+    if (t->sizes_out->status != 0)
+        return 0;
+    pthread_mutex_lock(&c->context->lock);
+    t->peer->ops->offer(t->peer->connection, t->sizes_out->offer);
+    pthread_mutex_unlock(&c->context->lock);
+    size = t->sizes_out->of;
+    for (uint32_t e = 0; e < c->x->num_out; e++) {
+        const struct rs_edge *edge = &c->x->out[e];
+
+        for (uint32_t i = 0; edge->peer == t->peer && i < edge->num_order; i++)
+            *size++ = (struct rs_size){
+                .bytes = rsched_pattern_put(c->pattern, edge->order[i])->bytes,
+                .k = c->k[edge->order[i]],
+                .rail = edge->rail,
+            };
     }
-    free(ranks);
-    for (uint32_t i = 0; t->in != NULL && i < t->in->num_order; i++)
-        (entry++)->bytes =
-            rsched_pattern_receive(pattern, t->in->order[i])->bytes;
+    for (uint32_t i = 0; i < t->num_receives; i++)
+        *size++ = (struct rs_size){
+            .bytes =
+                rsched_pattern_receive(c->pattern, t->receives[i])->bytes};
     return 0;
 }
 
-static void sizes_messages(struct talk *t, struct message *out,
-                           struct message *in)
+static void sizes_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
 {
-    *out = (struct message){t->sizes_out, sizes_bytes(t)};
-    *in = (struct message){t->sizes_in, sizes_bytes(t)};
+    *out = (struct rs_talk_message){t->sizes_out, sizes_bytes(t)};
+    *in = (struct rs_talk_message){t->sizes_in, sizes_bytes(t)};
 }
 
-/* Bring our receives into the order in which the sender's puts travel. */
-static int adopt_order(struct creation *c, struct talk *t,
-                       const struct rsched_pattern *pattern)
+/* The peer's puts must be our receives. */
+static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
 {
     bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    uint32_t n = t->in->num_order;
-    uint32_t *order = calloc(n, sizeof(*order));
-    bool *seen = calloc(n, sizeof(*seen));
+    uint32_t n = t->num_receives, rails = num_rails(t->peer);
+    bool *seen = calloc((size_t)n + 1, sizeof(*seen));
     int error = 0;
 
-    if (order == NULL || seen == NULL)
+    if (seen == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory for an order");
     for (uint32_t i = 0; error == 0 && i < n; i++) {
-        const struct size_entry *e = &t->sizes_in[i];
+        const struct rs_size *size = &t->sizes_in->of[i];
         uint64_t bytes;
 
-        if (e->k >= n || seen[e->k]) {
+        if (size->k >= n || seen[size->k] || size->rail >= rails) {
             error = rs_fail(RSCHED_EMISMATCH,
                             "process %d sent an order that is none",
                             t->process);
             break;
         }
-        seen[e->k] = true;
-        order[i] = t->in->order[e->k];
-        bytes = rsched_pattern_receive(pattern, order[i])->bytes;
-        if (!variable && bytes != e->bytes)
-            error = rs_fail(bytes < e->bytes ? RSCHED_ETRUNC
-                                             : RSCHED_EMISMATCH,
-                            "put %llu of process %d has %llu bytes, this one "
+        seen[size->k] = true;
+        bytes =
+            rsched_pattern_receive(c->pattern, t->receives[size->k])->bytes;
+        if (!variable && bytes != size->bytes)
+            error = rs_fail(bytes < size->bytes ? RSCHED_ETRUNC
+                                                : RSCHED_EMISMATCH,
+                            "put %u of process %d has %llu bytes, this one "
                             "expects %llu",
-                            (unsigned long long)e->k, t->process,
-                            (unsigned long long)e->bytes,
+                            size->k, t->process,
+                            (unsigned long long)size->bytes,
                             (unsigned long long)bytes);
     }
-    if (error == 0)
-        memcpy(t->in->order, order, n * sizeof(*order));
     free(seen);
-    free(order);
     return error;
+}
+
+static int accept_offer(struct rs_creation *c, struct rs_talk *t)
+{
+    int error = 0;
+
+    pthread_mutex_lock(&c->context->lock);
+    if (!t->peer->accepted)
+        error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
+    t->peer->accepted = error == 0;
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static void tell_sizes(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+        int error = t->over ? 0 : fill_sizes(c, t);
+
+        if (error != 0)
+            rs_talk_end(c, t, error);
+    }
+    RS_FAILPOINT("create:sizes");
+    rs_talk_round(c, "sizes", sizes_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+        int wrong;
+
+        if (t->status != 0)
+            continue;
+        if (t->sizes_in->status != 0) {
+            rs_talk_peer_failed(c, t, t->sizes_in->status,
+                                t->sizes_in->reason);
+            continue;
+        }
+        wrong = check_sizes(c, t);
+        if (wrong == 0)
+            wrong = accept_offer(c, t);
+        if (wrong == 0)
+            wrong = add_in_edges(c, t, t->sizes_in->of);
+        if (wrong != 0)
+            rs_talk_failed(c, t, wrong);
+    }
 }
 
 /* ---- table ---- */
 
-/* Over all that both ends must agree on for the edge from `sender`. */
-static uint64_t edge_hash(const struct table *table,
-                          const struct size_entry *puts)
+/* Over all that both ends must agree on for the edges from `sender`. */
+static uint64_t edges_hash(const struct rs_table *table,
+                           const struct rs_sizes *sizes)
 {
-    uint64_t hash = XXH64(puts, table->num_puts * sizeof(*puts), table->way);
+    uint64_t hash = XXH64(sizes->of, table->num_puts * sizeof(sizes->of[0]),
+                          table->num_lanes);
 
-    hash = XXH64(&table->lane, sizeof(table->lane), hash);
-    return XXH64(table->descriptor, sizeof(table->descriptor), hash);
+    return XXH64(table->descriptors, sizeof(table->descriptors), hash);
 }
 
-static uint64_t sum_bytes(const struct size_entry *entries, uint32_t n)
+/* Each message is as long as the sizes that its put and receive have. */
+static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
+                                         const struct rs_edge *edge, bool out)
 {
-    uint64_t bytes = 0;
+    struct rsched_lane_spec spec = {.rail = edge->rail};
 
-    for (uint32_t i = 0; i < n; i++)
-        bytes += entries[i].bytes;
-    return bytes;
+    if ((c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
+        return spec;
+    for (uint32_t i = 0; i < edge->num_order; i++)
+        spec.bytes += (out ? rsched_pattern_put
+                           : rsched_pattern_receive)(c->pattern,
+                                                     edge->order[i])
+                          ->bytes;
+    return spec;
 }
 
-static struct rsched_lane_spec lane_spec(const struct rsched_exchange *x,
-                                         const struct size_entry *puts,
-                                         uint32_t n)
+static int create_rx(struct rs_creation *c, struct rs_edge *edge,
+                     unsigned char *descriptor)
 {
-    return (struct rsched_lane_spec){
-        .bytes = (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0
-                     ? 0
-                     : sum_bytes(puts, n)};
-}
-
-static int connect_peer(struct creation *c, struct talk *t)
-{
-    struct rsched_context *context = c->context;
-    cpu_set_t cpus;
+    struct rsched_lane_spec spec = lane_spec(c, edge, false);
     int error;
 
-    CPU_ZERO(&cpus);
-    for (int cpu = 0; cpu < CPU_WORDS * 64; cpu++) {
-        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
-            CPU_SET(cpu, &cpus);
-    }
-    pthread_mutex_lock(&context->lock);
-    error = rs_context_peer(context, t->process, t->hello_in.address, &cpus,
-                            &t->peer);
-    pthread_mutex_unlock(&context->lock);
-    return error;
-}
-
-/* The receiver decides. */
-static int fill_table(struct creation *c, struct talk *t)
-{
-    struct table *table = &t->table_out;
-    struct rsched_lane_spec spec =
-        lane_spec(c->x, t->sizes_in, t->in->num_order);
-    int error;
-
-    table->num_puts = t->in->num_order;
-    table->way = WAY_LANDING;
     pthread_mutex_lock(&c->context->lock);
-    error = c->x->ops->rx_create(t->peer->connection, &spec,
-                                 table->descriptor, &t->in->lane);
+    error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
+                                       descriptor, &edge->lane);
     pthread_mutex_unlock(&c->context->lock);
     if (error == 0)
-        table->hash = edge_hash(table, t->sizes_in);
+        edge->lane->ops = edge->peer->ops;
     return error;
 }
 
-static void table_messages(struct talk *t, struct message *out,
-                           struct message *in)
+static int create_tx(struct rs_creation *c, struct rs_edge *edge,
+                     const unsigned char *descriptor, unsigned char *reply)
+{
+    struct rsched_lane_spec spec = lane_spec(c, edge, true);
+    int error;
+
+    pthread_mutex_lock(&c->context->lock);
+    error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
+                                       descriptor, reply, &edge->lane);
+    pthread_mutex_unlock(&c->context->lock);
+    if (error == 0)
+        edge->lane->ops = edge->peer->ops;
+    return error;
+}
+
+static int attach_rx(struct rs_creation *c, struct rs_edge *edge,
+                     const unsigned char *reply)
+{
+    int error;
+
+    pthread_mutex_lock(&c->context->lock);
+    error = edge->lane->ops->rx_attach(edge->lane, reply);
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static int fill_table(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rs_table *table = &t->table_out;
+
+    table->num_puts = t->num_receives;
+    for (uint32_t e = 0; e < c->x->num_in; e++) {
+        struct rs_edge *edge = &c->x->in[e];
+        int error;
+
+        if (edge->peer != t->peer)
+            continue;
+        error = create_rx(c, edge, table->descriptors[table->num_lanes]);
+        if (error != 0)
+            return error;
+        table->num_lanes++;
+    }
+    table->hash = edges_hash(table, t->sizes_in);
+    return 0;
+}
+
+static void table_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
 {
     if (t->hello_out.num_receives > 0 || t->hello_in.num_puts > 0)
-        *out = (struct message){&t->table_out, sizeof(t->table_out)};
+        *out = (struct rs_talk_message){&t->table_out, sizeof(t->table_out)};
     if (t->hello_out.num_puts > 0 || t->hello_in.num_receives > 0)
-        *in = (struct message){&t->table_in, sizeof(t->table_in)};
+        *in = (struct rs_talk_message){&t->table_in, sizeof(t->table_in)};
+}
+
+/* The sender's side: its lanes, one for each of the receiver's. */
+static int adopt_table(struct rs_creation *c, struct rs_talk *t)
+{
+    const struct rs_table *table = &t->table_in;
+    uint32_t lanes = 0;
+
+    for (uint32_t e = 0; e < c->x->num_out; e++)
+        lanes += c->x->out[e].peer == t->peer;
+    if (table->num_puts != t->num_puts || table->num_lanes != lanes ||
+        table->hash != edges_hash(table, t->sizes_out))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d sent a table that does not fit",
+                       t->process);
+    for (uint32_t e = 0; e < c->x->num_out; e++) {
+        uint32_t lane = t->ack_out.attached;
+        int error;
+
+        if (c->x->out[e].peer != t->peer)
+            continue;
+        error = create_tx(c, &c->x->out[e], table->descriptors[lane],
+                          t->ack_out.replies[lane]);
+        if (error != 0)
+            return error;
+        t->ack_out.attached++;
+    }
+    return 0;
+}
+
+/* Whether the sender of each of our lanes may write to it: the first
+ * `attached` of them. */
+static void mark_attached(struct rs_creation *c, const struct rs_talk *t,
+                          uint32_t attached)
+{
+    uint32_t lane = 0;
+
+    for (uint32_t e = 0; e < c->x->num_in; e++) {
+        struct rs_edge *edge = &c->x->in[e];
+
+        if (t->peer != NULL && edge->peer == t->peer && edge->lane != NULL)
+            edge->lane->attached = lane++ < attached;
+    }
+}
+
+static void agree_on_tables(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (c->status == 0 && t->num_receives > 0) {
+            int wrong = fill_table(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+    }
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        t->table_out.magic = RS_TALK_MAGIC;
+        t->table_out.status = rs_talk_status(c, t, t->table_out.reason);
+        /* From now on until it says otherwise the peer may write. */
+        if (t->table_out.status == 0)
+            mark_attached(c, t, RSCHED_MAX_RAILS);
+    }
+    RS_FAILPOINT("create:table");
+    rs_talk_round(c, "table", table_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (t->table_in.status != 0) {
+            rs_talk_peer_failed(c, t, t->table_in.status, t->table_in.reason);
+        } else if (c->status == 0 && t->num_puts > 0) {
+            int wrong = adopt_table(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+    }
 }
 
 /* ---- ack ---- */
 
-static int adopt_table(struct creation *c, struct talk *t)
+static void ack_messages(struct rs_talk *t, struct rs_talk_message *out,
+                         struct rs_talk_message *in)
 {
-    const struct table *table = &t->table_in;
-    struct rsched_lane_spec spec =
-        lane_spec(c->x, t->sizes_out, t->out->num_order);
-    int error;
-
-    if (table->num_puts != t->out->num_order || table->way != WAY_LANDING ||
-        table->lane != 0 || table->hash != edge_hash(table, t->sizes_out))
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d sent a table that does not fit",
-                       t->process);
-    pthread_mutex_lock(&c->context->lock);
-    error = c->x->ops->tx_create(t->peer->connection, &spec,
-                                 table->descriptor, &t->out->lane);
-    pthread_mutex_unlock(&c->context->lock);
-    return error;
-}
-
-static void ack_messages(struct talk *t, struct message *out,
-                         struct message *in)
-{
-    struct message to_peer, from_peer;
+    struct rs_talk_message to_peer = {0}, from_peer = {0};
 
     /* The ack goes the other way than the table. */
-    to_peer = from_peer = (struct message){0};
     table_messages(t, &to_peer, &from_peer);
     if (from_peer.bytes > 0)
-        *out = (struct message){&t->ack_out, sizeof(t->ack_out)};
+        *out = (struct rs_talk_message){&t->ack_out, sizeof(t->ack_out)};
     if (to_peer.bytes > 0)
-        *in = (struct message){&t->ack_in, sizeof(t->ack_in)};
+        *in = (struct rs_talk_message){&t->ack_in, sizeof(t->ack_in)};
 }
 
-/* ---- all rounds ---- */
-
-/* With a foreign hello, lengths mean nothing: this is the end. */
-static bool is_foreign(const struct hello *hello)
+static int adopt_ack(struct rs_creation *c, struct rs_talk *t)
 {
-    return hello->magic != MAGIC || hello->byte_order != BYTE_ORDER_MARK ||
-           hello->version != PROTOCOL_VERSION;
-}
+    uint32_t lane = 0;
 
-static void greet(struct creation *c)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++)
-        fill_hello(c, &c->talks[i]);
-    RS_FAILPOINT("create:hello");
-    do_round(c, "hello", hello_messages);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-        int wrong;
+    if (t->ack_in.hash != t->table_out.hash ||
+        t->ack_in.attached != t->table_out.num_lanes)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d acknowledged another table", t->process);
+    for (uint32_t e = 0; e < c->x->num_in; e++) {
+        int error;
 
-        if (t->over)
+        if (c->x->in[e].peer != t->peer)
             continue;
-        wrong = check_hello(t);
-        if (wrong != 0 && is_foreign(&t->hello_in))
-            end_talk(c, t, wrong);
-        else if (wrong == 0)
-            wrong = connect_peer(c, t);
-        if (wrong != 0)
-            talk_failed(c, t, wrong);
-    }
-}
-
-static void tell_sizes(struct creation *c,
-                       const struct rsched_pattern *pattern)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        int error = c->talks[i].over ? 0 : fill_sizes(c, &c->talks[i], pattern);
-
+        error = attach_rx(c, &c->x->in[e], t->ack_in.replies[lane++]);
         if (error != 0)
-            end_talk(c, &c->talks[i], error);
+            return error;
     }
-    RS_FAILPOINT("create:sizes");
-    do_round(c, "sizes", sizes_messages);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-
-        if (t->status == 0 && t->in != NULL) {
-            int wrong = adopt_order(c, t, pattern);
-
-            if (wrong != 0)
-                talk_failed(c, t, wrong);
-        }
-    }
+    return 0;
 }
 
-static void agree_on_tables(struct creation *c)
+static void acknowledge(struct rs_creation *c)
 {
     for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
+        struct rs_talk *t = &c->talks[i];
 
-        if (c->status == 0 && t->in != NULL) {
-            int wrong = fill_table(c, t);
-
-            if (wrong != 0)
-                talk_failed(c, t, wrong);
-        }
-    }
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-
-        t->table_out.magic = MAGIC;
-        t->table_out.status = status_for(c, t, t->table_out.reason);
-        /* From now on until it says otherwise the peer may write. */
-        if (t->table_out.status == 0 && t->in != NULL)
-            t->in->lane->attached = true;
-    }
-    RS_FAILPOINT("create:table");
-    do_round(c, "table", table_messages);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-
-        if (t->table_in.status != 0)
-            peer_failed(c, t, t->table_in.status, t->table_in.reason);
-        else if (c->status == 0 && t->out != NULL) {
-            int wrong = adopt_table(c, t);
-
-            if (wrong != 0)
-                talk_failed(c, t, wrong);
-        }
-    }
-}
-
-static void acknowledge(struct creation *c)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-
-        t->ack_out.status = status_for(c, t, t->ack_out.reason);
+        t->ack_out.status = rs_talk_status(c, t, t->ack_out.reason);
         t->ack_out.hash = t->table_in.hash;
-        t->ack_out.attached = t->out != NULL && t->out->lane != NULL;
     }
     RS_FAILPOINT("create:ack");
-    do_round(c, "ack", ack_messages);
+    rs_talk_round(c, "ack", ack_messages);
     for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
+        struct rs_talk *t = &c->talks[i];
 
-        if (t->over || t->in == NULL)
+        if (t->over || t->num_receives == 0)
             continue;
-        if (t->ack_in.status != 0)
-            peer_failed(c, t, t->ack_in.status, t->ack_in.reason);
-        else if (t->status == 0 && t->ack_in.hash != t->table_out.hash)
-            talk_failed(c, t, rs_fail(RSCHED_EMISMATCH,
-                                      "process %d acknowledged another table",
-                                      t->process));
-        if (t->in->lane != NULL)
-            t->in->lane->attached = t->ack_in.attached != 0;
+        mark_attached(c, t, t->ack_in.attached);
+        if (t->ack_in.status != 0) {
+            rs_talk_peer_failed(c, t, t->ack_in.status, t->ack_in.reason);
+        } else if (t->status == 0) {
+            int wrong = adopt_ack(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
     }
     RS_FAILPOINT("create:end");
 }
 
-/* The receives of the process from itself, in the order of its puts. */
-static int adopt_own_order(const struct rs_edge *out, struct rs_edge *in)
+/* ---- the process with itself ---- */
+
+static int connect_self(struct rs_creation *c)
 {
-    uint32_t n = out->num_order;
-    uint32_t *order = calloc(n, sizeof(*order));
-    uint32_t *ranks = NULL;
+    struct rsched_context *context = c->context;
+    struct rs_addresses addresses;
     int error;
 
-    if (order == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for an order");
-    error = rs_order_ranks(out->order, n, &ranks);
-    for (uint32_t i = 0; error == 0 && i < n; i++)
-        order[i] = in->order[ranks[i]];
-    if (error == 0)
-        memcpy(in->order, order, n * sizeof(*order));
-    free(ranks);
-    free(order);
+    pthread_mutex_lock(&context->lock);
+    rs_context_addresses(context, &addresses);
+    error = rs_context_peer(context, context->params.process, &addresses,
+                            &context->own_cpus, &c->self.peer);
+    if (error == 0 && num_rails(c->self.peer) != 1)
+        error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
+                                         "process itself");
+    pthread_mutex_unlock(&context->lock);
     return error;
 }
 
-/* The edges of the process with itself need no messages. */
-static int make_self_lanes(struct creation *c, struct rs_edge *out,
-                           struct rs_edge *in)
-{
-    struct rsched_context *context = c->context;
-    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES];
-    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES] = {0};
-    struct rsched_lane_spec spec = {0};
-    struct rs_peer *peer;
-    int error;
-
-    if (out == NULL && in == NULL)
-        return 0;
-    if (out == NULL || in == NULL || out->num_order != in->num_order)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "making exchange %llu: %u puts to the process itself, "
-                       "which expects %u",
-                       (unsigned long long)c->x->tag,
-                       out == NULL ? 0 : out->num_order,
-                       in == NULL ? 0 : in->num_order);
-    pthread_mutex_lock(&context->lock);
-    context->ops->address(context->engine, address);
-    error = rs_context_peer(context, context->params.process, address,
-                            &context->own_cpus, &peer);
-    if (error == 0)
-        error = c->x->ops->rx_create(peer->connection, &spec, descriptor,
-                                     &in->lane);
-    if (error == 0)
-        error = c->x->ops->tx_create(peer->connection, &spec, descriptor,
-                                     &out->lane);
-    pthread_mutex_unlock(&context->lock);
-    if (error != 0)
-        return error;
-    in->lane->attached = true;
-    out->peer = in->peer = peer;
-    return adopt_own_order(out, in);
-}
-
-static struct talk *find_talk(struct creation *c, int process)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (c->talks[i].process == process)
-            return &c->talks[i];
-    }
-    c->talks[c->num_talks].process = process;
-    return &c->talks[c->num_talks++];
-}
-
-static void make_talks(struct creation *c, struct rs_edge **self_out,
-                       struct rs_edge **self_in)
+/* Needs no messages. The sender's order is the receiver's. */
+static int make_self_edges(struct rs_creation *c)
 {
     struct rsched_exchange *x = c->x;
-    int own = x->context->params.process;
-
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        int process = (int)x->out[i].bytes;
-
-        if (process == own)
-            *self_out = &x->out[i];
-        else
-            find_talk(c, process)->out = &x->out[i];
-    }
-    for (uint32_t i = 0; i < x->num_in; i++) {
-        int process = (int)x->in[i].bytes;
-
-        if (process == own)
-            *self_in = &x->in[i];
-        else
-            find_talk(c, process)->in = &x->in[i];
-    }
-}
-
-static int agree(struct creation *c, const struct rsched_pattern *pattern)
-{
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    struct rs_edge *out, *in;
     int error = 0;
 
-    if (c->num_talks == 0)
+    if (c->self.peer == NULL)
         return 0;
-    if (c->context->params.oob.isend == NULL)
+    out = find_edge(x->out, &x->num_out, c->self.peer, 0);
+    for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
+        error = add_to_edge(x->in, &x->num_in, c->self.peer, 0,
+                            c->self.receives[c->k[out->order[i]]]);
+    in = find_edge(x->in, &x->num_in, c->self.peer, 0);
+    if (error == 0)
+        error = create_rx(c, in, descriptor);
+    if (error == 0)
+        error = create_tx(c, out, descriptor, reply);
+    if (error == 0)
+        error = attach_rx(c, in, reply);
+    if (error == 0)
+        in->lane->attached = true;
+    return error;
+}
+
+/* ---- all of it ---- */
+
+static int check_processes(const struct rs_creation *c, bool out, uint32_t id,
+                           const struct rsched_put *put)
+{
+    const struct rsched_context_params *params = &c->context->params;
+    int other = out ? put->destination : put->source;
+    int self = out ? put->source : put->destination;
+
+    if (other >= 0 && other < params->num_processes &&
+        (self == RSCHED_ANY_PROCESS || self == params->process))
+        return 0;
+    return rs_fail(RSCHED_EINVAL,
+                   "making exchange %llu: %s %u goes from process %d to %d "
+                   "(this is %d of %d)",
+                   (unsigned long long)c->x->tag, out ? "put" : "receive", id,
+                   put->source, put->destination, params->process,
+                   params->num_processes);
+}
+
+/* NULL: no memory. Valid until the next one is found. */
+static struct rs_talk *find_talk(struct rs_creation *c, int process)
+{
+    struct rs_talk *t = talk_with(c, process);
+
+    if (t != NULL)
+        return t;
+    if (c->num_talks == c->room_talks) {
+        uint32_t room = c->room_talks == 0 ? 8 : 2 * c->room_talks;
+
+        t = realloc(c->talks, room * sizeof(*t));
+        if (t == NULL) {
+            rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
+            return NULL;
+        }
+        c->talks = t;
+        c->room_talks = room;
+    }
+    t = &c->talks[c->num_talks++];
+    *t = (struct rs_talk){.process = process};
+    return t;
+}
+
+static int make_talks(struct rs_creation *c)
+{
+    struct rsched_exchange *x = c->x;
+
+    for (uint32_t i = 0; i < x->num_puts; i++) {
+        const struct rsched_put *put = rsched_pattern_put(c->pattern, i);
+        int error = check_processes(c, true, i, put);
+        struct rs_talk *t = error != 0 ? NULL : find_talk(c, put->destination);
+
+        if (t == NULL)
+            return error != 0 ? error : RSCHED_ENOMEM;
+        c->k[i] = t->num_puts++;
+    }
+    for (uint32_t i = 0; i < x->num_receives; i++) {
+        const struct rsched_put *put = rsched_pattern_receive(c->pattern, i);
+        int error = check_processes(c, false, i, put);
+        struct rs_talk *t = error != 0 ? NULL : find_talk(c, put->source);
+
+        if (t == NULL)
+            return error != 0 ? error : RSCHED_ENOMEM;
+        error = rs_order_append(&t->receives, &t->num_receives, i);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Also a process that has failed already talks to its peers, but makes no
+ * edges. */
+static void make_edges(struct rs_creation *c)
+{
+    struct rsched_exchange *x = c->x;
+    int error = 0;
+
+    if (c->status == 0)
+        error = rs_plan_make(&c->plan, c->context, c->params, most_rails(c));
+    x->in = calloc((size_t)x->num_receives + 1, sizeof(*x->in));
+    if (x->in == NULL && error == 0)
+        error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
+    if (error == 0 && c->status == 0)
+        error = make_out_edges(c);
+    if (error == 0 && c->status == 0)
+        error = make_self_edges(c);
+    if (error != 0)
+        rs_creation_failed(c, error);
+}
+
+static int check_self(const struct rs_creation *c)
+{
+    const struct rs_talk *self = &c->self;
+
+    if (self->num_puts == self->num_receives)
+        return 0;
+    return rs_fail(RSCHED_EMISMATCH,
+                   "making exchange %llu: %u puts to the process itself, which "
+                   "expects %u",
+                   (unsigned long long)c->x->tag, self->num_puts,
+                   self->num_receives);
+}
+
+static void agree(struct rs_creation *c)
+{
+    greet(c);
+    reach(c);
+    make_edges(c);
+    tell_sizes(c);
+    agree_on_tables(c);
+    acknowledge(c);
+}
+
+static int make_all(struct rs_creation *c, int status)
+{
+    int error = make_talks(c);
+
+    if (error != 0)
+        return error;
+    if (c->num_talks > 0 && c->context->params.oob.isend == NULL)
         return rs_fail(RSCHED_EINVAL,
                        "making exchange %llu: the context has no out-of-band "
                        "callbacks",
                        (unsigned long long)c->x->tag);
-    greet(c);
-    tell_sizes(c, pattern);
-    agree_on_tables(c);
-    acknowledge(c);
-    if (c->status != 0)
-        error = rs_fail(c->status, "making exchange %llu: %s",
-                        (unsigned long long)c->x->tag, c->reason);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct talk *t = &c->talks[i];
-
-        if (t->out != NULL)
-            t->out->peer = t->peer;
-        if (t->in != NULL)
-            t->in->peer = t->peer;
-        free(t->sizes_out);
-        free(t->sizes_in);
-    }
-    return error;
+    if (status == 0)
+        status = check_self(c);
+    if (status == 0 && c->self.num_puts > 0)
+        status = connect_self(c);
+    if (status != 0)
+        rs_creation_failed(c, status);
+    agree(c);
+    if (c->status == 0)
+        return 0;
+    if (status != 0) /* its text tells what was being made */
+        return rs_fail(status, "%s", c->reason);
+    return rs_fail(c->status, "making exchange %llu: %s",
+                   (unsigned long long)c->x->tag, c->reason);
 }
 
 int rs_exchange_agree(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern, int status)
+                      const struct rsched_exchange_params *params, int status)
 {
     uint64_t timeout = rs_config()->setup_timeout_ps;
-    struct rs_edge *self_out = NULL, *self_in = NULL;
-    struct creation c = {
+    struct rs_creation c = {
         .context = x->context,
         .x = x,
+        .params = params,
+        .pattern = params->pattern,
+        .k = calloc((size_t)x->num_puts + 1, sizeof(uint32_t)),
+        .self = {.process = x->context->params.process},
         .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
-        .talks = calloc(x->num_out + x->num_in + 1, sizeof(struct talk)),
     };
-    int error;
+    int error = RSCHED_ENOMEM;
 
-    if (c.talks == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
-    make_talks(&c, &self_out, &self_in);
-    if (status == 0)
-        status = make_self_lanes(&c, self_out, self_in);
-    if (status != 0)
-        creation_failed(&c, status);
-    error = agree(&c, pattern);
+    if (c.k != NULL)
+        error = make_all(&c, status);
+    else
+        rs_fail(error, "no memory for an exchange");
+    for (uint32_t i = 0; i < c.num_talks; i++) {
+        free(c.talks[i].receives);
+        free(c.talks[i].sizes_out);
+        free(c.talks[i].sizes_in);
+    }
+    free(c.self.receives);
+    rs_plan_fini(&c.plan);
     free(c.talks);
-    return error != 0 ? error : status;
+    free(c.k);
+    return error;
 }

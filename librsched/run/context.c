@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/run/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <xxhash.h>
 
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
@@ -23,12 +26,21 @@ static int count_peers(const struct rsched_context *context)
     return count;
 }
 
+static int count_near_peers(const struct rsched_context *context)
+{
+    int count = 0;
+
+    for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
+        count += p->process != context->params.process && p->ops->within_node;
+    return count;
+}
+
 /* Whether processes of this node outnumber the cores that they may use. When
  * all may use the same cores (nobody is bound), all processes of the node
  * compete for them; else only those are counted whose cores are known. */
 static bool is_crowded(const struct rsched_context *context)
 {
-    int known = count_peers(context) + 1;
+    int known = count_near_peers(context) + 1;
     int local = context->params.num_local;
 
     if (context->same_cpus && local > known)
@@ -53,24 +65,53 @@ static void choose_spin(struct rsched_context *context)
                           memory_order_relaxed);
 }
 
-/* Engines are tried in their order; the first that opens is used for all
- * peers. */
-static int open_engine(struct rsched_context *context)
+static void close_engines(struct rsched_context *context)
+{
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        if (context->engines[i].ops != NULL)
+            context->engines[i].ops->close(context->engines[i].engine);
+    }
+}
+
+/* Open all engines that this machine can. @return 0, or why there is none */
+static int open_engines(struct rsched_context *context)
 {
     const struct rs_config *config = rs_config();
     struct rsched_engine_env env = {
         .process = context->params.process,
         .job = context->params.job,
+        .node = XXH64(config->node, strlen(config->node), 0),
         .chunk_bytes = config->chunk_bytes,
         .ring_bytes = config->ring_bytes,
     };
     int error = RSCHED_ENOTSUP;
+    bool any = false;
 
-    for (size_t i = 0; error != 0 && rsched_engine_at(i) != NULL; i++) {
-        context->ops = rsched_engine_at(i);
-        error = context->ops->open(&env, &context->engine);
+    for (int i = 0; i < RSCHED_MAX_ENGINES && rsched_engine_at((size_t)i);
+         i++) {
+        const struct rsched_engine_ops *ops = rsched_engine_at((size_t)i);
+
+        error = ops->open(&env, &context->engines[i].engine);
+        if (error == 0) {
+            context->engines[i].ops = ops;
+            any = true;
+        } else if (error != RSCHED_ENOTSUP) {
+            close_engines(context);
+            return error;
+        }
     }
-    return error;
+    return any ? 0 : error;
+}
+
+/* @param machine NULL when the user has not said which one it is */
+static int open_machine(struct rsched_machine **machine)
+{
+    const char *name = rs_config()->machine;
+    int error = 0;
+
+    if (name[0] != '\0')
+        error = rsched_machine_open(name, machine);
+    return error == 0 ? 0 : rs_fail_within(error, "RSCHED_MACHINE=%s", name);
 }
 
 int rsched_context_create(const struct rsched_context_params *params,
@@ -100,22 +141,20 @@ int rsched_context_create(const struct rsched_context_params *params,
     rs_log_set_rank(params->process);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->oob_lock, NULL);
-    error = rsched_machine_open(rs_config()->machine, &c->machine);
-    if (error != 0) {
-        rs_fail_within(error, "RSCHED_MACHINE=%s", rs_config()->machine);
+    error = open_machine(&c->machine);
+    if (error != 0)
         goto err_free;
-    }
-    error = open_engine(c);
+    error = open_engines(c);
     if (error != 0)
         goto err_destroy_machine;
     error = rs_safety_init(c);
     if (error != 0)
-        goto err_close_engine;
+        goto err_close_engines;
     *context = c;
     return 0;
 
-err_close_engine:
-    c->ops->close(c->engine);
+err_close_engines:
+    close_engines(c);
 err_destroy_machine:
     rsched_machine_destroy(c->machine);
 err_free:
@@ -132,19 +171,85 @@ void rsched_context_destroy(struct rsched_context *context)
     rs_safety_fini(context);
     for (struct rs_peer *p = context->peers, *next; p != NULL; p = next) {
         next = p->next;
-        context->ops->disconnect(p->connection);
+        p->ops->disconnect(p->connection);
         free(p);
     }
-    context->ops->close(context->engine);
+    close_engines(context);
     rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
     pthread_mutex_destroy(&context->lock);
     free(context);
 }
 
+void rs_context_addresses(struct rsched_context *context,
+                          struct rs_addresses *addresses)
+{
+    memset(addresses, 0, sizeof(*addresses));
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        struct rs_engine *e = &context->engines[i];
+
+        if (e->ops != NULL)
+            e->ops->address(e->engine, addresses->of[i]);
+    }
+}
+
+static int connect_by(struct rsched_context *context, struct rs_peer *peer,
+                      int engine)
+{
+    struct rs_engine *e = &context->engines[engine];
+    int error;
+
+    if (e->ops == NULL)
+        return rs_fail(RSCHED_EUNREACH, "engine %d is not there", engine);
+    error = e->ops->connect(e->engine, peer->process,
+                            peer->addresses.of[engine], &peer->connection);
+    if (error != 0)
+        return error;
+    peer->engine = engine;
+    peer->ops = e->ops;
+    return 0;
+}
+
+/* By the first engine that reaches it; otherwise all their reasons are told. */
+static int connect_by_any(struct rsched_context *context,
+                          struct rs_peer *peer)
+{
+    char whys[512] = "";
+    size_t length = 0;
+
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        int error;
+
+        if (context->engines[i].ops == NULL)
+            continue;
+        error = connect_by(context, peer, i);
+        if (error != RSCHED_EUNREACH)
+            return error;
+        if (length < sizeof(whys))
+            length += (size_t)snprintf(whys + length, sizeof(whys) - length,
+                                       "%s%s", length == 0 ? "" : "; ",
+                                       rsched_last_error());
+    }
+    return rs_fail(RSCHED_EUNREACH, "%s", whys);
+}
+
+int rs_context_change_engine(struct rsched_context *context,
+                             struct rs_peer *peer, int engine)
+{
+    struct rsched_connection *old = peer->connection;
+    const struct rsched_engine_ops *old_ops = peer->ops;
+    int error = connect_by(context, peer, engine);
+
+    if (error != 0)
+        return error;
+    old_ops->disconnect(old);
+    choose_spin(context);
+    return 0;
+}
+
 int rs_context_peer(struct rsched_context *context, int process,
-                    const unsigned char *address, const cpu_set_t *cpus,
-                    struct rs_peer **peer)
+                    const struct rs_addresses *addresses,
+                    const cpu_set_t *cpus, struct rs_peer **peer)
 {
     struct rs_peer *p;
     int error;
@@ -153,7 +258,7 @@ int rs_context_peer(struct rsched_context *context, int process,
      * death are not those of the one before. */
     for (p = context->peers; p != NULL; p = p->next) {
         if (p->process == process &&
-            memcmp(p->address, address, sizeof(p->address)) == 0) {
+            memcmp(&p->addresses, addresses, sizeof(*addresses)) == 0) {
             *peer = p;
             return 0;
         }
@@ -162,18 +267,19 @@ int rs_context_peer(struct rsched_context *context, int process,
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
-    memcpy(p->address, address, sizeof(p->address));
-    error = context->ops->connect(context->engine, process, address,
-                                  &p->connection);
+    p->addresses = *addresses;
+    error = connect_by_any(context, p);
     if (error != 0) {
         free(p);
         return error;
     }
     p->next = context->peers;
     context->peers = p;
-    CPU_OR(&context->all_cpus, &context->all_cpus, cpus);
-    context->same_cpus =
-        context->same_cpus && CPU_EQUAL(cpus, &context->own_cpus);
+    if (p->ops->within_node) {
+        CPU_OR(&context->all_cpus, &context->all_cpus, cpus);
+        context->same_cpus =
+            context->same_cpus && CPU_EQUAL(cpus, &context->own_cpus);
+    }
     choose_spin(context);
     *peer = p;
     return 0;
@@ -202,12 +308,23 @@ void rs_context_look(struct rsched_context *context)
         pthread_mutex_trylock(&context->lock) != 0)
         return;
     for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (atomic_load(&p->dead) || context->ops->check(p->connection) == 0)
+        if (atomic_load(&p->dead) || p->ops->check(p->connection) == 0)
             continue;
         atomic_store(&p->dead, true);
         atomic_store(&context->any_dead, true);
     }
     pthread_mutex_unlock(&context->lock);
+}
+
+bool rsched_context_leaves_node(const struct rsched_context *context)
+{
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        const struct rsched_engine_ops *ops = context->engines[i].ops;
+
+        if (ops != NULL && !ops->within_node)
+            return true;
+    }
+    return false;
 }
 
 void rsched_context_get_stats(struct rsched_context *context,
@@ -218,12 +335,18 @@ void rsched_context_get_stats(struct rsched_context *context,
     pthread_mutex_lock(&context->lock);
     *stats = (struct rsched_context_stats){
         .connections = (uint64_t)count_peers(context),
-        .shared_bytes = context->ops->memory(context->engine),
         .ticks = atomic_load(&safety->ticks),
         .tick_moves = atomic_load(&safety->moves),
         .yields = atomic_load(&context->yields),
         .sleeps = atomic_load(&context->sleeps),
-        .wakes = context->ops->wakes(context->engine),
     };
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        const struct rs_engine *e = &context->engines[i];
+
+        if (e->ops == NULL)
+            continue;
+        stats->shared_bytes += e->ops->memory(e->engine);
+        stats->wakes += e->ops->wakes(e->engine);
+    }
     pthread_mutex_unlock(&context->lock);
 }

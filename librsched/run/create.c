@@ -4,68 +4,8 @@
 
 #include <stdlib.h>
 
-#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
-#include "librsched/run/order.h"
-
-/* Sort the puts (receives) of a pattern by the other process into edges; the
- * puts of an edge in the schedule's order. */
-static int make_edges(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern, bool out,
-                      const uint32_t *order)
-{
-    const struct rsched_put *(*look)(const struct rsched_pattern *, size_t) =
-        out ? rsched_pattern_put : rsched_pattern_receive;
-    size_t n = out ? x->num_puts : x->num_receives;
-    int own = x->context->params.process;
-    struct rs_edge *edges = calloc(n + 1, sizeof(*edges));
-    uint32_t num_edges = 0;
-    int *process = calloc(n + 1, sizeof(*process));
-    int error = 0;
-
-    if (edges == NULL || process == NULL) {
-        error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
-        goto out;
-    }
-    for (size_t i = 0; i < n && error == 0; i++) {
-        uint32_t id = order == NULL ? (uint32_t)i : order[i];
-        const struct rsched_put *put = look(pattern, id);
-        int other = out ? put->destination : put->source;
-        int self = out ? put->source : put->destination;
-        uint32_t e = 0;
-
-        if (other < 0 || other >= x->context->params.num_processes ||
-            (self != RSCHED_ANY_PROCESS && self != own)) {
-            error = rs_fail(RSCHED_EINVAL,
-                            "making exchange %llu: %s %u goes from process %d "
-                            "to %d (this is %d of %d)",
-                            (unsigned long long)x->tag,
-                            out ? "put" : "receive", id, put->source,
-                            put->destination, own,
-                            x->context->params.num_processes);
-            break;
-        }
-        while (e < num_edges && process[e] != other)
-            e++;
-        if (e == num_edges)
-            process[num_edges++] = other;
-        error = rs_order_append(&edges[e].order, &edges[e].num_order, id);
-    }
-out:
-    if (out) {
-        x->out = edges;
-        x->num_out = num_edges;
-    } else {
-        x->in = edges;
-        x->num_in = num_edges;
-    }
-    /* The process number waits in `bytes` until there is a peer. */
-    for (uint32_t e = 0; edges != NULL && process != NULL && e < num_edges; e++)
-        edges[e].bytes = (uint64_t)process[e];
-    free(process);
-    return error;
-}
 
 static int copy_pattern(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern)
@@ -82,18 +22,6 @@ static int copy_pattern(struct rsched_exchange *x,
         id = rsched_pattern_add_receive(x->pattern,
                                         rsched_pattern_receive(pattern, i));
     return id < 0 ? (int)id : 0;
-}
-
-static int make_arrays(struct rsched_exchange *x)
-{
-    x->tx = calloc(x->num_out + 1, sizeof(*x->tx));
-    x->rx = calloc(x->num_in + 1, sizeof(*x->rx));
-    x->pending_tx.lanes = calloc(x->num_out + 1, sizeof(*x->tx));
-    x->pending_rx.lanes = calloc(x->num_in + 1, sizeof(*x->rx));
-    if (x->tx == NULL || x->rx == NULL || x->pending_tx.lanes == NULL ||
-        x->pending_rx.lanes == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
-    return 0;
 }
 
 static int check_params(const struct rsched_exchange_params *params)
@@ -120,26 +48,16 @@ static int check_params(const struct rsched_exchange_params *params)
     return 0;
 }
 
-/* The order in which the puts are executed: the given schedule's, or a plan of
- * our own. The sizes of a variable exchange are not known yet. */
-static int order_puts(struct rsched_exchange *x,
-                      const struct rsched_exchange_params *params,
-                      uint32_t **order)
+static int make_arrays(struct rsched_exchange *x)
 {
-    struct rsched_schedule *own;
-    int error;
-
-    if (params->schedule != NULL || x->num_puts == 0 ||
-        (x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
-        return rs_order_of_schedule(params->schedule, x->num_puts, order);
-    error = rsched_schedule_create(params->pattern, x->context->machine,
-                                   rs_config()->planner, &own);
-    if (error != 0)
-        return rs_fail_within(error, "planning exchange %llu",
-                              (unsigned long long)x->tag);
-    error = rs_order_of_schedule(own, x->num_puts, order);
-    rsched_schedule_destroy(own);
-    return error;
+    x->tx = calloc(x->num_out + 1, sizeof(*x->tx));
+    x->rx = calloc(x->num_in + 1, sizeof(*x->rx));
+    x->pending_tx.lanes = calloc(x->num_out + 1, sizeof(*x->tx));
+    x->pending_rx.lanes = calloc(x->num_in + 1, sizeof(*x->rx));
+    if (x->tx == NULL || x->rx == NULL || x->pending_tx.lanes == NULL ||
+        x->pending_rx.lanes == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
+    return 0;
 }
 
 int rsched_exchange_create(struct rsched_context *context,
@@ -149,8 +67,7 @@ int rsched_exchange_create(struct rsched_context *context,
     const struct rsched_pattern *pattern = params->pattern;
     struct rsched_exchange *x;
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    uint32_t *order = NULL;
-    int status; /* a mistake of this process that its peers are told of */
+    int status = 0; /* a mistake of this process that its peers are told of */
     int error = check_params(params);
 
     if (error != 0)
@@ -159,24 +76,17 @@ int rsched_exchange_create(struct rsched_context *context,
     if (x == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
     x->context = context;
-    x->ops = context->ops;
     x->flags = params->flags;
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    status = order_puts(x, params, &order);
-    error = make_edges(x, pattern, true, order);
-    if (error == 0)
-        error = make_edges(x, pattern, false, NULL);
+    if (!variable)
+        status = copy_pattern(x, pattern);
+    error = rs_exchange_agree(x, params, status);
     if (error == 0)
         error = make_arrays(x);
-    if (error == 0 && status == 0 && !variable)
-        status = copy_pattern(x, pattern);
-    if (error == 0)
-        error = rs_exchange_agree(x, pattern, status);
     if (error == 0 && !variable)
         error = rs_exchange_compile(x, pattern, params->send, params->receive);
-    free(order);
     if (error != 0) {
         rsched_exchange_destroy(x);
         return error;
@@ -187,7 +97,7 @@ int rsched_exchange_create(struct rsched_context *context,
 
 static void free_edges(struct rs_edge *edges, uint32_t num_edges)
 {
-    for (uint32_t i = 0; edges != NULL && i < num_edges; i++)
+    for (uint32_t i = 0; i < num_edges; i++)
         free(edges[i].order);
     free(edges);
 }
@@ -201,13 +111,13 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
         rs_safety_reclaim(x);
     rs_safety_remove(x);
     pthread_mutex_lock(&x->context->lock);
-    for (uint32_t i = 0; x->out != NULL && i < x->num_out; i++) {
+    for (uint32_t i = 0; i < x->num_out; i++) {
         if (x->out[i].lane != NULL)
-            x->ops->tx_destroy(x->out[i].lane);
+            x->out[i].lane->ops->tx_destroy(x->out[i].lane);
     }
-    for (uint32_t i = 0; x->in != NULL && i < x->num_in; i++) {
+    for (uint32_t i = 0; i < x->num_in; i++) {
         if (x->in[i].lane != NULL)
-            x->ops->rx_destroy(x->in[i].lane);
+            x->in[i].lane->ops->rx_destroy(x->in[i].lane);
     }
     pthread_mutex_unlock(&x->context->lock);
     free_edges(x->out, x->num_out);

@@ -8,6 +8,18 @@
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
+const char *rsched_way_name(enum rsched_way way)
+{
+    static const char *const names[RSCHED_NUM_WAYS] = {
+        [RSCHED_WAY_SELF] = "self",
+        [RSCHED_WAY_LANDING] = "landing",
+        [RSCHED_WAY_DIRECT] = "direct",
+        [RSCHED_WAY_PULL] = "pull",
+    };
+
+    return (unsigned)way < RSCHED_NUM_WAYS ? names[way] : NULL;
+}
+
 /* Between two looks at the clock by a program that tests and tests. */
 enum { VAIN_TESTS = 32 };
 
@@ -40,9 +52,9 @@ static inline void leave(struct rsched_exchange *x)
 static void abandon(struct rsched_exchange *x)
 {
     for (uint32_t i = 0; i < x->num_out; i++)
-        x->ops->tx_abandon(x->out[i].lane);
+        x->out[i].lane->ops->tx_abandon(x->out[i].lane);
     for (uint32_t i = 0; i < x->num_in; i++)
-        x->ops->rx_abandon(x->in[i].lane);
+        x->in[i].lane->ops->rx_abandon(x->in[i].lane);
 }
 
 int rs_exchange_fail(struct rsched_exchange *x, int error)
@@ -64,8 +76,7 @@ static int __attribute__((cold)) failed(const struct rsched_exchange *x)
 
 /* Progress the lanes of a list and keep those that are still pending, in
  * order. @return whether a chunk moved, or an error */
-static inline int progress_list(struct rs_pending *pending,
-                                int (*progress)(struct rsched_lane *))
+static inline int progress_list(struct rs_pending *pending, bool tx)
 {
     uint32_t kept = 0;
     bool moved = false;
@@ -73,7 +84,8 @@ static inline int progress_list(struct rs_pending *pending,
     for (uint32_t i = 0; i < pending->count; i++) {
         struct rsched_lane *lane = pending->lanes[i];
         uint64_t chunks = lane->stats.chunks;
-        int status = progress(lane);
+        int status = tx ? lane->ops->tx_progress(lane)
+                        : lane->ops->rx_progress(lane);
 
         if (unlikely(status < 0))
             return status;
@@ -87,7 +99,7 @@ static inline int progress_list(struct rs_pending *pending,
 
 bool rs_exchange_progress(struct rsched_exchange *x)
 {
-    int moved_in = progress_list(&x->pending_rx, x->ops->rx_progress);
+    int moved_in = progress_list(&x->pending_rx, false);
     int moved_out;
 
     if (unlikely(moved_in < 0)) {
@@ -96,7 +108,7 @@ bool rs_exchange_progress(struct rsched_exchange *x)
     }
     if (likely(x->pending_tx.count == 0))
         return moved_in;
-    moved_out = progress_list(&x->pending_tx, x->ops->tx_progress);
+    moved_out = progress_list(&x->pending_tx, true);
     if (unlikely(moved_out < 0)) {
         rs_exchange_fail(x, moved_out);
         return true;
@@ -137,12 +149,12 @@ int rsched_exchange_start(struct rsched_exchange *x)
     x->stats.bytes += x->epoch_bytes;
     x->stats.self_bytes += x->epoch_self_bytes;
     for (uint32_t i = 0; i < x->num_rx; i++) {
-        x->ops->rx_start(x->rx[i]);
+        x->rx[i]->ops->rx_start(x->rx[i]);
         x->pending_rx.lanes[i] = x->rx[i];
     }
     x->pending_rx.count = x->num_rx;
     for (uint32_t i = 0; i < x->num_tx; i++) {
-        status = x->ops->tx_start(x->tx[i]);
+        status = x->tx[i]->ops->tx_start(x->tx[i]);
         if (unlikely(status != RSCHED_LANE_DONE)) {
             if (status < 0) {
                 x->active = false;
@@ -252,28 +264,31 @@ static bool is_dead(const struct rs_peer *peer)
 /* The connection still knows, and has the text. */
 static int fail_of_peer(struct rsched_exchange *x, const struct rs_peer *peer)
 {
-    int error = x->ops->check(peer->connection);
+    int error = peer->ops->check(peer->connection);
 
     return rs_exchange_fail(x, error != 0 ? error : RSCHED_EPEER);
 }
 
 /* @return 0 or RSCHED_EPEER, noted in the exchange */
 static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
-                      int (*check)(struct rsched_lane *),
-                      int (*progress)(struct rsched_lane *))
+                      bool tx)
 {
     for (uint32_t i = 0; i < pending->count; i++) {
         struct rsched_lane *lane = pending->lanes[i];
+        const struct rsched_engine_ops *ops = lane->ops;
         struct rs_edge *edge = edge_of(x, lane);
 
-        if (!is_dead(edge->peer) && check(lane) == 0)
+        if (!is_dead(edge->peer) &&
+            (tx ? ops->tx_check(lane) : ops->rx_check(lane)) == 0)
             continue;
         /* It may have done all that this epoch needs before that. */
-        if (progress(lane) == RSCHED_LANE_DONE)
+        if ((tx ? ops->tx_progress(lane) : ops->rx_progress(lane)) ==
+            RSCHED_LANE_DONE)
             continue;
         if (is_dead(edge->peer))
             return fail_of_peer(x, edge->peer);
-        return rs_exchange_fail(x, check(lane));
+        return rs_exchange_fail(x, tx ? ops->tx_check(lane)
+                                      : ops->rx_check(lane));
     }
     return 0;
 }
@@ -293,11 +308,9 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
         }
         return 0;
     }
-    error = check_list(x, &x->pending_rx, x->ops->rx_check,
-                       x->ops->rx_progress);
+    error = check_list(x, &x->pending_rx, false);
     if (error == 0)
-        error = check_list(x, &x->pending_tx, x->ops->tx_check,
-                           x->ops->tx_progress);
+        error = check_list(x, &x->pending_tx, true);
     return error;
 }
 
@@ -321,6 +334,10 @@ static void copy_stats(const struct rsched_exchange *x,
             e->peer->process == x->context->params.process;
         stats->chunks_out += e->lane->stats.chunks;
         stats->credit_stalls += e->lane->stats.stalls;
+        for (int way = 0; way < RSCHED_NUM_WAYS; way++) {
+            stats->way_bytes[way] += e->lane->stats.bytes[way];
+            stats->engine_bytes[e->peer->engine] += e->lane->stats.bytes[way];
+        }
     }
     for (uint32_t i = 0; i < x->num_in; i++)
         stats->chunks_in += x->in[i].lane->stats.chunks;

@@ -117,7 +117,7 @@ static int load_out(struct rsched_exchange *x,
         e->bytes = message.bytes;
         if (message.bytes == 0)
             continue;
-        error = x->ops->tx_load(e->lane, &message);
+        error = e->lane->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
         x->epoch_bytes += message.bytes;
@@ -166,7 +166,7 @@ static int load_in(struct rsched_exchange *x,
                            (unsigned long long)message.bytes);
         if (message.bytes == 0)
             continue;
-        error = x->ops->rx_load(e->lane, &message);
+        error = e->lane->ops->rx_load(e->lane, &message);
         if (error != 0)
             return error;
         if (!e->lane->passive)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/run/order.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rsched/schedule.h>
-
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/run/run.h"
 
 int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
 {
@@ -22,37 +23,6 @@ int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
     }
     (*order)[n] = id;
     *number = n + 1;
-    return 0;
-}
-
-struct place {
-    uint32_t id, position;
-};
-
-static int compare_places(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-int rs_order_ranks(const uint32_t *order, uint32_t number, uint32_t **ranks)
-{
-    struct place *places = calloc(number + 1, sizeof(*places));
-    uint32_t *result = calloc(number + 1, sizeof(*result));
-
-    if (places == NULL || result == NULL) {
-        free(places);
-        free(result);
-        return rs_fail(RSCHED_ENOMEM, "no memory for an order");
-    }
-    for (uint32_t i = 0; i < number; i++)
-        places[i] = (struct place){order[i], i};
-    qsort(places, number, sizeof(*places), compare_places);
-    for (uint32_t i = 0; i < number; i++)
-        result[places[i].position] = i;
-    free(places);
-    *ranks = result;
     return 0;
 }
 
@@ -73,36 +43,112 @@ static int compare_turns(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
-int rs_order_of_schedule(const struct rsched_schedule *schedule,
-                         uint32_t num_puts, uint32_t **order)
+int rs_plan_init(struct rs_plan *plan, const struct rsched_schedule *schedule,
+                 uint32_t num_puts)
 {
     struct turn *turns;
-    uint32_t *result;
 
-    *order = NULL;
-    if (schedule == NULL)
-        return 0;
-    if (rsched_schedule_num_puts(schedule) != num_puts)
+    if (schedule != NULL && rsched_schedule_num_puts(schedule) != num_puts)
         return rs_fail(RSCHED_EINVAL,
                        "a schedule of %zu puts for a pattern of %u",
                        rsched_schedule_num_puts(schedule), num_puts);
     turns = calloc(num_puts + 1, sizeof(*turns));
-    result = calloc(num_puts + 1, sizeof(*result));
-    if (turns == NULL || result == NULL) {
+    plan->order = calloc(num_puts + 1, sizeof(*plan->order));
+    plan->engine = calloc(num_puts + 1, sizeof(*plan->engine));
+    if (turns == NULL || plan->order == NULL || plan->engine == NULL) {
         free(turns);
-        free(result);
+        rs_plan_fini(plan);
         return rs_fail(RSCHED_ENOMEM, "no memory for an order");
     }
     for (uint32_t i = 0; i < num_puts; i++) {
-        const struct rsched_placement *p =
-            rsched_schedule_placement(schedule, i);
+        turns[i] = (struct turn){.engine = i, .id = i};
+        if (schedule != NULL) {
+            const struct rsched_placement *p =
+                rsched_schedule_placement(schedule, i);
 
-        turns[i] = (struct turn){p->start, p->engine, p->position, i};
+            turns[i] = (struct turn){p->start, p->engine, p->position, i};
+        }
+        plan->engine[i] = turns[i].engine;
     }
     qsort(turns, num_puts, sizeof(*turns), compare_turns);
     for (uint32_t i = 0; i < num_puts; i++)
-        result[i] = turns[i].id;
+        plan->order[i] = turns[i].id;
+    plan->num_puts = num_puts;
     free(turns);
-    *order = result;
+    return 0;
+}
+
+void rs_plan_fini(struct rs_plan *plan)
+{
+    free(plan->order);
+    free(plan->engine);
+    *plan = (struct rs_plan){0};
+}
+
+/* A host whose rails are alike and share nothing: each is an engine. How fast
+ * they are and what opening one costs is for a machine file to say; here all
+ * that counts is that the work is divided evenly. */
+static int make_rails(uint32_t rails, struct rsched_machine **machine)
+{
+    char text[200];
+    int length = snprintf(text, sizeof(text),
+                          "rsched: machine/1\n"
+                          "name: rails\n"
+                          "path: rdma\n"
+                          "engines: {count: %u, rate: 10000 MB/s, open: 0 us, "
+                          "command: 0.5 us}\n"
+                          "routes: {\"*\": []}\n",
+                          rails);
+
+    return rsched_machine_parse("rails", text, (size_t)length, machine);
+}
+
+static int schedule_for(const struct rsched_pattern *pattern,
+                        struct rsched_machine *machine,
+                        struct rsched_schedule **schedule)
+{
+    const char *planner = rs_config()->planner;
+    uint32_t engines = rsched_machine_get_costs(machine)->num_engines;
+
+    if (planner[0] == '\0')
+        planner = engines == 1 ? "bl4" : "fllf";
+    return rsched_schedule_create(pattern, machine, planner, schedule);
+}
+
+static int schedule_own(const struct rsched_context *context,
+                        const struct rsched_pattern *pattern, uint32_t rails,
+                        struct rsched_schedule **schedule)
+{
+    struct rsched_machine *machine;
+    int error;
+
+    if (context->machine != NULL)
+        return schedule_for(pattern, context->machine, schedule);
+    error = rails == 1 ? rsched_machine_builtin("host", &machine)
+                       : make_rails(rails, &machine);
+    if (error != 0)
+        return error;
+    error = schedule_for(pattern, machine, schedule);
+    rsched_machine_destroy(machine);
+    return error;
+}
+
+int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
+                 const struct rsched_exchange_params *params, uint32_t rails)
+{
+    bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    uint32_t num_puts = (uint32_t)rsched_pattern_num_puts(params->pattern);
+    struct rsched_schedule *own = NULL;
+    int error = 0;
+
+    if (params->schedule == NULL && num_puts > 0 && !variable)
+        error = schedule_own(context, params->pattern, rails, &own);
+    if (error == 0)
+        error = rs_plan_init(plan, own != NULL ? own : params->schedule,
+                             num_puts);
+    rsched_schedule_destroy(own);
+    if (error != 0)
+        return rs_fail_within(error, "planning exchange %llu",
+                              (unsigned long long)params->tag);
     return 0;
 }

@@ -14,13 +14,28 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* An engine that has opened. */
+struct rs_engine {
+    const struct rsched_engine_ops *ops; /* NULL: there is none, or not here */
+    struct rsched_engine *engine;
+};
+
+/* What a process must know of another's engines to reach it, in the order of
+ * rsched_engine_at(); zeros where an engine has not opened. */
+struct rs_addresses {
+    unsigned char of[RSCHED_MAX_ENGINES][RSCHED_ENGINE_ADDRESS_BYTES];
+};
+
 /* A process that exchanges have an edge with. Lives as long as the context. */
 struct rs_peer {
     struct rs_peer *next;
     int process;
+    int engine; /* that it is reached by: index of the context's engines */
+    const struct rsched_engine_ops *ops; /* of that engine */
     struct rsched_connection *connection;
+    bool accepted;    /* the halves of the connection are joined */
     atomic_bool dead; /* sticky */
-    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
+    struct rs_addresses addresses;
 };
 
 /* The thread that goes on where start, test and wait had to stop. */
@@ -37,15 +52,14 @@ struct rs_safety {
 
 struct rsched_context {
     struct rsched_context_params params;
-    const struct rsched_engine_ops *ops; /* of the one engine there is so far */
-    struct rsched_engine *engine;
+    struct rs_engine engines[RSCHED_MAX_ENGINES]; /* as rsched_engine_at() */
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
-    struct rsched_machine *machine; /* exchanges are planned for it */
+    struct rsched_machine *machine; /* RSCHED_MACHINE, or NULL */
     struct rs_peer *peers;
     cpu_set_t own_cpus;   /* that this process may use */
-    cpu_set_t all_cpus;   /* that it or its peers may use */
-    bool same_cpus;       /* no peer has others */
+    cpu_set_t all_cpus;   /* that it or its peers in the node may use */
+    bool same_cpus;       /* no peer in the node has others */
     atomic_bool any_dead; /* among the peers */
     atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
     struct rs_safety safety;
@@ -61,10 +75,12 @@ struct rsched_context {
  * moves it away from and back to OWNED; see safety.c. */
 enum rs_owner { RS_OWNED, RS_OFFERED, RS_TAKEN };
 
-/* What moves between this process and one peer in one direction. */
+/* What moves between this process and one peer in one direction over one
+ * rail. */
 struct rs_edge {
     struct rsched_lane *lane;
     struct rs_peer *peer;
+    uint32_t rail;
     uint64_t bytes;      /* of the loaded message; 0: not started */
     uint32_t *order;     /* put (receive) ids in the order of the message */
     uint32_t num_order;
@@ -87,7 +103,6 @@ struct rsched_exchange {
     uint32_t num_tx, num_rx;    /* lanes with bytes; rx without passive ones */
     struct rsched_lane **tx, **rx;
     struct rs_pending pending_tx, pending_rx;
-    const struct rsched_engine_ops *ops;
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
     uint32_t vain_tests;
@@ -108,11 +123,21 @@ struct rsched_exchange {
 
 /* context.c */
 
-/** The peer's record, connected; made at first use. The caller holds the
- * context's lock. */
+/** The addresses of this process's engines. The caller holds the context's
+ * lock. */
+void rs_context_addresses(struct rsched_context *context,
+                          struct rs_addresses *addresses);
+
+/** The peer's record, connected by the first engine that reaches it; made at
+ * first use. The caller holds the context's lock. */
 int rs_context_peer(struct rsched_context *context, int process,
-                    const unsigned char *address, const cpu_set_t *cpus,
-                    struct rs_peer **peer);
+                    const struct rs_addresses *addresses,
+                    const cpu_set_t *cpus, struct rs_peer **peer);
+
+/** Connect a peer that has not been accepted yet by another engine instead.
+ * The caller holds the context's lock. On failure it stays as it was. */
+int rs_context_change_engine(struct rsched_context *context,
+                             struct rs_peer *peer, int engine);
 
 /** The latest record of a process, or NULL. The caller holds the context's
  * lock. */
@@ -125,14 +150,15 @@ void rs_context_look(struct rsched_context *context);
 /* agree.c */
 
 /**
- * Agree with all peers on the edges and make their lanes. `status` is what has
- * gone wrong in this process before: an own mistake must not keep the peers
- * waiting, they are told.
+ * Agree with all peers on the edges and make them, with their lanes. `status`
+ * is what has gone wrong in this process before: an own mistake must not keep
+ * the peers waiting, they are told.
  *
+ * @param params the pattern, and a schedule if there is one
  * @return 0, `status`, or what went wrong
  */
 int rs_exchange_agree(struct rsched_exchange *x,
-                      const struct rsched_pattern *pattern, int status);
+                      const struct rsched_exchange_params *params, int status);
 
 /* load.c */
 

@@ -117,6 +117,47 @@ lane_to_wait_for(const struct rsched_exchange *x)
     return x->pending_rx.lanes[x->pending_rx.count - 1];
 }
 
+static const struct rs_engine *engine_of(const struct rsched_context *context,
+                                         const struct rsched_engine_ops *ops)
+{
+    const struct rs_engine *e = context->engines;
+
+    while (ops == NULL ? e->ops == NULL : e->ops != ops)
+        e++;
+    return e;
+}
+
+/* The one engine whose lanes are pending; NULL when there are several: none of
+ * them wakes for the others. */
+static const struct rsched_engine_ops *
+engine_to_wait_for(const struct rsched_exchange *x)
+{
+    const struct rsched_engine_ops *ops =
+        x->pending_rx.count > 0 ? x->pending_rx.lanes[0]->ops
+                                : x->pending_tx.lanes[0]->ops;
+
+    for (uint32_t i = 0; i < x->pending_rx.count; i++) {
+        if (x->pending_rx.lanes[i]->ops != ops)
+            return NULL;
+    }
+    for (uint32_t i = 0; i < x->pending_tx.count; i++) {
+        if (x->pending_tx.lanes[i]->ops != ops)
+            return NULL;
+    }
+    return ops;
+}
+
+static void sleep_for(struct rsched_exchange *x, uint64_t limit_ps)
+{
+    const struct rsched_engine_ops *ops = engine_to_wait_for(x);
+    const struct rs_engine *e = engine_of(x->context, ops);
+
+    if (ops == NULL && limit_ps > SLEEP_FIRST_PS)
+        limit_ps = SLEEP_FIRST_PS;
+    e->ops->sleep(e->engine, ops == NULL ? NULL : lane_to_wait_for(x),
+                  limit_ps, ready_exchange, x);
+}
+
 int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
 {
     struct rsched_context *context = x->context;
@@ -124,8 +165,7 @@ int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
 
     if (round < 0)
         return 0;
-    context->ops->sleep(context->engine, lane_to_wait_for(x),
-                        slice(context, (uint64_t)round), ready_exchange, x);
+    sleep_for(x, slice(context, (uint64_t)round));
     rs_context_look(context);
     return rs_exchange_check_peers(x);
 }
@@ -139,11 +179,12 @@ static bool ready_never(void *arg)
 void rsched_context_pause(struct rsched_context *context,
                           struct rsched_pause *pause)
 {
+    const struct rs_engine *e = engine_of(context, NULL);
     int64_t round = step(context, pause);
 
     if (round < 0)
         return;
-    context->ops->sleep(context->engine, NULL,
-                        slice(context, (uint64_t)round), ready_never, NULL);
+    e->ops->sleep(e->engine, NULL, slice(context, (uint64_t)round),
+                  ready_never, NULL);
     rs_context_look(context);
 }

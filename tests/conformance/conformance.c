@@ -294,7 +294,6 @@ static int case_many_peers(struct node *node)
         shape_contiguous(&to[i], edge_bytes(i % EDGES), 0);
         NODE_CHECK(node, node_lane(node, i / EDGES, false,
                                    edge_bytes(i % EDGES), &rx[i]) == 0);
-        NODE_CHECK(node, node_load(node, rx[i], false, &to[i].message) == 0);
     }
     for (int i = 0; i < node->num_ranks * EDGES; i++) {
         if (i / EDGES == node->rank)
@@ -302,6 +301,11 @@ static int case_many_peers(struct node *node)
         NODE_CHECK(node, node_lane(node, i / EDGES, true, edge_bytes(i % EDGES),
                                    &tx[i]) == 0);
         NODE_CHECK(node, node_load(node, tx[i], true, &from[i].message) == 0);
+    }
+    for (int i = 0; i < NUM_LANES; i++) {
+        if (rx[i] != NULL)
+            NODE_CHECK(node,
+                       node_load(node, rx[i], false, &to[i].message) == 0);
     }
     for (int epoch = 0; epoch < 30; epoch++) {
         for (int i = 0; i < NUM_LANES; i++) {
@@ -611,10 +615,12 @@ static int case_garbage(struct node *node)
                              ? node_draw(&seed, 1u << 30) << 20
                              : node_draw(&seed, 300) * 64;
         uint32_t half = (uint32_t)(value >> node_draw(&seed, 2) * 12);
+        unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
 
         memcpy(bad, good, sizeof(bad));
         memcpy(bad + word, &half, sizeof(half));
-        if (node->ops->tx_create(node->connections[0], &spec, bad, &lane) == 0)
+        if (node->ops->tx_create(node->connections[0], &spec, bad, reply,
+                                 &lane) == 0)
             node->ops->tx_destroy(lane);
         else
             refused++;

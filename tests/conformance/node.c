@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,23 @@ int node_meet(struct node *node)
     return 0;
 }
 
+/* Give the peer our half of the connection and accept its. */
+static int join(struct node *node, int peer)
+{
+    unsigned char ours[RSCHED_ENGINE_OFFER_BYTES] = {0};
+    unsigned char theirs[RSCHED_ENGINE_OFFER_BYTES];
+
+    node->ops->offer(node->connections[peer], ours);
+    memcpy(theirs, ours, sizeof(theirs));
+    if (peer != node->rank &&
+        (node_tell(node, peer, ours, sizeof(ours)) != 0 ||
+         node_hear(node, peer, theirs, sizeof(theirs)) != 0))
+        return NODE_FAIL(node, "rank %d is gone", peer);
+    NODE_CHECK(node,
+               node->ops->accept(node->connections[peer], theirs) == 0);
+    return 0;
+}
+
 static int connect_all(struct node *node)
 {
     unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES] = {0};
@@ -81,6 +99,10 @@ static int connect_all(struct node *node)
                              node->engine, p,
                              p == node->rank ? address : theirs,
                              &node->connections[p]) == 0);
+    }
+    for (int p = 0; p < node->num_ranks; p++) {
+        if (join(node, p) != 0)
+            return 1;
     }
     /* Addresses are valid only as long as their engines are. */
     return node_meet(node);
@@ -179,23 +201,86 @@ int node_run(const struct rsched_engine_ops *ops, const struct node_case *c,
     return result;
 }
 
+enum { TAG_REPLY = 2 };
+
+static int make_tx(struct node *node, int peer,
+                   const struct rsched_lane_spec *spec,
+                   struct rsched_lane **lane)
+{
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES];
+    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+
+    NODE_CHECK(node, node_hear(node, peer, descriptor, sizeof(descriptor)) == 0);
+    NODE_CHECK(node, node->ops->tx_create(node->connections[peer], spec,
+                                          descriptor, reply, lane) == 0);
+    NODE_CHECK(node, mesh_send(node->end, peer, TAG_REPLY, reply,
+                               sizeof(reply)) == 0);
+    return 0;
+}
+
+static int make_rx(struct node *node, int peer,
+                   const struct rsched_lane_spec *spec,
+                   struct rsched_lane **lane)
+{
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    struct node_lanes *lanes = &node->lanes[peer];
+
+    NODE_CHECK(node, lanes->num_unattached < NODE_MAX_UNATTACHED);
+    NODE_CHECK(node, node->ops->rx_create(node->connections[peer], spec,
+                                          descriptor, lane) == 0);
+    NODE_CHECK(node, node_tell(node, peer, descriptor, sizeof(descriptor)) == 0);
+    lanes->unattached[lanes->num_unattached++] = *lane;
+    return 0;
+}
+
+/* The replies come in the order of the lanes. */
+static int attach_until(struct node *node, int peer, struct rsched_lane *lane)
+{
+    struct node_lanes *lanes = &node->lanes[peer];
+    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES];
+    unsigned at = 0, done = 0;
+
+    while (at < lanes->num_unattached && lanes->unattached[at] != lane)
+        at++;
+    if (at == lanes->num_unattached)
+        return 0; /* it is attached */
+    for (; done <= at; done++) {
+        if (mesh_receive(node->end, peer, TAG_REPLY, reply, sizeof(reply)) != 0)
+            return -1;
+        NODE_CHECK(node, node->ops->rx_attach(lanes->unattached[done],
+                                              reply) == 0);
+    }
+    lanes->num_unattached -= done;
+    memmove(lanes->unattached, lanes->unattached + done,
+            lanes->num_unattached * sizeof(lanes->unattached[0]));
+    return 0;
+}
+
+static int attach(struct node *node, struct rsched_lane *lane)
+{
+    int error = 0;
+
+    for (int p = 0; p < node->num_ranks && error == 0; p++) {
+        if (node->connections[p] == lane->connection)
+            error = attach_until(node, p, lane);
+    }
+    return error;
+}
+
 int node_lane(struct node *node, int peer, bool tx, uint64_t bytes,
               struct rsched_lane **lane)
 {
-    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
-    struct rsched_lane_spec spec = {.bytes = bytes};
+    uint32_t rails = node->ops->rails(node->connections[peer]);
+    struct node_lanes *lanes = &node->lanes[peer];
+    struct rsched_lane_spec spec = {
+        .bytes = bytes,
+        .rail = (tx ? lanes->num_tx++ : lanes->num_rx++) % rails};
+    int error = tx ? make_tx(node, peer, &spec, lane)
+                   : make_rx(node, peer, &spec, lane);
 
-    if (tx) {
-        NODE_CHECK(node, node_hear(node, peer, descriptor,
-                                   sizeof(descriptor)) == 0);
-        NODE_CHECK(node, node->ops->tx_create(node->connections[peer], &spec,
-                                              descriptor, lane) == 0);
-    } else {
-        NODE_CHECK(node, node->ops->rx_create(node->connections[peer], &spec,
-                                              descriptor, lane) == 0);
-        NODE_CHECK(node, node_tell(node, peer, descriptor,
-                                   sizeof(descriptor)) == 0);
-    }
+    if (error != 0)
+        return error;
+    (*lane)->ops = node->ops;
     (*lane)->attached = true;
     return 0;
 }
@@ -205,27 +290,34 @@ int node_self_lanes(struct node *node, uint64_t bytes, struct rsched_lane **tx,
 {
     struct rsched_connection *c = node->connections[node->rank];
     unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
     struct rsched_lane_spec spec = {.bytes = bytes};
 
     NODE_CHECK(node, node->ops->rx_create(c, &spec, descriptor, rx) == 0);
-    NODE_CHECK(node, node->ops->tx_create(c, &spec, descriptor, tx) == 0);
+    NODE_CHECK(node, node->ops->tx_create(c, &spec, descriptor, reply, tx) == 0);
+    NODE_CHECK(node, node->ops->rx_attach(*rx, reply) == 0);
+    (*tx)->ops = (*rx)->ops = node->ops;
     (*rx)->attached = (*tx)->attached = true;
     return 0;
 }
 
 void node_drop(struct node *node, struct rsched_lane *lane, bool tx)
 {
-    if (tx)
+    if (tx) {
         node->ops->tx_destroy(lane);
-    else
-        node->ops->rx_destroy(lane);
+        return;
+    }
+    attach(node, lane); /* hears what the peer has said, or that it is gone */
+    node->ops->rx_destroy(lane);
 }
 
 int node_load(struct node *node, struct rsched_lane *lane, bool tx,
               const struct rsched_message *message)
 {
-    return tx ? node->ops->tx_load(lane, message)
-              : node->ops->rx_load(lane, message);
+    if (tx)
+        return node->ops->tx_load(lane, message);
+    NODE_CHECK(node, attach(node, lane) == 0);
+    return node->ops->rx_load(lane, message);
 }
 
 struct progress {

@@ -10,13 +10,22 @@
 
 #include "tests/runtime/mesh.h"
 
-enum { NODE_MAX = 4 };
+enum { NODE_MAX = 4, NODE_MAX_UNATTACHED = 16 };
+
+/* The lanes with a peer. */
+struct node_lanes {
+    unsigned num_tx, num_rx; /* made so far: they go round the rails */
+    /* rx lanes whose tx lanes' replies have not been heard, oldest first */
+    struct rsched_lane *unattached[NODE_MAX_UNATTACHED];
+    unsigned num_unattached;
+};
 
 struct node {
     const struct rsched_engine_ops *ops;
     struct rsched_engine_env env;
     struct rsched_engine *engine;
     struct rsched_connection *connections[NODE_MAX]; /* with itself too */
+    struct node_lanes lanes[NODE_MAX];
     struct mesh_end *end;
     int rank, num_ranks;
     bool threads;
@@ -39,7 +48,8 @@ int node_run(const struct rsched_engine_ops *ops, const struct node_case *c,
 /** A number below `below`, at least 1. */
 uint64_t node_draw(unsigned *seed, uint64_t below);
 
-/** Make an end of an edge; the peer makes the other one. */
+/** Make an end of an edge; the peer makes the other one. An rx lane is attached
+ * when it is first loaded. */
 int node_lane(struct node *node, int peer, bool tx, uint64_t bytes,
               struct rsched_lane **lane);
 int node_self_lanes(struct node *node, uint64_t bytes, struct rsched_lane **tx,

@@ -123,6 +123,82 @@ static void shared_communicator(MPI_Comm comm, int epoch)
     }
 }
 
+/* Persistent requests of one communicator, made by one thread; each thread
+ * starts and completes its own, in its own way, while others do. */
+struct starter {
+    pthread_t thread;
+    struct ring rings[2];
+    int number;
+};
+
+static void wait_for(MPI_Request *requests, int how)
+{
+    int done[2], num, index, flag = 0;
+
+    switch (how) {
+    case 0:
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        break;
+    case 1:
+        while (!flag)
+            MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+        break;
+    case 2:
+        for (int left = 2; left > 0; left -= num)
+            MPI_Waitsome(2, requests, &num, done, MPI_STATUSES_IGNORE);
+        break;
+    default:
+        while (!flag)
+            MPI_Request_get_status(requests[1], &flag, MPI_STATUS_IGNORE);
+        MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+        MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+        break;
+    }
+}
+
+static void *start_and_wait(void *arg)
+{
+    struct starter *starter = arg;
+    MPI_Request requests[2] = {starter->rings[0].request,
+                               starter->rings[1].request};
+
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        for (int k = 0; k < 2; k++)
+            ring_fill(&starter->rings[k], world_rank, epoch);
+        if ((epoch + starter->number) % 2) {
+            MPI_Startall(2, requests);
+        } else {
+            MPI_Start(&requests[1]);
+            MPI_Start(&requests[0]);
+        }
+        wait_for(requests, (epoch + starter->number) % 4);
+        for (int k = 0; k < 2; k++)
+            ring_verify(&starter->rings[k], epoch);
+    }
+    return NULL;
+}
+
+static void shared_requests(MPI_Comm comm)
+{
+    struct starter starters[THREADS];
+
+    for (int i = 0; i < THREADS; i++) {
+        starters[i].number = i;
+        ring_create(&starters[i].rings[0], comm, 10 + i);
+        ring_create(&starters[i].rings[1], comm, i == 1 ? 9000 : 1);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&starters[i].thread, NULL, start_and_wait,
+                             &starters[i]) == 0, "no thread");
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(starters[i].thread, NULL);
+        for (int k = 0; k < 2; k++) {
+            MPI_Request_free(&starters[i].rings[k].request);
+            ring_free(&starters[i].rings[k]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct worker workers[THREADS];
@@ -142,6 +218,7 @@ int main(int argc, char **argv)
     first = ring_comm(MPI_COMM_WORLD);
     for (int epoch = 0; epoch < CYCLES; epoch++)
         shared_communicator(first, epoch);
+    shared_requests(first);
     MPI_Comm_free(&first);
     for (int i = 0; i < THREADS; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
@@ -155,13 +232,14 @@ int main(int argc, char **argv)
         MPI_Comm_free(&workers[i].comm);
     }
     CHECK(counter("neighbor_alltoall_init.accelerated") ==
-              (2 + SHARED) * THREADS * CYCLES, "not accelerated");
+              (2 + SHARED) * THREADS * CYCLES + 2 * THREADS,
+          "not accelerated");
     CHECK(counter("ineighbor_alltoall.accelerated") ==
               SHARED * THREADS * CYCLES, "not accelerated");
     CHECK(counter("neighbor_alltoall.accelerated") ==
               THREADS * CYCLES * EPOCHS, "not accelerated");
-    CHECK(counter("starts") == 2 * THREADS * CYCLES * EPOCHS, "%" PRIu64
-          " starts", counter("starts"));
+    CHECK(counter("starts") == 2 * THREADS * (CYCLES + 1) * EPOCHS,
+          "%" PRIu64 " starts", counter("starts"));
     CHECK(counter("native") == 0, "native calls");
     return test_fini("threads");
 }

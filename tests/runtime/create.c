@@ -31,7 +31,7 @@ struct quarrel {
     const char *texts[2];
 };
 
-/* Offsets in the hello message; see agree.c. */
+/* Offsets in the hello message; see talk.h. */
 enum { AT_MAGIC = 0, AT_ORDER = 4, AT_VERSION = 6, AT_PAGE = 8, AT_TAG = 32 };
 
 #define BOTH(error) {RSCHED_##error, RSCHED_##error}
@@ -55,8 +55,8 @@ static const struct quarrel quarrels[] = {
      {"does not run rsched", "does not run rsched"}},
     {"byte order", EDGES, 0, 0, AT_ORDER, 3, BOTH(EMISMATCH),
      {"another byte order", "another byte order"}},
-    {"version", EDGES, 0, 0, AT_VERSION, 2, BOTH(EMISMATCH),
-     {"speaks protocol 3, this one 1", "speaks protocol 3"}},
+    {"version", EDGES, 0, 0, AT_VERSION, 1, BOTH(EMISMATCH),
+     {"speaks protocol 3, this one 2", "speaks protocol 3"}},
     {"page size", EDGES, 0, 0, AT_PAGE + 1, 0x50, BOTH(EMISMATCH),
      {"has pages of 16384 bytes", "pages of 16384 bytes"}},
     {"tag", EDGES, 0, 0, AT_TAG, 1, BOTH(EMISMATCH),

@@ -100,23 +100,12 @@ Test(order, schedule_of_another_pattern_is_refused)
     struct rsched_pattern *two = make_pattern(bytes, 2);
     struct rsched_machine *machine;
     struct rsched_schedule *schedule;
-    uint32_t *order;
+    struct rs_plan plan = {0};
 
     cr_assert_eq(rsched_machine_open("host", &machine), 0);
     cr_assert_eq(rsched_schedule_create(two, machine, "rr1", &schedule), 0);
-    cr_assert_eq(rs_order_of_schedule(schedule, 3, &order), RSCHED_EINVAL);
+    cr_assert_eq(rs_plan_init(&plan, schedule, 3), RSCHED_EINVAL);
     rsched_schedule_destroy(schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(two);
-}
-
-Test(order, ranks)
-{
-    const uint32_t order[] = {40, 7, 19, 3};
-    const uint32_t expected[] = {3, 1, 2, 0};
-    uint32_t *ranks;
-
-    cr_assert_eq(rs_order_ranks(order, 4, &ranks), 0);
-    cr_assert_arr_eq(ranks, expected, sizeof(expected));
-    free(ranks);
 }

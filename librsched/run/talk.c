@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/run/talk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/error.h"
+
+/* Between two looks whether peers are dead or too late. */
+#define LOOK_PS (10 * UINT64_C(1000000000))
+
+void rs_creation_failed(struct rs_creation *c, int error)
+{
+    if (c->status != 0)
+        return;
+    c->status = error;
+    snprintf(c->reason, sizeof(c->reason), "%s", rsched_last_error());
+}
+
+void rs_talk_failed(struct rs_creation *c, struct rs_talk *t, int error)
+{
+    if (t->status == 0) {
+        t->status = error;
+        snprintf(t->reason, sizeof(t->reason), "%s", rsched_last_error());
+    }
+    rs_creation_failed(c, error);
+}
+
+void rs_talk_peer_failed(struct rs_creation *c, struct rs_talk *t,
+                         int32_t status, char *reason)
+{
+    reason[RS_TALK_REASON_BYTES - 1] = '\0';
+    rs_talk_failed(c, t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
+                                 "process %d says: %s", t->process, reason));
+}
+
+int32_t rs_talk_status(const struct rs_creation *c, const struct rs_talk *t,
+                       char *reason)
+{
+    memcpy(reason, t->status != 0 ? t->reason : c->reason,
+           RS_TALK_REASON_BYTES);
+    return t->status != 0 ? t->status : c->status;
+}
+
+void rs_talk_end(struct rs_creation *c, struct rs_talk *t, int error)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+
+    rs_talk_failed(c, t, error);
+    t->over = true;
+    pthread_mutex_lock(&c->context->oob_lock);
+    for (int r = 0; r < 2; r++) {
+        if (!t->done[r])
+            oob->cancel(oob->arg, t->requests[r]);
+        t->done[r] = true;
+    }
+    pthread_mutex_unlock(&c->context->oob_lock);
+}
+
+/* The host's callbacks have no text of ours. */
+static int oob_failed(const struct rs_talk *t, int error)
+{
+    return rs_fail(error, "process %d: the out-of-band transport failed: %s",
+                   t->process, rsched_strerror(error));
+}
+
+static void post(struct rs_creation *c, struct rs_talk *t,
+                 rs_talk_round_fn *messages)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+    struct rs_talk_message out = {0}, in = {0};
+    int error = 0;
+
+    messages(t, &out, &in);
+    pthread_mutex_lock(&c->context->oob_lock);
+    if (in.bytes > 0) {
+        error = oob->irecv(oob->arg, t->process, c->x->tag, in.buffer,
+                           in.bytes, &t->requests[0]);
+        t->done[0] = error != 0;
+    }
+    if (out.bytes > 0 && error == 0) {
+        error = oob->isend(oob->arg, t->process, c->x->tag, out.buffer,
+                           out.bytes, &t->requests[1]);
+        t->done[1] = error != 0;
+    }
+    pthread_mutex_unlock(&c->context->oob_lock);
+    if (error != 0)
+        rs_talk_end(c, t, oob_failed(t, error));
+}
+
+static bool is_done(const struct rs_talk *t)
+{
+    return t->done[0] && t->done[1];
+}
+
+static void test(struct rs_creation *c, struct rs_talk *t)
+{
+    const struct rsched_oob *oob = &c->context->params.oob;
+    int error = 0;
+
+    for (int r = 0; r < 2 && error == 0; r++) {
+        if (t->done[r])
+            continue;
+        pthread_mutex_lock(&c->context->oob_lock);
+        error = oob->test(oob->arg, t->requests[r], &t->done[r]);
+        pthread_mutex_unlock(&c->context->oob_lock);
+    }
+    if (error != 0)
+        rs_talk_end(c, t, oob_failed(t, error));
+}
+
+/* @return whether a request is left */
+static bool test_all(struct rs_creation *c)
+{
+    bool left = false;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (!is_done(&c->talks[i]))
+            test(c, &c->talks[i]);
+        left = left || !is_done(&c->talks[i]);
+    }
+    return left;
+}
+
+/* Give up those that will not answer any more. */
+static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
+                          const char *round)
+{
+    bool late = c->deadline_ps != 0 && now_ps > c->deadline_ps;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+        int error = 0;
+
+        if (is_done(t))
+            continue;
+        if (late)
+            error = rs_fail(RSCHED_ETIMEOUT,
+                            "process %d did not answer (%s) within "
+                            "RSCHED_SETUP_TIMEOUT",
+                            t->process, round);
+        else if (t->peer != NULL)
+            error = t->peer->ops->check(t->peer->connection);
+        if (error == 0)
+            continue;
+        /* It may have said all that it had to before it died. */
+        test(c, t);
+        if (is_done(t))
+            continue;
+        if (!late)
+            t->peer->ops->check(t->peer->connection); /* its text again */
+        rs_talk_end(c, t, error);
+    }
+}
+
+void rs_talk_round(struct rs_creation *c, const char *name,
+                   rs_talk_round_fn *messages)
+{
+    struct rsched_pause pause = {0};
+    uint64_t next_look_ps = rs_clock_now() + LOOK_PS;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        c->talks[i].done[0] = c->talks[i].done[1] = true;
+        if (!c->talks[i].over)
+            post(c, &c->talks[i], messages);
+    }
+    while (test_all(c)) {
+        uint64_t now_ps = rs_clock_now();
+
+        if (now_ps > next_look_ps) {
+            look_at_peers(c, now_ps, name);
+            next_look_ps = now_ps + LOOK_PS;
+        }
+        rsched_context_pause(c->context, &pause);
+    }
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The talks with the peers of an exchange that is being made: their messages
+ * and how a round of them goes. What is said is in agree.c. */
+#ifndef RS_RUN_TALK_H
+#define RS_RUN_TALK_H
+
+#include <assert.h>
+
+#include "librsched/run/order.h"
+#include "librsched/run/run.h"
+
+enum {
+    RS_TALK_MAGIC = 0x72736368, /* "rsch" */
+    RS_TALK_BYTE_ORDER = 0x0102,
+    RS_TALK_VERSION = 2,
+    RS_TALK_REASON_BYTES = 128,
+    RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
+};
+
+/* Who I am, what I can, how many puts and receives we share. */
+struct rs_hello {
+    uint32_t magic;
+    uint16_t byte_order;
+    uint16_t version;
+    uint32_t page_bytes;
+    uint32_t flags;
+    uint64_t settings;
+    uint64_t job;
+    uint64_t tag;
+    int32_t process;
+    int32_t status;
+    uint32_t num_puts;     /* from me to you */
+    uint32_t num_receives; /* from you to me */
+    uint64_t cpus[RS_TALK_CPU_WORDS];
+    struct rs_addresses addresses;
+    char reason[RS_TALK_REASON_BYTES];
+};
+static_assert(sizeof(struct rs_hello) ==
+                  312 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
+              "wire layout");
+
+/* The engine that I reach you by. */
+struct rs_reach {
+    int32_t status;
+    int32_t engine; /* the first one that works; -1: none */
+    char reason[RS_TALK_REASON_BYTES];
+};
+static_assert(sizeof(struct rs_reach) == 136, "wire layout");
+
+/* The half of our connection, my puts to you in the order in which they will
+ * travel, one rail after the other, and the bytes that I expect from you. */
+struct rs_size {
+    uint64_t bytes;
+    uint32_t k;    /* puts: it is the k-th of the sender's puts to the receiver */
+    uint32_t rail; /* puts: that it goes over */
+};
+struct rs_sizes {
+    int32_t status;
+    char reason[RS_TALK_REASON_BYTES];
+    uint32_t reserved;
+    unsigned char offer[RSCHED_ENGINE_OFFER_BYTES];
+    struct rs_size of[]; /* one for each put, then one for each receive */
+};
+static_assert(sizeof(struct rs_size) == 16 &&
+                  sizeof(struct rs_sizes) == 136 + RSCHED_ENGINE_OFFER_BYTES,
+              "wire layout");
+
+/* Receiver to sender: its lanes, with a hash over everything agreed. */
+struct rs_table {
+    uint32_t magic;
+    int32_t status;
+    uint64_t hash;
+    uint32_t num_puts;
+    uint32_t num_lanes; /* in the order of their first puts' sizes */
+    unsigned char descriptors[RSCHED_MAX_RAILS][RSCHED_LANE_DESCRIPTOR_BYTES];
+    char reason[RS_TALK_REASON_BYTES];
+};
+static_assert(sizeof(struct rs_table) ==
+                  152 + RSCHED_MAX_RAILS * RSCHED_LANE_DESCRIPTOR_BYTES,
+              "wire layout");
+
+/* Sender to receiver: the hash again, or why not. */
+struct rs_ack {
+    uint64_t hash;
+    int32_t status;
+    uint32_t attached; /* so many of the lanes may the sender write to */
+    unsigned char replies[RSCHED_MAX_RAILS][RSCHED_LANE_DESCRIPTOR_BYTES];
+    char reason[RS_TALK_REASON_BYTES];
+};
+static_assert(sizeof(struct rs_ack) ==
+                  144 + RSCHED_MAX_RAILS * RSCHED_LANE_DESCRIPTOR_BYTES,
+              "wire layout");
+
+/* The talk with one peer. */
+struct rs_talk {
+    int process;
+    struct rs_peer *peer;
+    uint32_t num_puts, num_receives;
+    uint32_t *receives; /* ids, num_receives of them */
+    struct rs_hello hello_out, hello_in;
+    struct rs_reach reach_out, reach_in;
+    struct rs_sizes *sizes_out, *sizes_in;
+    struct rs_table table_out, table_in;
+    struct rs_ack ack_out, ack_in;
+    struct rsched_oob_request *requests[2];
+    bool done[2];
+    bool over;  /* the peer is gone or foreign: no more messages */
+    int status; /* first thing that went wrong with this peer */
+    char reason[RS_TALK_REASON_BYTES];
+};
+
+/* An exchange that is being made. */
+struct rs_creation {
+    struct rsched_context *context;
+    struct rsched_exchange *x;
+    const struct rsched_exchange_params *params;
+    const struct rsched_pattern *pattern; /* of params */
+    struct rs_plan plan;
+    uint32_t *k; /* of each put: it is the k-th to its process */
+    struct rs_talk self; /* the puts of the process to itself; says nothing */
+    struct rs_talk *talks; /* with all peers but the process itself */
+    uint32_t num_talks, room_talks;
+    uint64_t deadline_ps; /* 0: none */
+    int status; /* first thing that went wrong at all: told to every peer */
+    char reason[RS_TALK_REASON_BYTES];
+};
+
+struct rs_talk_message {
+    void *buffer;
+    size_t bytes; /* 0: none */
+};
+
+/** What is said in a round: by this process, and by the peer. */
+typedef void rs_talk_round_fn(struct rs_talk *t, struct rs_talk_message *out,
+                              struct rs_talk_message *in);
+
+/** Say and hear the messages of a round with all peers. A peer that is gone or
+ * late has its talk ended. */
+void rs_talk_round(struct rs_creation *c, const char *name,
+                   rs_talk_round_fn *messages);
+
+/** Something has gone wrong that concerns all peers (creation) or one of them;
+ * the text is the last error's. The first one counts. */
+void rs_creation_failed(struct rs_creation *c, int error);
+void rs_talk_failed(struct rs_creation *c, struct rs_talk *t, int error);
+
+/** The peer has said that it failed, and why. */
+void rs_talk_peer_failed(struct rs_creation *c, struct rs_talk *t,
+                         int32_t status, char *reason);
+
+/** Nothing more can be said to this peer; the talks with others go on, so that
+ * they learn of it. */
+void rs_talk_end(struct rs_creation *c, struct rs_talk *t, int error);
+
+/** What a peer is told: what went wrong with it, or else with anybody. A
+ * process that fails has no exchange, so none of its peers may have one. */
+int32_t rs_talk_status(const struct rs_creation *c, const struct rs_talk *t,
+                       char *reason);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Other tools between the program and the MPI library. A tool that stands
+ * before us and calls PMPI_ passes us by. If it does so with one of the calls
+ * that start and complete requests, ours would be started natively, as
+ * receives from nobody: complete at once, and nothing has moved. */
+#include "mpi/internal.h"
+
+#include <dlfcn.h>
+
+/* All calls that must not pass us by once a request of ours is out. */
+#define RS_REQUEST_CALL_MAP(XX)                                              \
+    XX(MPI_Start) XX(MPI_Startall) XX(MPI_Wait) XX(MPI_Waitall)              \
+    XX(MPI_Waitany) XX(MPI_Waitsome) XX(MPI_Test) XX(MPI_Testall)            \
+    XX(MPI_Testany) XX(MPI_Testsome) XX(MPI_Request_free)                    \
+    XX(MPI_Request_get_status)
+
+const char *rs_stacking_passed_by(void)
+{
+    static const char *const names[] = {
+#define RS_XX(name) #name,
+        RS_REQUEST_CALL_MAP(RS_XX)
+#undef RS_XX
+    };
+    Dl_info ours, first;
+
+    if (dladdr(&rs_process, &ours) == 0)
+        return "dladdr";
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i]);
+
+        if (found == NULL || dladdr(found, &first) == 0 ||
+            first.dli_fbase != ours.dli_fbase)
+            return names[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A second tool is preloaded.
+ *
+ * stacking above: it comes before the backend, and its MPI_Start and MPI_Wait
+ *     would pass the backend by, so what has requests must be native.
+ * stacking below: it comes after the backend; it sees what the backend does
+ *     not intercept, and everything is accelerated. */
+#include "tests/mpi/ring.h"
+
+extern int tool_count(const char *call);
+#pragma weak tool_count
+
+enum { EPOCHS = 5 };
+
+static void persistent(MPI_Comm comm)
+{
+    struct ring ring;
+
+    ring_create(&ring, comm, 300);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        ring_fill(&ring, world_rank, epoch);
+        MPI_Start(&ring.request);
+        MPI_Wait(&ring.request, MPI_STATUS_IGNORE);
+        ring_verify(&ring, epoch);
+    }
+    MPI_Request_free(&ring.request);
+    ring_free(&ring);
+}
+
+/* Blocking and nonblocking. */
+static void others(MPI_Comm comm)
+{
+    double send[2] = {world_rank, world_rank + 0.5}, receive[2];
+    MPI_Request request;
+    int left, right, sum, one = 1;
+
+    MPI_Cart_shift(comm, 0, 1, &left, &right);
+    for (int way = 0; way < 2; way++) {
+        receive[0] = receive[1] = -1;
+        if (way == 0) {
+            MPI_Neighbor_alltoall(send, 1, MPI_DOUBLE, receive, 1, MPI_DOUBLE,
+                                  comm);
+        } else {
+            MPI_Ineighbor_alltoall(send, 1, MPI_DOUBLE, receive, 1, MPI_DOUBLE,
+                                   comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        CHECK(receive[0] == left + 0.5 && receive[1] == right,
+              "received %g and %g", receive[0], receive[1]);
+    }
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == world_size, "%d", sum);
+}
+
+int main(int argc, char **argv)
+{
+    bool above = has_option(argc, argv, "above");
+    MPI_Comm comm;
+
+    test_init(&argc, &argv, false);
+    CHECK(tool_count != NULL, "the tool is not loaded");
+    comm = ring_comm(MPI_COMM_WORLD);
+    persistent(comm);
+    others(comm);
+    MPI_Comm_free(&comm);
+    CHECK(counter("neighbor_alltoall.accelerated") == 1,
+          "blocking calls are native");
+    CHECK(tool_count("allreduce") == 1, "the tool does not see all");
+    if (above) {
+        CHECK(counter("neighbor_alltoall_init.native.tool") == 1 &&
+                  counter("ineighbor_alltoall.native.tool") == 1 &&
+                  counter("accelerated") == 1, "unsafe calls are not native");
+        CHECK(tool_count("start") == EPOCHS && tool_count("wait") == EPOCHS + 1,
+              "the tool does not see all");
+    } else {
+        CHECK(counter("native") == 0 && counter("starts") == EPOCHS,
+              "not accelerated");
+        CHECK(tool_count("start") == 0, "the tool sees a start of ours");
+    }
+    return test_fini(above ? "stacking above" : "stacking below");
+}
