@@ -5,7 +5,7 @@
 
 #include "bench/verbs/queues.h"
 
-enum { HOSTS_MOST = 16 };
+enum { QUEUES_MOST = 2 * PLAN_RAILS_MOST };
 
 void queue_create(struct queue *queue, struct lane *lane,
                   const uint64_t *bytes, size_t num_puts)
@@ -51,12 +51,10 @@ void queue_destroy(struct queue *queue)
     free(queue->arrived);
 }
 
-/* What the thread of one host works on. */
+/* What the thread of one queue works on. */
 struct poster {
     pthread_t thread;
-    unsigned host;
-    struct queue *queues; /* all of them */
-    size_t num_queues;
+    struct queue *queue;
     pthread_barrier_t *ready, *go;
     const uint64_t *start;
 };
@@ -76,78 +74,39 @@ static bool look(struct queue *queue, uint64_t start)
     return queue->completed == 0 || queue->num_arrived < queue->num_puts;
 }
 
-static bool is_mine(const struct poster *poster, const struct queue *queue)
-{
-    return queue->lane->from.rail->host == poster->host;
-}
-
-static void *post_and_wait(void *argument)
+static void *post(void *argument)
 {
     struct poster *poster = argument;
-    bool pending = true;
+    struct queue *queue = poster->queue;
+    struct ibv_send_wr *bad;
 
     pthread_barrier_wait(poster->ready);
     pthread_barrier_wait(poster->go);
-    for (size_t i = 0; i < poster->num_queues; i++) {
-        struct queue *queue = &poster->queues[i];
-        struct ibv_send_wr *bad;
-
-        if (!is_mine(poster, queue))
-            continue;
-        check(ibv_post_send(queue->lane->from.qp, queue->wrs, &bad),
-              "ibv_post_send");
-        queue->posted = now_ns() - *poster->start;
-    }
-    while (pending) {
-        pending = false;
-        lane_nap();
-        for (size_t i = 0; i < poster->num_queues; i++) {
-            if (is_mine(poster, &poster->queues[i]))
-                pending = look(&poster->queues[i], *poster->start) || pending;
-        }
-        if (now_ns() - *poster->start > UINT64_C(60000000000))
-            die("host %u: not done after 60 s", poster->host);
-    }
+    check(ibv_post_send(queue->lane->from.qp, queue->wrs, &bad),
+          "ibv_post_send");
+    queue->posted = now_ns() - *poster->start;
     return NULL;
 }
 
-static unsigned count_hosts(const struct queue *queues, size_t num_queues)
+static void wait_for_all(struct queue *queues, size_t num_queues,
+                         uint64_t start)
 {
-    unsigned hosts = 0;
+    bool pending = true;
 
-    for (size_t i = 0; i < num_queues; i++) {
-        if (queues[i].lane->from.rail->host >= hosts)
-            hosts = queues[i].lane->from.rail->host + 1;
+    while (pending) {
+        pending = false;
+        lane_nap();
+        for (size_t i = 0; i < num_queues; i++)
+            pending = look(&queues[i], start) || pending;
+        if (now_ns() - start > UINT64_C(60000000000))
+            die("not done after 60 s");
     }
-    return hosts;
 }
 
-uint64_t queues_run(struct queue *queues, size_t num_queues)
+static uint64_t find_end(const struct queue *queues, size_t num_queues)
 {
-    const unsigned hosts = count_hosts(queues, num_queues);
-    struct poster posters[HOSTS_MOST];
-    pthread_barrier_t ready, go;
-    uint64_t start, end = 0;
+    uint64_t end = 0;
 
-    pthread_barrier_init(&ready, NULL, hosts + 1);
-    pthread_barrier_init(&go, NULL, hosts + 1);
-    for (size_t i = 0; i < num_queues; i++) {
-        queues[i].completed = 0;
-        queues[i].num_arrived = 0;
-        lane_post_receives(queues[i].lane, queues[i].num_puts);
-    }
-    for (unsigned h = 0; h < hosts; h++) {
-        posters[h] = (struct poster){.host = h, .queues = queues,
-                                     .num_queues = num_queues, .ready = &ready,
-                                     .go = &go, .start = &start};
-        check(pthread_create(&posters[h].thread, NULL, post_and_wait,
-                             &posters[h]), "pthread_create");
-    }
-    pthread_barrier_wait(&ready);
-    start = now_ns();
-    pthread_barrier_wait(&go);
-    for (unsigned h = 0; h < hosts; h++)
-        pthread_join(posters[h].thread, NULL);
     for (size_t i = 0; i < num_queues; i++) {
         for (size_t p = 0; p < queues[i].num_puts; p++) {
             if (queues[i].arrived[p] > end)
@@ -156,9 +115,37 @@ uint64_t queues_run(struct queue *queues, size_t num_queues)
         if (queues[i].completed > end)
             end = queues[i].completed;
     }
+    return end;
+}
+
+uint64_t queues_run(struct queue *queues, size_t num_queues)
+{
+    struct poster posters[QUEUES_MOST];
+    pthread_barrier_t ready, go;
+    uint64_t start;
+
+    if (num_queues > QUEUES_MOST)
+        die("%zu queues are too many", num_queues);
+    pthread_barrier_init(&ready, NULL, (unsigned)num_queues + 1);
+    pthread_barrier_init(&go, NULL, (unsigned)num_queues + 1);
+    for (size_t i = 0; i < num_queues; i++) {
+        queues[i].completed = 0;
+        queues[i].num_arrived = 0;
+        lane_post_receives(queues[i].lane, queues[i].num_puts);
+        posters[i] = (struct poster){.queue = &queues[i], .ready = &ready,
+                                     .go = &go, .start = &start};
+        check(pthread_create(&posters[i].thread, NULL, post, &posters[i]),
+              "pthread_create");
+    }
+    pthread_barrier_wait(&ready);
+    start = now_ns();
+    pthread_barrier_wait(&go);
+    wait_for_all(queues, num_queues, start);
+    for (size_t i = 0; i < num_queues; i++)
+        pthread_join(posters[i].thread, NULL);
     pthread_barrier_destroy(&ready);
     pthread_barrier_destroy(&go);
-    return end;
+    return find_end(queues, num_queues);
 }
 
 /* ---- two hosts that do the same ---- */

@@ -132,6 +132,31 @@ struct rail *fabric_rail(const struct fabric *fabric, unsigned host,
     return &fabric->rails[host * fabric->num_rails + number];
 }
 
+static uint64_t read_counter(const struct rail *rail, const char *name)
+{
+    char path[128];
+    uint64_t value = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/h%ur%u/ports/1/"
+             "hw_counters/%s", rail->host, rail->number, name);
+    file = check_pointer(fopen(path, "r"), path);
+    if (fscanf(file, "%" SCNu64, &value) != 1)
+        die("%s is not a number", path);
+    fclose(file);
+    return value;
+}
+
+uint64_t fabric_retransmissions(const struct fabric *fabric)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < fabric->num_hosts * fabric->num_rails; i++)
+        sum += read_counter(&fabric->rails[i], "completer_retry_err") +
+               read_counter(&fabric->rails[i], "send_rnr_err");
+    return sum;
+}
+
 /* ---- lanes ---- */
 
 static void end_create(struct lane_end *end, struct rail *rail, uint64_t bytes,

@@ -46,6 +46,10 @@ struct fabric {
 bool fabric_open(struct fabric *fabric);
 void fabric_close(struct fabric *fabric);
 
+/** How often, since the devices were made, a requester had to start again from
+ * a lost or early packet, or a receiver was not ready. */
+uint64_t fabric_retransmissions(const struct fabric *fabric);
+
 struct rail *fabric_rail(const struct fabric *fabric, unsigned host,
                          unsigned number);
 

@@ -50,6 +50,7 @@ int main(int argc, char **argv)
 {
     const unsigned long repetitions = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
     struct prepared *prepared;
+    uint64_t before;
     struct fabric fabric;
     struct plans all;
     struct pair pair;
@@ -69,9 +70,12 @@ int main(int argc, char **argv)
         prepared[i].num_queues = pair_queues(&pair, all.plans[i].rails,
                                              prepared[i].queues);
     }
+    before = fabric_retransmissions(&fabric);
     for (unsigned long r = 0; r < repetitions; r++)
         for (size_t i = 0; i < all.count; i++)
             run(&prepared[i], r);
+    fprintf(stderr, "replay: %" PRIu64 " retransmissions\n",
+            fabric_retransmissions(&fabric) - before);
     for (size_t i = 0; i < all.count; i++)
         for (size_t q = 0; q < prepared[i].num_queues; q++)
             queue_destroy(&prepared[i].queues[q]);

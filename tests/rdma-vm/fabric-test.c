@@ -143,35 +143,43 @@ static void test_inline(struct fabric *fabric)
     lane_destroy(&lane);
 }
 
-/* An immediate says that the data before it on the queue pair is there; it may
- * come alone. */
-static void test_immediate(struct fabric *fabric)
+/* Data and then an immediate without data, in one list. Returns the completion
+ * of the immediate at the receiver. */
+static struct ibv_wc send_with_immediate(struct lane *lane)
 {
-    struct lane lane;
-    struct ibv_sge sge = {.length = LARGE};
+    struct ibv_sge sge = {.addr = (uintptr_t)lane->from.buffer, .length = LARGE,
+                          .lkey = lane->from.mr->lkey};
     struct ibv_send_wr wrs[2] = {
         {.next = &wrs[1], .sg_list = &sge, .num_sge = 1,
-         .opcode = IBV_WR_RDMA_WRITE},
+         .opcode = IBV_WR_RDMA_WRITE,
+         .wr.rdma = {(uintptr_t)lane->to.buffer, lane->to.mr->rkey}},
         {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htonl(0xfeed),
          .send_flags = IBV_SEND_SIGNALED}};
     struct ibv_send_wr *bad;
     struct ibv_wc wc;
 
+    memset(lane->from.buffer, 1, LARGE);
+    lane_post_receives(lane, 1);
+    check(ibv_post_send(lane->from.qp, wrs, &bad), "ibv_post_send");
+    wc = lane_wait(lane->to.receive_cq);
+    if (memcmp(lane->from.buffer, lane->to.buffer, LARGE) != 0)
+        die("the immediate has overtaken the data");
+    lane_wait(lane->from.send_cq);
+    return wc;
+}
+
+/* An immediate says that the data before it on the queue pair is there; it may
+ * come alone. */
+static void test_immediate(struct fabric *fabric)
+{
+    struct lane lane;
+    struct ibv_wc wc;
+
     lane_create(&lane, fabric_rail(fabric, 0, 0), fabric_rail(fabric, 1, 0),
                 LARGE, 2);
-    sge.addr = (uintptr_t)lane.from.buffer;
-    sge.lkey = lane.from.mr->lkey;
-    wrs[0].wr.rdma.remote_addr = (uintptr_t)lane.to.buffer;
-    wrs[0].wr.rdma.rkey = lane.to.mr->rkey;
-    memset(lane.from.buffer, 1, LARGE);
-    lane_post_receives(&lane, 1);
-    check(ibv_post_send(lane.from.qp, wrs, &bad), "ibv_post_send");
-    wc = lane_wait(lane.to.receive_cq);
+    wc = send_with_immediate(&lane);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || ntohl(wc.imm_data) != 0xfeed)
         die("opcode %d, immediate 0x%x", wc.opcode, ntohl(wc.imm_data));
-    if (memcmp(lane.from.buffer, lane.to.buffer, LARGE) != 0)
-        die("the immediate has overtaken the data");
-    lane_wait(lane.from.send_cq);
     lane_destroy(&lane);
 }
 
@@ -204,6 +212,74 @@ static void test_fetch_add(struct fabric *fabric)
     lane_destroy(&lane);
 }
 
+/* ---- what tests of faults rely on; they use the last rail ---- */
+
+static void rail_command(const struct rail *rail, const char *what)
+{
+    char command[64];
+
+    snprintf(command, sizeof(command), "rail h%ur%u %s", rail->host,
+             rail->number, what);
+    if (system(command) != 0)
+        die("failed: %s", command);
+}
+
+/* Packets are lost and sent again; the data is right. */
+static void test_loss(struct fabric *fabric)
+{
+    struct rail *rail = fabric_rail(fabric, 0, fabric->num_rails - 1);
+    const uint64_t before = fabric_retransmissions(fabric);
+    struct lane lane;
+
+    lane_create(&lane, rail, fabric_rail(fabric, 1, rail->number), LARGE, 2);
+    rail_command(rail, "loss 10");
+    for (int i = 0; i < 5 && fabric_retransmissions(fabric) == before; i++)
+        send_with_immediate(&lane);
+    rail_command(rail, "loss 0");
+    if (fabric_retransmissions(fabric) == before)
+        die("nothing was sent again");
+    lane_destroy(&lane);
+}
+
+/* A rail that is set down in the middle of a list makes it fail, in bounded
+ * time, and works again once it is up. */
+static void test_down(struct fabric *fabric)
+{
+    enum { PUTS = 30 }; /* 2.4 s at the usual rate */
+    struct rail *rail = fabric_rail(fabric, 0, fabric->num_rails - 1);
+    struct rail *peer = fabric_rail(fabric, 1, rail->number);
+    const uint64_t limit = now_ns() + UINT64_C(60000000000);
+    struct ibv_send_wr wrs[PUTS], *bad;
+    struct ibv_sge sge = {.length = LARGE};
+    struct lane lane;
+    struct ibv_wc wc;
+
+    lane_create(&lane, rail, peer, LARGE, PUTS);
+    sge.addr = (uintptr_t)lane.from.buffer;
+    sge.lkey = lane.from.mr->lkey;
+    for (int i = 0; i < PUTS; i++)
+        wrs[i] = (struct ibv_send_wr){
+            .next = i + 1 < PUTS ? &wrs[i + 1] : NULL, .sg_list = &sge,
+            .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+            .send_flags = i + 1 < PUTS ? 0 : IBV_SEND_SIGNALED,
+            .wr.rdma = {(uintptr_t)lane.to.buffer, lane.to.mr->rkey}};
+    check(ibv_post_send(lane.from.qp, wrs, &bad), "ibv_post_send");
+    rail_command(rail, "down");
+    while (ibv_poll_cq(lane.from.send_cq, 1, &wc) == 0) {
+        if (now_ns() > limit)
+            die("no completion 60 s after the rail went down");
+        lane_nap();
+    }
+    rail_command(rail, "up");
+    if (wc.status != IBV_WC_RETRY_EXC_ERR && /* or the route has gone */
+        wc.status != IBV_WC_LOC_QP_OP_ERR)
+        die("the work request ended with: %s", ibv_wc_status_str(wc.status));
+    lane_destroy(&lane);
+    lane_create(&lane, rail, peer, LARGE, 2);
+    send_with_immediate(&lane);
+    lane_destroy(&lane);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -212,7 +288,7 @@ int main(int argc, char **argv)
     } tests[] = {
         {"sharing", test_sharing}, {"chain", test_chain},
         {"inline", test_inline},   {"immediate", test_immediate},
-        {"fetch-add", test_fetch_add},
+        {"fetch-add", test_fetch_add}, {"loss", test_loss}, {"down", test_down},
     };
     struct fabric fabric;
 
@@ -227,5 +303,5 @@ int main(int argc, char **argv)
             return EXIT_SUCCESS;
         }
     }
-    die("usage: fabric-test sharing|chain|inline|immediate|fetch-add");
+    die("usage: fabric-test sharing|chain|inline|immediate|fetch-add|loss|down");
 }

@@ -39,6 +39,16 @@ class Run:
         return sum(x["accelerated"] for x in total["calls"].values())
 
 
+def stop(process):
+    """End a launcher so that it can end what it has started."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
+
+
 class Launcher:
     """Starts programs under one MPI."""
 
@@ -71,8 +81,7 @@ class Launcher:
             output, errors = process.communicate(timeout=TIMEOUT)
             status = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, errors = process.communicate()
+            output, errors = stop(process)
             status = None
         read = json.loads(report.read_text()) if report.exists() else None
         return Run(status, self.clean(output), errors, read)
