@@ -43,7 +43,7 @@ endfunction()
 # anything else fails.
 #
 #   rsched_test(NAME name COMMAND program argument...
-#               LABELS label...      unit cli mpi runtime slow install house
+#               LABELS label...      unit cli mpi runtime slow install house vm
 #                                    thirdparty,
 #                                    tsan (also run under the thread sanitizer)
 #               [TIMEOUT seconds]    60; 300 with the label slow

@@ -92,7 +92,8 @@ RSCHED_API int rsched_machine_parse(const char *name, const char *text,
                                     struct rsched_machine **machine);
 
 /**
- * Make a built-in machine: "tofu-k", "torus3d", "host".
+ * Make a built-in machine: "tofu-k", "torus3d", "host", "soft-roce-2",
+ * "soft-roce-4".
  *
  * @return 0, RSCHED_ENAME (no such machine; the text lists those there are),
  *         RSCHED_ENOMEM

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "librsched/plan": PLAN,
     "librsched/world": WORLD,
     "librsched/run": RUN,
-    "engines": BASE,  # and each engine its own folder, see may_include()
+    "engines": BASE,  # each its own folder and engines/rdma, see may_include()
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],
@@ -49,7 +49,7 @@ HEADER_OF = {
 OUTSIDE = [
     (r"mpi(-ext)?\.h|rsched/mpi\.h",
      ["mpi", "bench", "examples", "tests/mpi", "include/rsched/mpi.h"], "MPI"),
-    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "tests"], "verbs"),
+    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "bench/verbs", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
      ["engines/cuda", "tests/cuda"], "CUDA"),
     (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
@@ -93,7 +93,9 @@ def may_include(name, target):
         return True
     if layer == "engines":
         own = "/".join(name.split("/")[:-1][:2])  # engines/ itself sees all of them
-        if within(target, own) or target in ("include/rsched/engine.h", "engines/engines.h"):
+        if within(target, own) or within(target, "engines/rdma"):
+            return True
+        if target in ("include/rsched/engine.h", "engines/engines.h"):
             return True
     if target.startswith("include/"):
         header = target[len("include/"):]

@@ -33,11 +33,13 @@ GOOD = {
     "models/README.md": "",
     "models/m.h": SPDX + '#include <rsched/machine.h>\n#include "patterns/p.c"\n',
     "engines/README.md": "",
+    "engines/rdma/README.md": "",
+    "engines/rdma/q.h": SPDX,
     "engines/verbs/README.md": "",
     "engines/verbs/v.h": SPDX + "#include <infiniband/verbs.h>\n",
     "engines/verbs/v.c": SPDX + '#include "v.h"\n#include "engines/verbs/v.h"\n'
                          '#include <rsched/engine.h>\n#include "librsched/base/error.h"\n'
-                         '#include "engines/engines.h"\n',
+                         '#include "engines/engines.h"\n#include "engines/rdma/q.h"\n',
     "engines/list.c": SPDX + '#include "engines/verbs/v.h"\n',
     "engines/engines.h": SPDX,
     "mpi/README.md": "",
@@ -74,6 +76,7 @@ PLANTED = [
     ("tools/main.c", '#include "nowhere.h"', "no such file"),
     ("engines/verbs/v.c", "#include <rsched/exchange.h>", "engines must not"),
     ("engines/verbs/v.c", '#include "librsched/run/run.h"', "engines must not"),
+    ("engines/rdma/q.h", '#include "engines/verbs/v.h"', "engines must not"),
     ("engines/list.c", '#include "librsched/run/run.h"', "engines must not"),
     ("engines/verbs/v.c", "#include <cuda.h>", "CUDA headers"),
     ("librsched/run/run.h", "#include <infiniband/verbs.h>", "verbs headers"),
