@@ -10,6 +10,9 @@ import tempfile
 
 TIMEOUT = 40  # seconds for one run of a program
 
+# So that what was started is ended too.
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+
 
 class Run:
     """How a program ended, what it printed, and the backend's report."""
@@ -83,6 +86,9 @@ class Launcher:
         except subprocess.TimeoutExpired:
             output, errors = stop(process)
             status = None
+        except SystemExit: # this script is being stopped
+            stop(process)
+            raise
         read = json.loads(report.read_text()) if report.exists() else None
         return Run(status, self.clean(output), errors, read)
 
