@@ -141,7 +141,7 @@ static int dispatch(const struct rsched_pattern *pattern,
             break;
         error = rs_dispatch_init(&made, &script);
         if (error == 0) {
-            rs_dispatch_run(&made, RS_RULE_G3, problem.costs.num_engines,
+            rs_dispatch_run(&made, RS_RULE_G3, problem.costs.num_engines, false,
                             places);
             took = user_ms() - before;
             *least = run == 0 || took < *least ? took : *least;

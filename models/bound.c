@@ -20,23 +20,26 @@ static wide divide(wide a, wide b)
     return (a + b - 1) / b;
 }
 
-/* The engines' part of the bound for exactly m of them: water-fill, and the
- * line of the ceiling where m engines exceed it. */
-static wide bound_engines(const struct rs_bound *input, wide total, wide m)
+/* The engines' part of the bound for exactly m of them: the largest of all
+ * lines; those over steps of equal height are one. */
+static wide bound_engines(const struct rs_bound *input, wide total, uint32_t m)
 {
-    wide dead = (wide)input->open * (m * (m - 1) / 2) +
+    wide dead = (wide)input->open * ((wide)m * (m - 1) / 2) +
                 (wide)input->command * input->num_puts;
-    wide rate = input->rate;
-    wide bound = divide(total * SECOND + rate * dead, rate * m);
+    wide rate = 0, bound = 0, before = 0;
 
-    if (input->ceiling >= 0) {
-        wide ceiling = input->capacity[input->ceiling];
-        wide full = ceiling / rate;
-        wide rest = ceiling - full * rate;
+    for (uint32_t j = 0; j < m && rate < input->ceiling; j++) {
+        wide step = input->steps[j];
 
-        if (full < m)
-            bound = larger(bound, divide(total * SECOND + rest * dead,
-                                         full * rate + (m - full) * rest));
+        if (step > input->ceiling - rate)
+            step = input->ceiling - rate;
+        if (step == 0) /* the links of all rails are full */
+            return larger(bound, divide(total * SECOND, rate));
+        if (step != before)
+            bound = larger(bound, divide(total * SECOND + step * dead,
+                                         rate + (m - j) * step));
+        before = step;
+        rate += step;
     }
     return bound;
 }
@@ -45,7 +48,7 @@ static wide bound_engines(const struct rs_bound *input, wide total, wide m)
 static wide bound_resources(const struct rs_bound *input, const wide *load,
                             wide longest)
 {
-    wide bound = divide(longest * SECOND, input->rate);
+    wide bound = divide(longest * SECOND, input->steps[0]);
 
     for (size_t r = 0; r < input->num_resources; r++)
         bound = larger(bound, divide(load[r] * SECOND, input->capacity[r]));

@@ -7,19 +7,20 @@
  *
  * Suppose exactly m engines have a queue. Then the makespan T is at least
  *
- * - longest put: command + bytes / rate;
- * - each link: command + load / capacity, since no byte moves before the first
- *   command is done;
+ * - longest put: command + bytes / rate of the fastest engine;
+ * - each link that a put uses on any engine: command + load / capacity, since
+ *   no byte moves before the first command is done;
  * - node: command + total / ceiling, likewise;
- * - engines (water-fill): m engines have m*T of time. D of it moves nothing:
- *   the k-th engine opens at k*open and every put takes a command, so
- *   D = open*m(m-1)/2 + n*command, and total <= rate * (m*T - D);
- * - engines under the ceiling: when a engines move bytes the node injects at
- *   most min(ceiling, a*rate), which is concave in a. With f engines just
- *   below the ceiling, f = floor(ceiling/rate) < m, and d = ceiling - f*rate,
- *   it is below the line f*rate + (a-f)*d; integrated over T, with the
- *   integral of a being at most m*T - D:
- *   total <= T * (f*rate + (m-f)*d) - d*D.
+ * - engines: m engines have m*T of time. D of it moves nothing: the k-th engine
+ *   opens at k*open and every put takes a command, so
+ *   D = open*m(m-1)/2 + n*command. When a engines move bytes, the node injects
+ *   at most f(a), the sum of the a largest steps or the ceiling, whichever is
+ *   less; a step is what one more engine adds, the largest first, so f is
+ *   concave. For any j < m it lies below the line f(j) + (a-j)*d with
+ *   d = f(j+1) - f(j); integrated over T, with the integral of a being at most
+ *   m*T - D: total <= T * (f(j) + (m-j)*d) - d*D.
+ *   (With equal engines, j = 0 is the water-filling of the engines, and the
+ *   j-th engine that just exceeds the ceiling gives the other line.)
  *
  * The bound is the least over m = 1 .. engines of the largest of these.
  */
@@ -32,13 +33,14 @@ struct rs_bound {
     const uint64_t *bytes; /* of each put */
     const uint32_t *route; /* of each put */
     size_t num_puts;
-    const struct rs_fluid_route *routes;
+    const struct rs_fluid_route *routes; /* what is used on any engine */
     size_t num_routes;
     const uint64_t *capacity; /* of each resource */
     size_t num_resources;
-    int64_t ceiling; /* the resource that every put uses (the node), or -1 */
+    uint64_t ceiling; /* of all puts together, bytes/s, or RSCHED_UNLIMITED */
     uint32_t num_engines;
-    uint64_t rate;    /* of an engine, bytes/s */
+    const uint64_t *steps; /* what each further engine adds to the rate of all
+                              at most, bytes/s; decreasing, the first not 0 */
     uint64_t open;    /* ps */
     uint64_t command; /* ps */
 };

@@ -14,15 +14,26 @@ struct rsched_machine *rs_machine_hold(struct rsched_machine *machine)
     return machine;
 }
 
+static void free_routes(struct rsched_route *routes, size_t count)
+{
+    for (size_t i = 0; routes != NULL && i < count; i++)
+        free((void *)routes[i].links);
+    free(routes);
+}
+
 void rsched_machine_destroy(struct rsched_machine *machine)
 {
     /* Whoever frees must see what the other holders did before they left. */
     if (machine == NULL || atomic_fetch_sub_explicit(&machine->holders, 1,
                                                      memory_order_acq_rel) > 1)
         return;
-    for (size_t i = 0; i < machine->num_routes; i++)
-        free((void *)machine->routes[i].links);
-    free(machine->routes);
+    for (size_t r = 0; r < machine->num_rails; r++) {
+        free_routes((struct rsched_route *)machine->rails[r].routes,
+                    machine->num_routes);
+        free((void *)machine->rails[r].links);
+    }
+    free(machine->rails);
+    free_routes(machine->routes, machine->num_routes);
     free(machine->links);
     rs_names_fini(&machine->link_names);
     rs_names_fini(&machine->directions);
@@ -81,15 +92,45 @@ rsched_machine_route(const struct rsched_machine *machine, size_t route)
     return &machine->routes[route];
 }
 
-const struct rsched_route *
-rsched_machine_find_route(const struct rsched_machine *machine,
+/* The number of a direction's route, or -1. */
+static int64_t find_route(const struct rsched_machine *machine,
                           const char *direction)
 {
     int64_t route = rs_names_find(&machine->directions, direction);
 
-    if (route < 0)
-        route = rs_names_find(&machine->directions, RSCHED_ANY_DIRECTION);
+    return route >= 0 ? route : rs_names_find(&machine->directions,
+                                              RSCHED_ANY_DIRECTION);
+}
+
+const struct rsched_route *
+rsched_machine_find_route(const struct rsched_machine *machine,
+                          const char *direction)
+{
+    int64_t route = find_route(machine, direction);
+
     return route < 0 ? NULL : &machine->routes[route];
+}
+
+size_t rsched_machine_num_rails(const struct rsched_machine *machine)
+{
+    return machine->num_rails;
+}
+
+const struct rsched_rail *
+rsched_machine_rail(const struct rsched_machine *machine, size_t rail)
+{
+    return &machine->rails[rail];
+}
+
+const struct rsched_route *
+rsched_machine_find_engine_route(const struct rsched_machine *machine,
+                                 const char *direction, uint32_t engine)
+{
+    int64_t route = find_route(machine, direction);
+
+    return route < 0 ? NULL
+                     : &machine->rails[engine % machine->num_rails]
+                            .routes[route];
 }
 
 const char *rsched_machine_builtin_name(size_t index)

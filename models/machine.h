@@ -25,7 +25,10 @@ struct rsched_machine {
     struct rs_names directions;
     struct rsched_route *routes; /* by number in directions */
     size_t num_routes;
-    bool generated; /* links and routes are those of the topology */
+    struct rsched_rail *rails; /* with routes and links of their own */
+    size_t num_rails;
+    bool has_rails; /* they were given, or are those of the topology */
+    bool generated; /* links, routes and rails are those of the topology */
     struct rs_topology_spec topology;
 };
 
@@ -47,6 +50,32 @@ int rs_machine_read_topology(const struct rs_yaml *yaml,
 /** Fill in the link classes and routes of one node of the machine's topology.
  * @return 0, RSCHED_ENOMEM */
 int rs_machine_generate(struct rsched_machine *machine);
+
+/** Read the value of `rails`, or, when that is NULL, make the one rail of all
+ * engines. Links, routes and costs are there already.
+ * @return 0, RSCHED_EPARSE, RSCHED_ENOMEM */
+int rs_machine_read_rails(const struct rs_yaml *yaml,
+                          const struct rs_yaml_node *node,
+                          struct rsched_machine *machine);
+
+/** Make rails, each with its own link only: rail k has link k.
+ * @return 0, RSCHED_ENOMEM */
+int rs_machine_make_rails(struct rsched_machine *machine, size_t count);
+
+/** Write what rs_machine_read_rails() reads. */
+void rs_machine_write_rails(const struct rsched_machine *machine, FILE *out);
+
+/** Read a list of links of which each stands there once.
+ * @param links filled; has room for all of them
+ * @return 0, RSCHED_EPARSE */
+int rs_machine_read_way(const struct rs_yaml *yaml,
+                        const struct rs_yaml_node *node,
+                        const struct rsched_machine *machine,
+                        const char *what, uint32_t *links, size_t *num_links);
+
+/** Write names of links: "[a, b]". */
+void rs_machine_write_way(const struct rsched_machine *machine,
+                          const uint32_t *links, size_t num_links, FILE *out);
 
 /** Write what rs_machine_read_topology() reads, as one line. */
 void rs_machine_write_topology(const struct rs_topology_spec *spec, FILE *out);

@@ -148,20 +148,13 @@ static int read_links(const struct rs_yaml *yaml,
     return 0;
 }
 
-static int read_route(const struct rs_yaml *yaml,
-                      const struct rs_yaml_node *node,
-                      const struct rsched_machine *machine,
-                      struct rsched_route *route)
+int rs_machine_read_way(const struct rs_yaml *yaml,
+                        const struct rs_yaml_node *node,
+                        const struct rsched_machine *machine,
+                        const char *what, uint32_t *links, size_t *num_links)
 {
-    uint32_t *links;
-    int error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "a route");
+    int error = 0;
 
-    if (error != 0)
-        return error;
-    links = calloc(node->count + 1, sizeof(*links));
-    if (links == NULL)
-        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
-    route->links = links;
     for (node = node->first; node != NULL; node = node->next) {
         const char *name = NULL;
         int64_t link;
@@ -171,16 +164,36 @@ static int read_route(const struct rs_yaml *yaml,
             return error;
         link = rs_names_find(&machine->link_names, name);
         if (link < 0)
-            return rs_yaml_fail(yaml, node, "route '%s' uses the unknown link "
-                                "'%.64s'", route->direction, name);
-        for (size_t i = 0; i < route->num_links; i++) {
+            return rs_yaml_fail(yaml, node, "%s uses the unknown link '%.64s'",
+                                what, name);
+        for (size_t i = 0; i < *num_links; i++) {
             if (links[i] == (uint32_t)link)
-                return rs_yaml_fail(yaml, node, "route '%s' uses the link "
-                                    "'%.64s' twice", route->direction, name);
+                return rs_yaml_fail(yaml, node, "%s uses the link '%.64s' "
+                                    "twice", what, name);
         }
-        links[route->num_links++] = (uint32_t)link;
+        links[(*num_links)++] = (uint32_t)link;
     }
-    return 0;
+    return error;
+}
+
+static int read_route(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      const struct rsched_machine *machine,
+                      struct rsched_route *route)
+{
+    char what[64];
+    uint32_t *links;
+    int error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "a route");
+
+    if (error != 0)
+        return error;
+    links = calloc(node->count + 1, sizeof(*links));
+    if (links == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
+    route->links = links;
+    snprintf(what, sizeof(what), "route '%s'", route->direction);
+    return rs_machine_read_way(yaml, node, machine, what, links,
+                               &route->num_links);
 }
 
 static int read_routes(const struct rs_yaml *yaml,
@@ -277,6 +290,7 @@ enum {
     ORDER,
     EXTENDS,
     TOPOLOGY,
+    RAILS,
     NUM_KEYS
 };
 
@@ -287,6 +301,7 @@ static const struct rs_yaml_key machine_keys[] = {
     {"exchange", false}, {"links", false},
     {"routes", false},   {"direction_order", false},
     {"extends", false},  {"topology", false},
+    {"rails", false},
     {NULL, false}};
 
 /* Links and routes are given, or those of the topology. */
@@ -306,12 +321,22 @@ static int read_ways(const struct rs_yaml *yaml,
                             "and no topology to take them from");
     if (value[ROUTES] == NULL && value[LINKS] != NULL)
         return rs_yaml_fail(yaml, value[LINKS], "links without routes");
+    if (value[ROUTES] == NULL && value[RAILS] != NULL)
+        return rs_yaml_fail(yaml, value[RAILS], "rails without routes");
     if (value[ROUTES] == NULL)
         return rs_machine_generate(machine);
     error = read_links(yaml, value[LINKS], machine);
     if (error == 0)
         error = read_routes(yaml, value[ROUTES], machine);
     return error;
+}
+
+/* Generated links are those of a node into its network, one for each rail. */
+static bool has_ports(const struct rsched_machine *machine)
+{
+    return machine->generated &&
+           (machine->topology.type == RS_TOPOLOGY_FAT_TREE ||
+            machine->topology.type == RS_TOPOLOGY_DRAGONFLY);
 }
 
 static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
@@ -336,6 +361,10 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
         error = read_ways(yaml, value, machine);
     if (error == 0)
         error = read_order(yaml, value[ORDER], machine);
+    if (error == 0 && has_ports(machine))
+        error = rs_machine_make_rails(machine, machine->num_links);
+    else if (error == 0)
+        error = rs_machine_read_rails(yaml, value[RAILS], machine);
     return error;
 }
 
@@ -368,6 +397,37 @@ static int open_base(const struct rs_yaml *yaml,
     return error;
 }
 
+static bool has_key(const struct rs_yaml *yaml, const char *name)
+{
+    const struct rs_yaml_node *key = yaml->root->first;
+
+    while (key != NULL && strcmp(key->text, name) != 0)
+        key = key->next;
+    return key != NULL;
+}
+
+/* A file with a topology of its own that says nothing of links and routes means
+ * those of the topology, not those of what it extends. */
+static void drop_ways(const struct rs_yaml *yaml, struct rs_yaml *base)
+{
+    static const char *const names[] = {"links", "routes", "rails",
+                                        "direction_order"};
+
+    if (!has_key(yaml, "topology") || has_key(yaml, "links") ||
+        has_key(yaml, "routes"))
+        return;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct rs_yaml_node **key = &base->root->first;
+
+        while (*key != NULL && strcmp((*key)->text, names[i]) != 0)
+            key = &(*key)->next;
+        if (*key == NULL)
+            continue;
+        *key = (*key)->next;
+        base->root->count--;
+    }
+}
+
 /* Add what the document extends, and what that extends. */
 static int extend(struct rs_yaml *yaml, int depth)
 {
@@ -390,11 +450,13 @@ static int extend(struct rs_yaml *yaml, int depth)
     error = open_base(yaml, key->value, &base);
     if (error == 0)
         error = extend(base, depth + 1);
-    if (error == 0)
-        rs_yaml_extend(yaml, base, whole);
-    else
+    if (error != 0) {
         rs_yaml_destroy(base);
-    return error;
+        return error;
+    }
+    drop_ways(yaml, base);
+    rs_yaml_extend(yaml, base, whole);
+    return 0;
 }
 
 static int read_machine(struct rs_yaml *yaml, struct rsched_machine **machine)

@@ -319,17 +319,36 @@ static int add_directions(struct rsched_machine *machine, uint32_t dims)
     return error;
 }
 
+/* Nodes that reach the network over one link, or one for each rail. */
+static int add_ports(struct rsched_machine *machine)
+{
+    const struct rs_topology_spec *spec = &machine->topology;
+    uint32_t rails = spec->type == RS_TOPOLOGY_FAT_TREE ? spec->rails : 1;
+    int error = 0;
+
+    for (uint32_t r = 0; error == 0 && r < rails &&
+                         r < machine->costs.num_engines; r++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "rail%u", (unsigned)r);
+        error = add_link(machine, name);
+    }
+    if (error == 0)
+        error = add_route(machine, RSCHED_ANY_DIRECTION, NULL, 0);
+    return error;
+}
+
 int rs_machine_generate(struct rsched_machine *machine)
 {
     const struct rs_topology_spec *spec = &machine->topology;
     bool grid = spec->type == RS_TOPOLOGY_TORUS ||
                 spec->type == RS_TOPOLOGY_MESH;
-    uint32_t dims = spec->num_dims > 0 ? spec->num_dims : 2, none = 0;
+    uint32_t dims = spec->num_dims > 0 ? spec->num_dims : 2;
     int error = 0;
 
     grid = grid && dims <= 3;
     machine->generated = true;
-    machine->links = calloc(6, sizeof(*machine->links));
+    machine->links = calloc(6 + spec->rails, sizeof(*machine->links));
     machine->routes = calloc(27, sizeof(*machine->routes));
     if (machine->links == NULL || machine->routes == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for routes");
@@ -337,7 +356,10 @@ int rs_machine_generate(struct rsched_machine *machine)
         error = add_link(machine, step_name(dims, i / 2, i % 2));
     if (error == 0 && grid)
         error = add_directions(machine, dims);
+    else if (error == 0 && (spec->type == RS_TOPOLOGY_FAT_TREE ||
+                            spec->type == RS_TOPOLOGY_DRAGONFLY))
+        error = add_ports(machine);
     else if (error == 0)
-        error = add_route(machine, RSCHED_ANY_DIRECTION, &none, 0);
+        error = add_route(machine, RSCHED_ANY_DIRECTION, NULL, 0);
     return error != 0 ? rs_fail(RSCHED_ENOMEM, "no memory for routes") : 0;
 }

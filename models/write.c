@@ -38,6 +38,17 @@ static void write_costs(FILE *out, const struct rsched_machine_costs *costs)
     fputs("}\n", out);
 }
 
+void rs_machine_write_way(const struct rsched_machine *machine,
+                          const uint32_t *links, size_t num_links, FILE *out)
+{
+    fputc('[', out);
+    for (size_t k = 0; k < num_links; k++) {
+        fputs(k > 0 ? ", " : "", out);
+        rs_yaml_write_text(out, machine->links[links[k]].name);
+    }
+    fputc(']', out);
+}
+
 static void write_routes(const struct rsched_machine *machine, FILE *out)
 {
     fputs("routes:\n", out);
@@ -46,12 +57,9 @@ static void write_routes(const struct rsched_machine *machine, FILE *out)
 
         fputs("  ", out);
         rs_yaml_write_text(out, route->direction);
-        fputs(": [", out);
-        for (size_t k = 0; k < route->num_links; k++) {
-            fputs(k > 0 ? ", " : "", out);
-            rs_yaml_write_text(out, machine->links[route->links[k]].name);
-        }
-        fputs("]\n", out);
+        fputs(": ", out);
+        rs_machine_write_way(machine, route->links, route->num_links, out);
+        fputc('\n', out);
     }
 }
 
@@ -84,6 +92,8 @@ static void write_ways(const struct rsched_machine *machine, FILE *out)
         fputc('\n', out);
     }
     write_routes(machine, out);
+    if (machine->has_rails)
+        rs_machine_write_rails(machine, out);
 }
 
 int rsched_machine_write(const struct rsched_machine *machine, FILE *out)

@@ -117,6 +117,8 @@ void rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology)
 {
     if (topology == NULL)
         return;
+    if (rs_process.reason != RS_ACCELERATED) /* MPI_Finalize has freed it */
+        topology->record->errhandler = MPI_ERRHANDLER_NULL;
     rs_comm_drop(topology->record);
     free(topology);
 }

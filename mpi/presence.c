@@ -25,7 +25,8 @@
 
 enum { LINE = 1024, REPLY_MS = 5000 };
 
-static int manager = -1; /* the descriptor */
+static bool is_managed;  /* the others will look for our key */
+static int manager = -1; /* the descriptor; -1: there is none, or it failed */
 static char space[LINE]; /* the name of the key-value space */
 
 /* Send a line and read the answer, which must begin with `expected`. */
@@ -65,13 +66,16 @@ static bool value_of(const char *answer, const char *key, char *value)
     return length > 0;
 }
 
+/* Only Hydra, MPICH's own process manager, is asked, which sets the third in
+ * every process: others may speak another version on that descriptor. */
 void rs_presence_announce(void)
 {
     const char *descriptor = getenv("PMI_FD"), *rank = getenv("PMI_RANK");
     char line[2 * LINE], answer[LINE];
 
-    if (descriptor == NULL || rank == NULL)
+    if (descriptor == NULL || rank == NULL || getenv("MPI_LOCALNRANKS") == NULL)
         return;
+    is_managed = true;
     manager = atoi(descriptor);
     if (!ask("cmd=init pmi_version=1 pmi_subversion=1\n",
              "cmd=response_to_init pmi_version=1", answer) ||
@@ -91,9 +95,10 @@ bool rs_presence_check(int *missing, bool *speaks)
     char line[2 * LINE], answer[LINE];
     bool before = false; /* is there one before this process? */
 
-    *missing = -1;
+    *missing = manager < 0 ? rs_process.rank : -1;
+    *speaks = true;
     if (manager < 0)
-        return false;
+        return is_managed;
     for (int rank = 0; rank < rs_process.size; rank++) {
         snprintf(line, sizeof(line), "cmd=get kvsname=%s key=rsched-%d\n",
                  space, rank);
@@ -219,8 +224,12 @@ bool rs_presence_check(int *missing, bool *speaks)
 
     *missing = -1;
     *speaks = rs_process.rank == 0;
-    if (!find_client() || !tell("rsched.here", 1))
+    if (!find_client())
         return false;
+    if (!tell("rsched.here", 1)) {
+        pmix.finalize(NULL, 0);
+        return false;
+    }
     root = hear(0, "rsched.here", LIMIT, &here);
     mine = gather();
     tell("rsched.below", root || mine >= 0 ? mine : 0);

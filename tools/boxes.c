@@ -12,6 +12,7 @@
 
 #include "librsched/base/error.h"
 #include "librsched/plan/boxes.h"
+#include "librsched/plan/schedule.h"
 #include "tools/tool.h"
 
 enum { SLOTS = 70, PATH = 4096 };
@@ -46,10 +47,11 @@ static int find_kinds(struct packing *packing)
                             : -1;
         uint64_t height;
         size_t k = 0;
-        int error = rs_boxes_measure(problem, i, &height, &sum);
+        int error = rs_boxes_measure(problem, i, &sum);
 
         if (error != 0)
             return error;
+        height = rs_boxes_height(problem, i, problem->fastest);
         while (k < packing->num_kinds && (packing->kinds[k].color != color ||
                                           packing->kinds[k].height != height))
             k++;
@@ -208,12 +210,18 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
                     struct rsched_schedule **schedule)
 {
     struct packing packing = {0};
-    uint64_t lower, upper;
+    uint64_t lower = 0, upper = 0;
     size_t puts;
     int error = rs_problem_init(&packing.problem, pattern, machine, NULL, 0);
 
     if (error != 0)
         return error;
+    if (packing.problem.slowest != packing.problem.fastest) {
+        rs_problem_fini(&packing.problem);
+        return rs_fail(RSCHED_EINVAL, TOOL_BOXES ": the engines of machine %s "
+                       "have different rates, so a put has no one box",
+                       rsched_machine_name(machine));
+    }
     puts = packing.problem.num_puts + 1;
     packing.kinds = calloc(puts, sizeof(*packing.kinds));
     packing.kind_of = calloc(puts, sizeof(*packing.kind_of));
@@ -230,6 +238,8 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
         error = rsched_schedule_create_queues(pattern, machine, TOOL_BOXES,
                                               packing.engines,
                                               packing.positions, schedule);
+    if (error == 0)
+        rs_schedule_note_boxes(*schedule, upper, lower);
     free(packing.kinds);
     free(packing.kind_of);
     free(packing.engines);

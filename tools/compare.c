@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "librsched/base/units.h"
-#include "tools/tool.h"
+#include "tools/world.h"
 
 enum { LIMIT_TEXT = 128 };
 
@@ -14,6 +14,9 @@ enum { LIMIT_TEXT = 128 };
 struct table {
     struct rsched_schedule **schedules;
     struct rsched_limit *limits;
+    uint64_t *jittered; /* mean makespans when nodes start late, ps */
+    bool late;          /* `jittered` are there */
+    uint64_t jitter;    /* ps */
     size_t count;
     size_t planners; /* schedules of a pattern */
     bool all;        /* also those that take long */
@@ -43,6 +46,7 @@ static void free_table(struct table *table)
         rsched_schedule_destroy(table->schedules[i]);
     free(table->schedules);
     free(table->limits);
+    free(table->jittered);
 }
 
 static int add_schedule(struct table *table,
@@ -50,10 +54,19 @@ static int add_schedule(struct table *table,
                         struct rsched_machine *machine, const char *planner)
 {
     struct rsched_schedule **schedule = &table->schedules[table->count];
+    struct rs_world_params params;
     int error = rsched_schedule_create(pattern, machine, planner, schedule);
 
     if (error != 0)
         return error;
+    if (table->late) {
+        rs_world_neighborhood(pattern, machine, table->jitter, &params);
+        error = rs_world_try(&params, planner, &table->jittered[table->count]);
+    }
+    if (error != 0) {
+        rsched_schedule_destroy(*schedule);
+        return error;
+    }
     return rsched_schedule_limit(*schedule, &table->limits[table->count++]);
 }
 
@@ -149,9 +162,10 @@ static void print_text(const struct table *table, FILE *out)
 {
     int width = table->width < 7 ? 7 : (int)table->width;
 
-    fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s\n", width,
+    fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s%s\n", width,
             "pattern", "scheduler", "label", "makespan us", "total us",
-            "bound us", "gap %", "limited by", "without us");
+            "bound us", "gap %", "limited by", "without us",
+            table->late ? "    jittered us" : "");
     for (size_t i = 0; i < table->count; i++) {
         const struct rsched_schedule *s = table->schedules[i];
         const struct rsched_limit *limit = &table->limits[i];
@@ -160,7 +174,7 @@ static void print_text(const struct table *table, FILE *out)
 
         if (i > 0 && i % table->planners == 0)
             fputc('\n', out);
-        fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s\n",
+        fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s",
                 width, rsched_pattern_name(rsched_schedule_pattern(s)),
                 planner, tool_label(planner),
                 tool_us(rsched_schedule_makespan(s), text[0]),
@@ -168,6 +182,9 @@ static void print_text(const struct table *table, FILE *out)
                 tool_us(rsched_schedule_lower_bound(s), text[2]),
                 tool_gap(s, text[3]), name_limit(s, limit, name),
                 tool_us(limit->makespan_without, text[4]));
+        if (table->late)
+            fprintf(out, " %14s", tool_us(table->jittered[i], text[0]));
+        fputc('\n', out);
         for (size_t k = i + 1 - table->planners;
              table->explain && (i + 1) % table->planners == 0 && k <= i; k++)
             print_explanation(table, k, out);
@@ -193,8 +210,9 @@ static void print_field(FILE *out, const char *text)
 static void print_csv(const struct table *table, FILE *out)
 {
     fprintf(out, "pattern,scheduler,makespan_us,total_us,lower_bound_us,"
-                 "gap_percent%s\n",
-            table->explain ? ",limited_by,without_us" : "");
+                 "gap_percent%s%s\n",
+            table->explain ? ",limited_by,without_us" : "",
+            table->late ? ",jittered_us" : "");
     for (size_t i = 0; i < table->count; i++) {
         const struct rsched_schedule *s = table->schedules[i];
         const struct rsched_limit *limit = &table->limits[i];
@@ -212,6 +230,8 @@ static void print_csv(const struct table *table, FILE *out)
             fprintf(out, ",%s",
                     rs_format_us(limit->makespan_without, text[4]));
         }
+        if (table->late)
+            fprintf(out, ",%s", rs_format_us(table->jittered[i], text[0]));
         fputc('\n', out);
     }
 }
@@ -219,6 +239,7 @@ static void print_csv(const struct table *table, FILE *out)
 int tool_compare(const struct tool_command *command, int argc, char **argv)
 {
     const char *machine = NULL, *format = "text", *path = NULL;
+    const char *jitter = NULL;
     struct table table = {0};
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
@@ -226,8 +247,10 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
         {"format", 'f', "F", "text|csv (text)", &format, NULL},
         {"all", 'a', NULL, "also the schedulers that take long", NULL,
          &table.all},
-        {"explain", 'e', NULL, "say what limits each schedule, in words or two more columns", NULL,
-         &table.explain},
+        {"explain", 'e', NULL, "say what limits each schedule, in words or two "
+         "more columns", NULL, &table.explain},
+        {"jitter", 0, "US", "also the mean when nodes start at random within "
+         "this", &jitter, NULL},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
          NULL},
         {0}};
@@ -240,12 +263,20 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|csv");
     if (number < 0)
         return TOOL_BAD_INPUT;
+    if (jitter != NULL)
+        status = tool_jitter(jitter, &table.jitter);
+    if (jitter != NULL && status != TOOL_OK)
+        return status;
+    table.late = jitter != NULL;
     table.planners = count_planners(table.all);
     table.schedules = calloc((size_t)(argc - first) * table.planners,
                              sizeof(*table.schedules));
     table.limits = calloc((size_t)(argc - first) * table.planners,
                           sizeof(*table.limits));
-    if (table.schedules == NULL || table.limits == NULL) {
+    table.jittered = calloc((size_t)(argc - first) * table.planners,
+                            sizeof(*table.jittered));
+    if (table.schedules == NULL || table.limits == NULL ||
+        table.jittered == NULL) {
         tool_bad("compare: no memory");
         free_table(&table);
         return TOOL_FAILED;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/error.h"
 #include "librsched/base/units.h"
 #include "tools/world.h"
 
@@ -118,15 +119,21 @@ static int write_goal(struct job *job, FILE *out)
 {
     const struct rsched_machine_costs *costs =
         rsched_machine_get_costs(job->asked.machine);
+    uint64_t rate = rsched_machine_rail(job->asked.machine, 0)->rate;
     size_t next = 0;
 
+    for (size_t r = 1; r < rsched_machine_num_rails(job->asked.machine); r++) {
+        if (rsched_machine_rail(job->asked.machine, r)->rate != rate)
+            return rs_fail(RSCHED_EINVAL, "machine %s: rails have different "
+                           "rates, but LogGOPS has one G",
+                           job->asked.machine_name);
+    }
     fprintf(out, "// %s on machine %s, scheduler %s; times in ps\n",
             rsched_pattern_name(job->asked.pattern), job->asked.machine_name,
             job->asked.params.planner);
     fprintf(out, "// LogGOPSim -L 0 -o 0 -O 0 -g %" PRIu64 " -G %" PRIu64
             " -S 4294967295\n", costs->command,
-            (UINT64_C(1000000000000) + costs->engine_rate / 2) /
-                costs->engine_rate);
+            (UINT64_C(1000000000000) + rate / 2) / rate);
     fprintf(out, "num_ranks %" PRIu32 "\n", job->world->topology.num_nodes);
     for (uint32_t n = 0; n < job->world->topology.num_nodes; n++)
         write_rank(job, n, &next, out);

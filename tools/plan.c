@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "tools/tool.h"
+#include "tools/world.h"
 
 static void print_head(const struct rsched_schedule *schedule,
                        const char *machine, FILE *out)
@@ -31,6 +31,10 @@ static void print_head(const struct rsched_schedule *schedule,
         fprintf(out, "split        %zu puts into %zu parts\n",
                 rsched_schedule_num_puts(schedule),
                 rsched_schedule_num_parts(schedule));
+    if (rsched_schedule_box_bound(schedule) > 0)
+        fprintf(out, "boxes        %s us high; no packing is below %s us\n",
+                tool_us(rsched_schedule_box_makespan(schedule), text[0]),
+                tool_us(rsched_schedule_box_bound(schedule), text[1]));
     if (rsched_schedule_nodes(schedule) > 0)
         fprintf(out, "search       %" PRIu64 " nodes\n",
                 rsched_schedule_nodes(schedule));
@@ -150,6 +154,12 @@ static int print_json(const struct rsched_schedule *schedule,
                                           : json_real((double)ppm / 1e4));
     json_object_set_new(root, "proven",
                         json_boolean(rsched_schedule_is_proven(schedule)));
+    if (rsched_schedule_box_bound(schedule) > 0) {
+        json_object_set_new(root, "box_makespan_us",
+                            json_us(rsched_schedule_box_makespan(schedule)));
+        json_object_set_new(root, "box_lower_bound_us",
+                            json_us(rsched_schedule_box_bound(schedule)));
+    }
     json_object_set_new(root, "engines", json_queues(schedule));
     json_object_set_new(root, "puts", json_puts(schedule));
     /* 15 digits: every time below 1000 s comes out as it is in ps. */
@@ -159,13 +169,39 @@ static int print_json(const struct rsched_schedule *schedule,
     return 0;
 }
 
+/* The scheduler that does best when nodes start late. */
+static int choose_planner(const char *pattern_name, const char *machine_name,
+                          const char *jitter, const char **planner)
+{
+    struct rsched_pattern *pattern = NULL;
+    struct rsched_machine *machine = NULL;
+    struct rs_world_params params;
+    uint64_t ps, mean;
+    int error, status = tool_jitter(jitter, &ps);
+
+    if (status != TOOL_OK)
+        return status;
+    error = rsched_pattern_open(pattern_name, &pattern);
+    if (error == 0 && machine_name == NULL)
+        machine_name = tool_default_machine(pattern);
+    if (error == 0)
+        error = rsched_machine_open(machine_name, &machine);
+    if (error == 0) {
+        rs_world_neighborhood(pattern, machine, ps, &params);
+        error = rs_world_select(&params, planner, &mean);
+    }
+    rsched_machine_destroy(machine);
+    rsched_pattern_destroy(pattern);
+    return error != 0 ? tool_library(error) : TOOL_OK;
+}
+
 int tool_plan(const struct tool_command *command, int argc, char **argv)
 {
     static int (*const print[])(const struct rsched_schedule *, const char *,
                                 FILE *) = {print_text, print_json,
                                            rsched_schedule_write};
-    struct rsched_plan_options plan = {.planner = TOOL_DEFAULT_PLANNER};
-    const char *machine = NULL, *nodes = NULL;
+    struct rsched_plan_options plan = {0};
+    const char *machine = NULL, *nodes = NULL, *jitter = NULL;
     const char *format = "text", *path = NULL;
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
@@ -176,6 +212,9 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
          &plan.planner, NULL},
         {"split", 0, NULL, "halve large puts where the total gains", NULL,
          &plan.split},
+        {"jitter", 0, "US",
+         "take the scheduler that does best when nodes start at random within "
+         "this", &jitter, NULL},
         {"nodes", 0, "N", "most nodes of a proof (12 million)", &nodes, NULL},
         {"format", 'f', "F", "text|json|yaml (text)", &format, NULL},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
@@ -191,9 +230,16 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|yaml");
     if (number < 0)
         return TOOL_BAD_INPUT;
+    if (jitter != NULL && (plan.planner != NULL || plan.split))
+        return tool_bad("plan: --jitter chooses the scheduler, and splits no "
+                        "puts");
+    if (plan.planner == NULL)
+        plan.planner = TOOL_DEFAULT_PLANNER;
     if (plan.split && strcmp(plan.planner, TOOL_BOXES) == 0)
         return tool_bad("plan: " TOOL_BOXES " splits no puts");
     status = tool_nodes(nodes, &plan.nodes);
+    if (status == TOOL_OK && jitter != NULL)
+        status = choose_planner(argv[first], machine, jitter, &plan.planner);
     if (status == TOOL_OK)
         status = tool_make_schedule(argv[first], &machine, &plan, &schedule);
     if (status != TOOL_OK)

@@ -15,6 +15,7 @@ struct line {
     struct rs_world_result result;
     struct rs_world_result alone; /* when processes share a node's engines */
     uint64_t planned;
+    bool balanced; /* its routes */
 };
 
 struct table {
@@ -39,7 +40,7 @@ static void show_progress(void *arg, size_t ended, size_t puts)
 }
 
 static int run_once(struct table *table, const char *planner, bool together,
-                    struct rs_world_result *result, uint64_t *planned)
+                    struct rs_world_result *result, struct line *line)
 {
     struct tool_world *asked = &table->asked;
     struct rs_world *world;
@@ -61,7 +62,8 @@ static int run_once(struct table *table, const char *planner, bool together,
     table->first_load = world->first_load;
     table->load = world->load;
     table->loaded_link = world->loaded_link;
-    *planned = world->planned;
+    line->planned = world->planned;
+    line->balanced = world->balanced;
     rs_world_destroy(world);
     return error;
 }
@@ -70,14 +72,13 @@ static int run_line(struct table *table, const char *planner)
 {
     struct line *line = &table->lines[table->num_lines];
     bool together = table->asked.together;
-    uint64_t planned;
-    int error = run_once(table, planner, together, &line->result,
-                         &line->planned);
+    struct line alone;
+    int error = run_once(table, planner, together, &line->result, line);
 
     line->planner = planner;
     line->alone = line->result;
     if (error == 0 && together && table->asked.params.processes > 1)
-        error = run_once(table, planner, false, &line->alone, &planned);
+        error = run_once(table, planner, false, &line->alone, &alone);
     table->num_lines += error == 0;
     return error;
 }
@@ -175,9 +176,17 @@ static void print_text(const struct table *table, FILE *out)
             fprintf(out, " %12s %10s", tool_us(line->alone.makespan, text[3]),
                     percent(change(line->result.makespan,
                                    line->alone.makespan), text[4]));
-        fprintf(out, " %9" PRIu64 " %12" PRIu64 "\n",
-                line->result.effort.rounds, line->result.effort.shared);
+        fprintf(out, " %9" PRIu64 " %12" PRIu64 "%s\n",
+                line->result.effort.rounds, line->result.effort.shared,
+                table->asked.params.balanced && !line->balanced
+                    ? "  first routes take less"
+                    : "");
     }
+}
+
+static const char *routes_of(const struct line *line)
+{
+    return line->balanced ? "balanced" : "first";
 }
 
 static void print_csv(const struct table *table, FILE *out)
@@ -185,17 +194,18 @@ static void print_csv(const struct table *table, FILE *out)
     char text[4][RS_UNITS_TEXT];
 
     fputs("pattern,scheduler,plan_us,makespan_us,total_us,alone_us,rounds,"
-          "rates\n", out);
+          "rates,routes\n", out);
     for (size_t i = 0; i < table->num_lines; i++) {
         const struct line *line = &table->lines[i];
 
-        fprintf(out, "%s,%s,%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 "\n",
+        fprintf(out, "%s,%s,%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%s\n",
                 rsched_pattern_name(table->asked.params.pattern),
                 line->planner, rs_format_us(line->planned, text[0]),
                 rs_format_us(line->result.makespan, text[1]),
                 rs_format_us(line->result.total, text[2]),
                 rs_format_us(line->alone.makespan, text[3]),
-                line->result.effort.rounds, line->result.effort.shared);
+                line->result.effort.rounds, line->result.effort.shared,
+                routes_of(line));
     }
 }
 
@@ -217,6 +227,7 @@ static json_t *json_line(const struct line *line)
                                              line->result.effort.rounds));
     json_object_set_new(entry, "rates", json_integer((json_int_t)
                                             line->result.effort.shared));
+    json_object_set_new(entry, "routes", json_string(routes_of(line)));
     return entry;
 }
 

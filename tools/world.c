@@ -111,20 +111,27 @@ static int set_mapping(const char *word, struct tool_world *world)
     return read_mapping(word, world);
 }
 
+int tool_jitter(const char *text, uint64_t *ps)
+{
+    const char *wrong = rs_parse_us(text, ps);
+
+    if (wrong == NULL && *ps > UINT64_C(1000000000000))
+        wrong = "above 1 s";
+    return wrong != NULL ? tool_bad("--jitter %s: %s", text, wrong) : TOOL_OK;
+}
+
 static int set_jitter(const struct tool_world_options *words,
                       struct tool_world *world)
 {
-    const char *wrong;
+    int status;
 
     world->params.seed = 1;
     if (words->jitter == NULL)
         return words->seed == NULL ? TOOL_OK
                                    : tool_bad("--seed without --jitter");
-    wrong = rs_parse_us(words->jitter, &world->params.jitter);
-    if (wrong == NULL && world->params.jitter > UINT64_C(1000000000000))
-        wrong = "above 1 s";
-    if (wrong != NULL)
-        return tool_bad("--jitter %s: %s", words->jitter, wrong);
+    status = tool_jitter(words->jitter, &world->params.jitter);
+    if (status != TOOL_OK)
+        return status;
     return read_number("seed", words->seed, 0, UINT64_MAX,
                        &world->params.seed);
 }
@@ -208,8 +215,10 @@ int tool_world_open(const struct tool_world_options *words,
     if (status == TOOL_OK)
         status = set_mapping(words->mapping, world);
     if (status == TOOL_OK && strcmp(words->planner, "best") == 0) {
+        uint64_t mean;
+
         world->params.together = world->together;
-        error = rs_world_select(&world->params, &world->params.planner);
+        error = rs_world_select(&world->params, &world->params.planner, &mean);
         status = error != 0 ? tool_library(error) : TOOL_OK;
     }
     return status;

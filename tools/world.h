@@ -32,6 +32,9 @@ size_t tool_world_options(struct tool_world_options *words,
 int tool_world_open(const struct tool_world_options *words,
                     const char *pattern, struct tool_world *world);
 
+/** Read the argument of --jitter. @return TOOL_OK or a status */
+int tool_jitter(const char *text, uint64_t *ps);
+
 void tool_world_close(struct tool_world *world);
 
 #endif

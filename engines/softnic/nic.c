@@ -193,28 +193,36 @@ static bool is_ring(uint32_t entries)
     return entries != 0 && entries <= MAX_RING && (entries & (entries - 1)) == 0;
 }
 
-/* Lay out what the producer sees: two pages of records and doorbells, then the
- * rings. */
-static size_t lay_out(struct rs_softnic_qp *qp,
-                      const struct rs_softnic_qp_attr *a, char *memory)
+static size_t cq_bytes(const struct rs_softnic_qp_attr *a)
+{
+    return (size_t)a->cq_entries * a->cqe_bytes;
+}
+
+/* What the producer sees: two pages of records and doorbells, then the rings. */
+static size_t memory_bytes(const struct rs_softnic_qp_attr *a)
+{
+    size_t bytes = 2 * PAGE + 2 * cq_bytes(a) +
+                   (size_t)a->send_blocks * SOFTNIC_BLOCK +
+                   (size_t)a->receive_entries * RECEIVE_STRIDE;
+
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static void lay_out(struct rs_softnic_qp *qp,
+                    const struct rs_softnic_qp_attr *a)
 {
     struct rs_softnic_qp_view *v = &qp->view;
-    size_t cq_bytes = (size_t)a->cq_entries * a->cqe_bytes;
-    size_t at = 2 * PAGE;
+    char *at = qp->memory;
 
-    v->dbrec = (void *)memory;
-    v->send_cq.dbrec = (void *)(memory + 64);
-    v->receive_cq.dbrec = (void *)(memory + 128);
-    v->doorbell = (void *)(memory + PAGE);
-    v->send_cq.ring = memory + at;
-    at += cq_bytes;
-    v->receive_cq.ring = memory + at;
-    at += cq_bytes;
-    v->send_ring = memory + at;
-    at += (size_t)a->send_blocks * SOFTNIC_BLOCK;
-    v->receive_ring = memory + at;
-    at += (size_t)a->receive_entries * RECEIVE_STRIDE;
-    return (at + PAGE - 1) / PAGE * PAGE;
+    v->dbrec = (void *)at;
+    v->send_cq.dbrec = (void *)(at + 64);
+    v->receive_cq.dbrec = (void *)(at + 128);
+    v->doorbell = (void *)(at + PAGE);
+    v->send_cq.ring = at + 2 * PAGE;
+    v->receive_cq.ring = (char *)v->send_cq.ring + cq_bytes(a);
+    v->send_ring = (char *)v->receive_cq.ring + cq_bytes(a);
+    v->receive_ring =
+        (char *)v->send_ring + (size_t)a->send_blocks * SOFTNIC_BLOCK;
 }
 
 static void set_sizes(struct rs_softnic_qp *qp,
@@ -235,25 +243,23 @@ static void set_sizes(struct rs_softnic_qp *qp,
 
 /* Nothing is known of memory that a driver gives away, but that no completion
  * is there. */
-static void set_contents(struct rs_softnic_qp *qp, size_t bytes)
+static void set_contents(struct rs_softnic_qp *qp,
+                         const struct rs_softnic_qp_attr *a)
 {
-    size_t cq_bytes = 2 * (size_t)qp->view.send_cq.entries *
-                      qp->view.send_cq.entry_bytes;
+    char *rings = (char *)qp->memory + 2 * PAGE;
 
     memset(qp->memory, 0, 2 * PAGE);
-    memset((char *)qp->memory + 2 * PAGE, 0xa5, bytes - 2 * PAGE);
-    memset((char *)qp->memory + 2 * PAGE, 0xf1, cq_bytes); /* invalid */
+    memset(rings, 0xa5, memory_bytes(a) - 2 * PAGE);
+    memset(rings, 0xf1, 2 * cq_bytes(a)); /* invalid */
 }
 
 static struct rs_softnic_qp *qp_allocate(const struct rs_softnic_qp_attr *a)
 {
     struct rs_softnic_qp *qp = calloc(1, sizeof(*qp));
-    size_t bytes;
 
     if (qp == NULL)
         return NULL;
-    bytes = lay_out(qp, a, NULL);
-    qp->memory = aligned_alloc(PAGE, bytes);
+    qp->memory = aligned_alloc(PAGE, memory_bytes(a));
     qp->send_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
     qp->receive_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
     qp->hashes = calloc(a->send_blocks, sizeof(*qp->hashes));
@@ -264,9 +270,9 @@ static struct rs_softnic_qp *qp_allocate(const struct rs_softnic_qp_attr *a)
         qp_free(qp);
         return NULL;
     }
-    lay_out(qp, a, qp->memory);
+    lay_out(qp, a);
     set_sizes(qp, a);
-    set_contents(qp, bytes);
+    set_contents(qp, a);
     return qp;
 }
 

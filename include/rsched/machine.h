@@ -41,10 +41,11 @@ extern "C" {
 
 struct rsched_machine;
 
-/** What the machine's parts cost. */
+/** What the machine's parts cost. Engines of a rail may have another rate. */
 struct rsched_machine_costs {
     uint32_t num_engines;   /**< at least 1, at most 1024 */
-    uint64_t engine_rate;   /**< most that one put gets, bytes/s */
+    uint64_t engine_rate;   /**< most that one put gets where the rail does not
+                                 say otherwise, bytes/s */
     uint64_t engine_open;   /**< the k-th busy engine starts at k times this,
                                  ps */
     uint64_t command;       /**< an engine is busy this long before each put's
@@ -74,6 +75,21 @@ struct rsched_route {
 };
 
 /**
+ * Engines that reach the network in the same way: a NIC port, or one plane of
+ * it. Engine e belongs to rail e modulo the number of rails.
+ */
+struct rsched_rail {
+    uint64_t rate;         /**< most that a put on one of its engines gets,
+                                bytes/s */
+    const uint32_t *links; /**< that every put on its engines uses, last on its
+                                routes; numbers for rsched_machine_link() */
+    size_t num_links;
+    const struct rsched_route *routes; /**< one for each of
+                                            rsched_machine_route(): what a put
+                                            uses that goes over this rail */
+};
+
+/**
  * Read a machine file (format machine/1, docs/formats.md).
  *
  * @param path    a file name; "-" is standard input
@@ -92,8 +108,8 @@ RSCHED_API int rsched_machine_parse(const char *name, const char *text,
                                     struct rsched_machine **machine);
 
 /**
- * Make a built-in machine: "tofu-k", "torus3d", "host", "soft-roce-2",
- * "soft-roce-4".
+ * Make a built-in machine: "tofu-k", "torus3d", "rails", "rails-mixed",
+ * "host", "soft-roce-2", "soft-roce-4".
  *
  * @return 0, RSCHED_ENAME (no such machine; the text lists those there are),
  *         RSCHED_ENOMEM
@@ -146,7 +162,7 @@ RSCHED_API const struct rsched_route *
 rsched_machine_route(const struct rsched_machine *machine, size_t route);
 
 /**
- * The route of a direction.
+ * The route of a direction, apart from rails.
  *
  * @return its own, or that of RSCHED_ANY_DIRECTION, or NULL when there is
  *         neither; valid as long as the machine
@@ -154,6 +170,23 @@ rsched_machine_route(const struct rsched_machine *machine, size_t route);
 RSCHED_API const struct rsched_route *
 rsched_machine_find_route(const struct rsched_machine *machine,
                           const char *direction);
+
+/** The number of its rails: at least 1, at most its number of engines. */
+RSCHED_API size_t rsched_machine_num_rails(const struct rsched_machine *machine);
+
+/** Look at a rail. @param rail below rsched_machine_num_rails() */
+RSCHED_API const struct rsched_rail *
+rsched_machine_rail(const struct rsched_machine *machine, size_t rail);
+
+/**
+ * The route of a direction over the rail of an engine.
+ *
+ * @return as rsched_machine_find_route(), which is the same on a machine whose
+ *         file says nothing of rails
+ */
+RSCHED_API const struct rsched_route *
+rsched_machine_find_engine_route(const struct rsched_machine *machine,
+                                 const char *direction, uint32_t engine);
 
 /**
  * Write a machine in the format that rsched_machine_load() reads; loading what

@@ -150,7 +150,8 @@ RSCHED_API int
 rsched_mpi_topology_from_comm(MPI_Comm comm, int tag,
                               struct rsched_mpi_topology **topology);
 
-/** Destroy a topology; NULL is allowed. Local. Requests made on it live on. */
+/** Destroy a topology; NULL is allowed. Local, and allowed after MPI_Finalize.
+ * Requests made on it live on. */
 RSCHED_API void
 rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology);
 

@@ -208,6 +208,12 @@ rsched_schedule_nodes(const struct rsched_schedule *schedule);
 RSCHED_API uint64_t
 rsched_schedule_box_makespan(const struct rsched_schedule *schedule);
 
+/** No packing of these boxes is lower, ps; 0 when that is not known: only the
+ * scheduler box-optimal of the rsched command finds out. With
+ * rsched_schedule_box_makespan() it brackets the lowest packing. */
+RSCHED_API uint64_t
+rsched_schedule_box_bound(const struct rsched_schedule *schedule);
+
 /** What may hold a schedule up. */
 enum rsched_limit_kind {
     RSCHED_LIMIT_NONE,    /**< nothing that can be made faster alone */

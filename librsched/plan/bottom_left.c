@@ -121,48 +121,62 @@ static int compare_boxes(const void *left, const void *right)
     return a->put < b->put ? -1 : 1;
 }
 
-/* command + bytes / rate, rounded up. All boxes on top of each other must stay
- * below 2^63 ps, so that no sum in here overflows. */
-int rs_boxes_measure(const struct rs_problem *problem, size_t put,
-                     uint64_t *height, uint64_t *sum)
+static unsigned __int128 height_of(const struct rs_problem *problem,
+                                   size_t put, uint64_t rate)
 {
     unsigned __int128 ps = (unsigned __int128)problem->bytes[put] *
                            1000000000000u;
 
-    ps = (ps + problem->costs.engine_rate - 1) / problem->costs.engine_rate +
-         problem->costs.command;
+    return (ps + rate - 1) / rate + problem->costs.command;
+}
+
+uint64_t rs_boxes_height(const struct rs_problem *problem, size_t put,
+                         uint64_t rate)
+{
+    return (uint64_t)height_of(problem, put, rate);
+}
+
+int rs_boxes_measure(const struct rs_problem *problem, size_t put,
+                     uint64_t *sum)
+{
+    unsigned __int128 ps = height_of(problem, put, problem->slowest);
+
     if (ps + *sum > INT64_MAX)
         return rs_fail(RSCHED_ELIMIT, "the schedule takes longer than 2 "
                                       "hours");
-    *height = (uint64_t)ps;
-    *sum += *height;
+    *sum += (uint64_t)ps;
     return 0;
 }
 
-static uint64_t place(struct packer *packer, uint32_t put, uint64_t height,
-                      uint32_t engines, struct rs_place *where)
+static uint64_t place(struct packer *packer, uint32_t put, uint32_t engines,
+                      struct rs_place *where)
 {
     const struct rs_problem *problem = packer->problem;
     uint32_t number = problem->direction[put];
     bool colored = problem->directions[number].colored;
     const struct gaps *color = colored ? &packer->directions[number]
                                        : &always_free;
+    uint64_t rate = 0, height = 0, end = 0;
 
     where->order = UINT64_MAX;
     for (uint32_t e = 0; e < engines; e++) {
-        uint64_t start = find_gap(&packer->engines[e], color, height);
+        uint64_t start;
 
+        if (rs_problem_rate(problem, e) != rate) {
+            rate = rs_problem_rate(problem, e);
+            height = rs_boxes_height(problem, put, rate);
+        }
+        start = find_gap(&packer->engines[e], color, height);
         if (start < where->order) {
             where->order = start;
             where->engine = e;
+            end = start + height;
         }
     }
-    take(&packer->engines[where->engine], where->order,
-         where->order + height);
+    take(&packer->engines[where->engine], where->order, end);
     if (colored)
-        take(&packer->directions[number], where->order,
-             where->order + height);
-    return where->order + height;
+        take(&packer->directions[number], where->order, end);
+    return end;
 }
 
 static int pack(struct packer *packer, const struct rs_packing *packing,
@@ -193,12 +207,12 @@ static int pack(struct packer *packer, const struct rs_packing *packing,
     for (size_t i = 0; i < problem->num_puts; i++) {
         uint32_t put = packer->boxes[i].put;
         bool diagonal = problem->directions[problem->direction[put]].diagonal;
-        uint64_t height = 0, end;
-        int error = rs_boxes_measure(problem, put, &height, &sum);
+        uint64_t end;
+        int error = rs_boxes_measure(problem, put, &sum);
 
         if (error != 0)
             return error;
-        end = place(packer, put, height, diagonal ? few : all, &places[put]);
+        end = place(packer, put, diagonal ? few : all, &places[put]);
         *box_makespan = end > *box_makespan ? end : *box_makespan;
     }
     return 0;

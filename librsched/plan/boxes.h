@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Planners in the paper's picture, where a put is a box, one engine wide and
- * command + bytes/rate high, and two boxes of one direction never stand side by
+ * command + bytes/rate high, on an engine of that rate, and two boxes of one direction never stand side by
  * side.
  */
 #ifndef RS_PLAN_BOXES_H
@@ -41,9 +41,14 @@ enum rs_filling {
 int rs_boxes_fill(const struct rs_problem *problem, enum rs_filling filling,
                   uint32_t engines, struct rs_place *places);
 
-/** The height of a put's box, ps, added to *sum, which must stay below 2^63.
+/** The height of a put's box on an engine of a rate, ps. */
+uint64_t rs_boxes_height(const struct rs_problem *problem, size_t put,
+                         uint64_t rate);
+
+/** Add the height of a put's box, on the slowest engine, to *sum, which must
+ * stay below 2^63, so that no sum of heights overflows.
  * @return 0, RSCHED_ELIMIT */
 int rs_boxes_measure(const struct rs_problem *problem, size_t put,
-                     uint64_t *height, uint64_t *sum);
+                     uint64_t *sum);
 
 #endif

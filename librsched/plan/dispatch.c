@@ -15,7 +15,9 @@ enum { INVERSE_BITS = 63, TIME_BITS = 43 };
 struct rs_link_load {
     uint64_t capacity;
     uint64_t inverse;  /* 2^63 / capacity */
-    uint64_t queued;   /* bytes of puts that are not started */
+    uint64_t queued;   /* bytes of puts that are not started, once for each
+                          rail on which they would use it */
+    uint64_t rate;     /* of the engines whose puts fly */
     uint32_t flying;   /* puts started and not ended */
     /* At the moment of a decision: */
     uint64_t conf, gain, time;
@@ -64,22 +66,44 @@ static int sort_puts(struct rs_dispatch *dispatch)
     return 0;
 }
 
+static void find_route_links(struct rs_dispatch *dispatch,
+                             const struct rs_fluid_route *route)
+{
+    for (size_t k = 0; k < route->num_resources; k++) {
+        uint32_t r = route->resources[k];
+        struct rs_link_load *load = &dispatch->loads[r];
+
+        if (load->capacity != 0)
+            continue;
+        load->capacity = dispatch->script->problem->capacity[r];
+        load->inverse = (UINT64_C(1) << INVERSE_BITS) / load->capacity;
+        dispatch->used[dispatch->num_used++] = r;
+    }
+}
+
 /* The resources that any class uses. */
 static void find_links(struct rs_dispatch *dispatch)
 {
     const struct rs_script *script = dispatch->script;
 
     for (size_t c = 0; c < script->num_classes; c++) {
-        for (size_t k = 0; k < script->classes[c].num_resources; k++) {
-            uint32_t r = script->classes[c].resources[k];
-            struct rs_link_load *load = &dispatch->loads[r];
+        for (size_t rail = 0; rail < script->problem->num_rails; rail++)
+            find_route_links(dispatch, &script->classes[c][rail]);
+    }
+}
 
-            if (load->capacity != 0)
-                continue;
-            load->capacity = script->problem->capacity[r];
-            load->inverse = (UINT64_C(1) << INVERSE_BITS) / load->capacity;
-            dispatch->used[dispatch->num_used++] = r;
-        }
+/* Engines by decreasing rate. */
+static void sort_engines(struct rs_dispatch *dispatch)
+{
+    const struct rs_script *script = dispatch->script;
+
+    for (uint32_t e = 0; e < script->num_engines; e++) {
+        uint32_t at = e;
+
+        for (; at > 0 && script->caps[dispatch->by_rate[at - 1]] <
+                             script->caps[e]; at--)
+            dispatch->by_rate[at] = dispatch->by_rate[at - 1];
+        dispatch->by_rate[at] = e;
     }
 }
 
@@ -97,18 +121,23 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
         .next = calloc(classes, sizeof(*dispatch->next)),
         .loads = calloc(problem->num_resources + 1, sizeof(*dispatch->loads)),
         .used = calloc(problem->num_resources + 1, sizeof(*dispatch->used)),
+        .by_rate = calloc(problem->costs.num_engines,
+                          sizeof(*dispatch->by_rate)),
     };
     if (dispatch->stage == NULL || dispatch->puts == NULL ||
         dispatch->first == NULL || dispatch->next == NULL ||
-        dispatch->loads == NULL || dispatch->used == NULL)
+        dispatch->loads == NULL || dispatch->used == NULL ||
+        dispatch->by_rate == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
     else
         error = sort_puts(dispatch);
-    if (error == 0)
-        find_links(dispatch);
-    else
+    if (error != 0) {
         rs_dispatch_fini(dispatch);
-    return error;
+        return error;
+    }
+    find_links(dispatch);
+    sort_engines(dispatch);
+    return 0;
 }
 
 void rs_dispatch_fini(struct rs_dispatch *dispatch)
@@ -119,89 +148,139 @@ void rs_dispatch_fini(struct rs_dispatch *dispatch)
     free(dispatch->next);
     free(dispatch->loads);
     free(dispatch->used);
+    free(dispatch->by_rate);
     memset(dispatch, 0, sizeof(*dispatch));
 }
 
-/* Put a class's load on its links: `bytes` more queued, `puts` more flying. */
-static void add_load(struct rs_dispatch *dispatch, uint32_t cls,
-                     int64_t bytes, int puts)
+/* `bytes` more of a class are not started. */
+static void add_queued(struct rs_dispatch *dispatch, uint32_t cls,
+                       int64_t bytes)
 {
-    const struct rs_class *c = &dispatch->script->classes[cls];
+    const struct rs_script *script = dispatch->script;
 
-    for (size_t k = 0; k < c->num_resources; k++) {
-        struct rs_link_load *load = &dispatch->loads[c->resources[k]];
+    for (size_t rail = 0; rail < script->problem->num_rails; rail++) {
+        const struct rs_fluid_route *route = &script->classes[cls][rail];
 
-        load->queued += (uint64_t)bytes;
-        load->flying += (uint32_t)puts;
+        for (size_t k = 0; k < route->num_resources; k++)
+            dispatch->loads[route->resources[k]].queued += (uint64_t)bytes;
     }
 }
 
-static void begin(struct rs_dispatch *dispatch, uint32_t engines)
+/* An engine has `puts` more of a class in flight. */
+static void add_flying(struct rs_dispatch *dispatch, uint32_t cls,
+                       uint32_t engine, int puts)
+{
+    const struct rs_problem *problem = dispatch->script->problem;
+    const struct rs_fluid_route *route =
+        rs_script_route(dispatch->script, cls, engine);
+    uint64_t rate = rs_problem_rate(problem, engine);
+
+    for (size_t k = 0; k < route->num_resources; k++) {
+        struct rs_link_load *load = &dispatch->loads[route->resources[k]];
+
+        load->flying += (uint32_t)puts;
+        load->rate += puts > 0 ? rate : -rate;
+    }
+}
+
+/* Engines that are left out are closed; those that remain turn up in order. */
+static void choose_engines(struct rs_dispatch *dispatch, uint32_t engines,
+                           bool fastest)
+{
+    struct rs_stage *stage = dispatch->stage;
+    uint32_t all = dispatch->script->num_engines;
+    uint64_t opened = 0;
+
+    rs_stage_begin(stage, fastest ? all : engines);
+    if (!fastest)
+        return;
+    for (uint32_t i = engines; i < all; i++)
+        rs_stage_close(stage, dispatch->by_rate[i]);
+    for (uint32_t e = 0; e < all; e++) {
+        if (stage->actors[e].phase != RS_CLOSED)
+            stage->actors[e].next = opened++ * dispatch->script->open;
+    }
+}
+
+static void begin(struct rs_dispatch *dispatch, uint32_t engines,
+                  bool fastest)
 {
     const struct rs_problem *problem = dispatch->script->problem;
 
-    rs_stage_begin(dispatch->stage, engines);
+    choose_engines(dispatch, engines, fastest);
     memcpy(dispatch->next, dispatch->first,
            (dispatch->script->num_classes + 1) * sizeof(*dispatch->next));
     for (size_t i = 0; i < dispatch->num_used; i++) {
         dispatch->loads[dispatch->used[i]].queued = 0;
+        dispatch->loads[dispatch->used[i]].rate = 0;
         dispatch->loads[dispatch->used[i]].flying = 0;
     }
     for (size_t i = 0; i < problem->num_puts; i++)
-        add_load(dispatch,
-                 dispatch->script->class_of[problem->direction[i]],
-                 (int64_t)problem->bytes[i], 0);
+        add_queued(dispatch, dispatch->script->class_of[problem->direction[i]],
+                   (int64_t)problem->bytes[i]);
 }
 
-/* What the rules want to know of each link. */
-static void look(struct rs_dispatch *dispatch)
+/* The bytes in flight, once for each rail as well. */
+static void look_at_flying(struct rs_dispatch *dispatch)
 {
     const struct rs_script *script = dispatch->script;
     const struct rs_stage *stage = dispatch->stage;
-    uint64_t rate = script->problem->costs.engine_rate;
+
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        const struct rs_actor *actor = &stage->actors[e];
+        const struct rs_fluid_route *route;
+        uint64_t left;
+
+        if (actor->phase != RS_COMMAND && actor->phase != RS_FLOWS)
+            continue;
+        route = rs_script_route(script, actor->cls, e);
+        left = rs_stage_left(stage, e) * script->problem->num_rails;
+        for (size_t k = 0; k < route->num_resources; k++)
+            dispatch->loads[route->resources[k]].time += left;
+    }
+}
+
+/* What the rules want to know of each link, for a put on an engine. */
+static void look(struct rs_dispatch *dispatch, uint32_t engine)
+{
+    const struct rs_problem *problem = dispatch->script->problem;
+    uint64_t rate = rs_problem_rate(problem, engine);
 
     for (size_t i = 0; i < dispatch->num_used; i++) {
         struct rs_link_load *load = &dispatch->loads[dispatch->used[i]];
 
         load->time = load->queued;
     }
-    for (uint32_t e = 0; e < stage->num_engines; e++) {
-        const struct rs_actor *actor = &stage->actors[e];
-        const struct rs_class *c;
-        uint64_t left;
-
-        if (actor->phase != RS_COMMAND && actor->phase != RS_FLOWS)
-            continue;
-        c = &script->classes[actor->cls];
-        left = rs_stage_left(stage, e);
-        for (size_t k = 0; k < c->num_resources; k++)
-            dispatch->loads[c->resources[k]].time += left;
-    }
+    look_at_flying(dispatch);
     for (size_t i = 0; i < dispatch->num_used; i++) {
         struct rs_link_load *load = &dispatch->loads[dispatch->used[i]];
-        uint64_t used = load->flying * rate;
-        uint64_t rest = load->capacity > used ? load->capacity - used : 0;
+        uint64_t rest = load->capacity > load->rate
+                            ? load->capacity - load->rate
+                            : 0;
 
         load->conf = rest < rate ? load->flying : 0;
         load->gain = (rest < rate ? rest : rate) * 8 / rate;
+        if (problem->num_rails > 1)
+            load->time /= problem->num_rails;
         load->time = (uint64_t)((wide)load->time * load->inverse >>
                                 (INVERSE_BITS - TIME_BITS));
     }
 }
 
 static struct key key_of(const struct rs_dispatch *dispatch,
-                         enum rs_rule rule, uint32_t cls)
+                         enum rs_rule rule, uint32_t cls, uint32_t engine)
 {
     const struct rs_script *script = dispatch->script;
-    const struct rs_class *c = &script->classes[cls];
+    const struct rs_fluid_route *route = rs_script_route(script, cls, engine);
     uint64_t conf = 0, gain = 8, crit = 0, sum = 0;
     uint64_t bytes =
         script->problem->bytes[dispatch->puts[dispatch->next[cls]]];
 
-    for (size_t k = 0; k < c->num_resources; k++) {
-        const struct rs_link_load *load = &dispatch->loads[c->resources[k]];
+    for (size_t k = 0; k < route->num_resources; k++) {
+        const struct rs_link_load *load =
+            &dispatch->loads[route->resources[k]];
 
-        if (c->resources[k] == script->problem->node)
+        if (route->resources[k] == script->problem->node)
             continue;
         conf += load->conf;
         gain = load->gain < gain ? load->gain : gain;
@@ -235,19 +314,20 @@ static bool is_larger(const struct key *a, const struct key *b)
     return a->value[2] > b->value[2];
 }
 
-/* The class that comes next, or UINT32_MAX when none has a put left. */
-static uint32_t choose(struct rs_dispatch *dispatch, enum rs_rule rule)
+/* The class that an engine takes a put of, or UINT32_MAX when none is left. */
+static uint32_t choose(struct rs_dispatch *dispatch, enum rs_rule rule,
+                       uint32_t engine)
 {
     uint32_t best = UINT32_MAX;
     struct key best_key = {{0}};
 
-    look(dispatch);
+    look(dispatch, engine);
     for (uint32_t c = 0; c < dispatch->script->num_classes; c++) {
         struct key key;
 
         if (dispatch->next[c] == dispatch->first[c + 1])
             continue;
-        key = key_of(dispatch, rule, c);
+        key = key_of(dispatch, rule, c, engine);
         if (best == UINT32_MAX || is_larger(&key, &best_key)) {
             best = c;
             best_key = key;
@@ -263,7 +343,7 @@ static void serve(struct rs_dispatch *dispatch, enum rs_rule rule,
     const struct rs_problem *problem = dispatch->script->problem;
 
     for (;;) {
-        uint32_t cls = choose(dispatch, rule);
+        uint32_t cls = choose(dispatch, rule, engine);
         uint32_t put;
 
         if (cls == UINT32_MAX) {
@@ -272,31 +352,33 @@ static void serve(struct rs_dispatch *dispatch, enum rs_rule rule,
         }
         put = dispatch->puts[dispatch->next[cls]++];
         places[put] = (struct rs_place){engine, (*order)++};
-        add_load(dispatch, cls, -(int64_t)problem->bytes[put], 1);
+        add_queued(dispatch, cls, -(int64_t)problem->bytes[put]);
+        add_flying(dispatch, cls, engine, 1);
         if (!rs_stage_start(dispatch->stage, engine, cls,
                             problem->bytes[put]))
             return;
-        add_load(dispatch, cls, 0, -1);
+        add_flying(dispatch, cls, engine, -1);
     }
 }
 
 uint64_t rs_dispatch_run(struct rs_dispatch *dispatch, enum rs_rule rule,
-                         uint32_t engines, struct rs_place *places)
+                         uint32_t engines, bool fastest,
+                         struct rs_place *places)
 {
     struct rs_stage *stage = dispatch->stage;
     uint64_t order = 0;
 
-    begin(dispatch, engines);
+    begin(dispatch, engines, fastest);
     while (rs_stage_advance(stage) != RS_NEVER) {
-        for (uint32_t e = 0; e < engines; e++) {
+        for (uint32_t e = 0; e < stage->num_engines; e++) {
             struct rs_actor *actor = &stage->actors[e];
 
             if (actor->phase == RS_FREE && actor->cls != UINT32_MAX) {
-                add_load(dispatch, actor->cls, 0, -1);
+                add_flying(dispatch, actor->cls, e, -1);
                 actor->cls = UINT32_MAX;
             }
         }
-        for (uint32_t e = 0; e < engines; e++) {
+        for (uint32_t e = 0; e < stage->num_engines; e++) {
             if (stage->actors[e].phase == RS_FREE)
                 serve(dispatch, rule, e, places, &order);
         }

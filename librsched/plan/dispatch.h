@@ -12,6 +12,11 @@
  *   free   conf is 0
  *   gain   rate that one more put gets: the least over the links of what their
  *          puts leave of the capacity at full rate, in eighths of the engine's
+ *
+ * Where the route depends on the rail of the engine, it is that of the engine
+ * that is free, and the bytes of a put that is not started count in equal parts
+ * on the links of all its routes.
+ *
  *   crit   the most loaded link's bytes not yet moved / capacity
  *   sum    the same, added up over the links
  *
@@ -43,6 +48,7 @@ struct rs_dispatch {
     struct rs_link_load *loads; /* per resource */
     uint32_t *used; /* the resources that any put uses */
     size_t num_used;
+    uint32_t *by_rate; /* engines, the fastest first, then by number */
 };
 
 /** @return 0, RSCHED_ENOMEM; rs_dispatch_fini() it on success */
@@ -50,12 +56,14 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script);
 void rs_dispatch_fini(struct rs_dispatch *dispatch);
 
 /**
- * Dispatch all puts over the first `engines` engines.
+ * Dispatch all puts over the first `engines` engines, or over as many of the
+ * fastest.
  *
  * @param places filled, per put
  * @return the makespan, ps; RS_NEVER when it does not fit
  */
 uint64_t rs_dispatch_run(struct rs_dispatch *dispatch, enum rs_rule rule,
-                         uint32_t engines, struct rs_place *places);
+                         uint32_t engines, bool fastest,
+                         struct rs_place *places);
 
 #endif

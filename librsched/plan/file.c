@@ -41,6 +41,11 @@ static void write_head(const struct rsched_schedule *schedule,
     write_gap(out, rsched_schedule_gap_ppm(schedule));
     fprintf(out, "\nproven: %s\n",
             rsched_schedule_is_proven(schedule) ? "true" : "false");
+    if (schedule->findings.box_bound > 0) {
+        write_us(out, "box_makespan_us: ", schedule->findings.box_makespan);
+        write_us(out, "\nbox_lower_bound_us: ", schedule->findings.box_bound);
+        fputc('\n', out);
+    }
 }
 
 static void write_queues(const struct rsched_schedule *schedule, FILE *out)
@@ -105,7 +110,7 @@ struct reader {
     uint32_t *positions; /* per part */
     const char *scheduler;
     uint64_t makespan;
-    bool proven;
+    struct rs_findings findings; /* is believed */
 };
 
 enum {
@@ -265,6 +270,8 @@ enum {
     PROVEN,
     QUEUES,
     PUTS,
+    BOX_MAKESPAN,
+    BOX_BOUND,
     NUM_KEYS
 };
 
@@ -272,7 +279,8 @@ static const struct rs_yaml_key keys[] = {
     {"rsched", true},         {"pattern", true},  {"machine", true},
     {"scheduler", true},      {"makespan_us", true}, {"total_us", true},
     {"lower_bound_us", true}, {"gap_percent", true}, {"proven", true},
-    {"engines", true},        {"puts", true},     {NULL, false}};
+    {"engines", true},        {"puts", true},     {"box_makespan_us", false},
+    {"box_lower_bound_us", false}, {NULL, false}};
 
 static int read_puts(struct reader *reader,
                      const struct rs_yaml_node *const *value)
@@ -334,8 +342,8 @@ static int read_proven(struct reader *reader, const struct rs_yaml_node *node)
 
     if (error != 0)
         return error;
-    reader->proven = strcmp(text, "true") == 0;
-    if (!reader->proven && strcmp(text, "false") != 0)
+    reader->findings.proven = strcmp(text, "true") == 0;
+    if (!reader->findings.proven && strcmp(text, "false") != 0)
         return rs_yaml_fail(reader->yaml, node, "proven must be true or "
                             "false, not '%.64s'", text);
     return 0;
@@ -357,6 +365,12 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
                            &reader->makespan);
     if (error == 0)
         error = read_proven(reader, value[PROVEN]);
+    if (error == 0)
+        error = rs_yaml_us(yaml, value[BOX_MAKESPAN], "box_makespan_us",
+                           &reader->findings.box_makespan);
+    if (error == 0)
+        error = rs_yaml_us(yaml, value[BOX_BOUND], "box_lower_bound_us",
+                           &reader->findings.box_bound);
     if (error != 0)
         return error;
     error = rs_schedule_create_parts(reader->pattern, machine,
@@ -377,7 +391,7 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
         rsched_schedule_destroy(made);
         return error;
     }
-    made->findings.proven = reader->proven;
+    made->findings = reader->findings;
     *schedule = made;
     return 0;
 }

@@ -4,7 +4,8 @@
  * judges, and a short search improves what came out best.
  *
  * The proposals are those of all planners of the table before it, of the
- * dispatch rules (dispatch.h) over 1, 2, ... engines, of bottom-left with the
+ * dispatch rules (dispatch.h) over 1, 2, ... engines (the first ones, and the
+ * fastest ones where these are others), of bottom-left with the
  * other second sort key, and of two fillings of the skyline. So the result is
  * never worse than any of them. Many puts (above MANY) get fewer proposals,
  * each of which costs O(n log n), and no search; those of the table remain.
@@ -145,14 +146,24 @@ static uint32_t next_engines(uint32_t engines, uint32_t all)
     return engines < all && next > all ? all : next;
 }
 
-/* Engines that can have something to do. */
+/* Engines that can have something to do; which ones it is matters where they
+ * are not alike. */
 static uint32_t useful_engines(const struct contest *contest)
 {
     uint32_t all = contest->problem->costs.num_engines;
 
-    return contest->problem->num_puts < all
+    return contest->problem->num_puts < all && contest->problem->num_rails == 1
                ? (uint32_t)contest->problem->num_puts
                : all;
+}
+
+static bool has_unlike_engines(const struct rs_script *script)
+{
+    for (uint32_t e = 0; e < script->num_engines; e++) {
+        if (script->caps[e] != script->cap)
+            return true;
+    }
+    return false;
 }
 
 /* The two best rules when there are many puts or engines, else all. */
@@ -161,12 +172,13 @@ static int propose_rules(struct contest *contest, uint32_t engines)
     static const enum rs_rule best[] = {RS_RULE_G3, RS_RULE_G9};
     bool few = contest->problem->num_puts > MANY || engines > ENGINES_SWEPT;
     int rules = few ? (int)(sizeof(best) / sizeof(best[0])) : RS_NUM_RULES;
+    bool unlike = engines < contest->problem->costs.num_engines &&
+                  has_unlike_engines(&contest->script);
 
-    for (int i = 0; i < rules; i++) {
-        uint64_t makespan =
-            rs_dispatch_run(&contest->dispatch,
-                            few ? best[i] : (enum rs_rule)i, engines,
-                            contest->places);
+    for (int i = 0; i < (unlike ? 2 : 1) * rules; i++) {
+        enum rs_rule rule = few ? best[i % rules] : (enum rs_rule)(i % rules);
+        uint64_t makespan = rs_dispatch_run(&contest->dispatch, rule, engines,
+                                            i >= rules, contest->places);
         int error = makespan == RS_NEVER ? 0 : propose(contest, makespan);
 
         if (error != 0)

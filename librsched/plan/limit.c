@@ -10,7 +10,8 @@
 
 struct relief {
     const struct rsched_schedule *schedule;
-    struct rs_problem problem; /* the schedule's, with its own capacities */
+    struct rs_problem problem; /* the schedule's, with its own capacities and
+                                  rates */
     struct rsched_limit *limit;
 };
 
@@ -33,11 +34,14 @@ static int weigh_costs(struct relief *relief, uint32_t last)
 {
     struct rsched_machine_costs *costs = &relief->problem.costs;
     const struct rsched_machine_costs before = *costs;
+    uint64_t *rates = relief->problem.rates;
     int error;
 
-    costs->engine_rate = RS_RATE_MOST;
+    for (size_t r = 0; r < relief->problem.num_rails; r++)
+        rates[r] = RS_RATE_MOST;
     error = weigh(relief, RSCHED_LIMIT_ENGINE, last);
-    *costs = before;
+    memcpy(rates, relief->schedule->problem.rates,
+           relief->problem.num_rails * sizeof(*rates));
     costs->command = 0;
     if (error == 0)
         error = weigh(relief, RSCHED_LIMIT_COMMAND, last);
@@ -61,7 +65,8 @@ static int weigh_capacities(struct relief *relief)
         return rs_fail(RSCHED_ENOMEM, "no memory for a limit");
     for (size_t i = 0; i < problem->num_puts; i++) {
         const struct rs_fluid_route *route =
-            &problem->routes[problem->direction[i]];
+            rs_problem_route(problem, problem->direction[i],
+                             relief->schedule->placements[i].engine);
 
         for (size_t k = 0; k < route->num_resources; k++)
             used[route->resources[k]] = true;
@@ -95,19 +100,25 @@ int rsched_schedule_limit(const struct rsched_schedule *schedule,
 {
     struct rsched_limit found = {RSCHED_LIMIT_NONE, 0, schedule->makespan};
     struct relief relief = {schedule, schedule->problem, &found};
-    size_t size = (schedule->problem.num_resources + 1) * sizeof(uint64_t);
+    size_t rates = schedule->problem.num_rails * sizeof(uint64_t);
+    size_t capacities = schedule->problem.num_resources * sizeof(uint64_t);
     int error;
 
-    relief.problem.capacity = malloc(size);
-    if (relief.problem.capacity == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a limit");
-    memcpy(relief.problem.capacity, schedule->problem.capacity,
-           size - sizeof(uint64_t));
+    relief.problem.rates = malloc(rates);
+    relief.problem.capacity = malloc(capacities + 1);
+    if (relief.problem.rates == NULL || relief.problem.capacity == NULL) {
+        error = rs_fail(RSCHED_ENOMEM, "no memory for a limit");
+        goto out;
+    }
+    memcpy(relief.problem.rates, schedule->problem.rates, rates);
+    memcpy(relief.problem.capacity, schedule->problem.capacity, capacities);
     error = weigh_capacities(&relief);
     if (error == 0)
         error = weigh_costs(&relief, last_engine(schedule));
-    free(relief.problem.capacity);
     if (error == 0)
         *limit = found;
+out:
+    free(relief.problem.rates);
+    free(relief.problem.capacity);
     return error;
 }

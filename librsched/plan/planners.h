@@ -10,6 +10,7 @@
 /** What a planner knows beside the places; all 0 before. */
 struct rs_findings {
     uint64_t box_makespan; /* ps; 0 when it does not pack boxes */
+    uint64_t box_bound;    /* ps; no packing is lower; 0 when not known */
     bool proven;           /* no schedule is better */
     uint64_t nodes;        /* that a search has looked at */
 };

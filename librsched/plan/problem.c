@@ -14,22 +14,28 @@ void rs_problem_fini(struct rs_problem *problem)
     free(problem->bytes);
     free(problem->direction);
     free(problem->directions);
+    free(problem->rates);
     free(problem->routes);
+    free(problem->certain);
     free(problem->route_resources);
     free(problem->capacity);
     memset(problem, 0, sizeof(*problem));
 }
 
-/* The lengths of all routes together, with the node on each. */
+/* The lengths of all routes together, with the node on each, and once more for
+ * what the routes of a direction have in common. */
 static size_t count_resources(const struct rs_problem *problem)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < problem->num_directions; i++) {
-        const struct rsched_route *route = rsched_machine_find_route(
-            problem->machine, problem->pattern->directions.text[i]);
+        for (uint32_t r = 0; r < problem->num_rails; r++) {
+            const struct rsched_route *route =
+                rsched_machine_find_engine_route(
+                    problem->machine, problem->pattern->directions.text[i], r);
 
-        count += route != NULL ? route->num_links + 1 : 0;
+            count += route != NULL ? 2 * (route->num_links + 1) : 0;
+        }
     }
     return count;
 }
@@ -43,13 +49,17 @@ static int allocate(struct rs_problem *problem)
     problem->bytes = calloc(problem->num_puts + 1, sizeof(uint64_t));
     problem->direction = calloc(problem->num_puts + 1, sizeof(uint32_t));
     problem->directions = calloc(directions, sizeof(*problem->directions));
-    problem->routes = calloc(directions, sizeof(*problem->routes));
+    problem->rates = calloc(problem->num_rails, sizeof(*problem->rates));
+    problem->routes = calloc(directions * problem->num_rails,
+                             sizeof(*problem->routes));
+    problem->certain = calloc(directions, sizeof(*problem->certain));
     problem->route_resources = calloc(count_resources(problem) + 1,
                                       sizeof(uint32_t));
     problem->capacity = calloc(resources, sizeof(uint64_t));
     if (problem->parts == NULL || problem->bytes == NULL ||
         problem->direction == NULL || problem->directions == NULL ||
-        problem->routes == NULL || problem->route_resources == NULL ||
+        problem->rates == NULL || problem->routes == NULL ||
+        problem->certain == NULL || problem->route_resources == NULL ||
         problem->capacity == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts",
                        problem->num_puts);
@@ -87,11 +97,24 @@ static size_t first_put(const struct rs_problem *problem, size_t direction)
     return put;
 }
 
-static void fill_route(struct rs_problem *problem, size_t number,
-                       const struct rsched_route *route, uint32_t **next)
+static void fill_rates(struct rs_problem *problem)
 {
-    struct rs_fluid_route *filled = &problem->routes[number];
+    problem->slowest = UINT64_MAX;
+    for (size_t r = 0; r < problem->num_rails; r++) {
+        uint64_t rate = rsched_machine_rail(problem->machine, r)->rate;
 
+        problem->rates[r] = rate;
+        if (rate > problem->fastest)
+            problem->fastest = rate;
+        if (rate < problem->slowest)
+            problem->slowest = rate;
+    }
+}
+
+static void fill_route(const struct rs_problem *problem,
+                       const struct rsched_route *route,
+                       struct rs_fluid_route *filled, uint32_t **next)
+{
     filled->resources = *next;
     for (size_t i = 0; i < route->num_links; i++) {
         if (problem->capacity[route->links[i]] != RSCHED_UNLIMITED)
@@ -100,6 +123,42 @@ static void fill_route(struct rs_problem *problem, size_t number,
     if (problem->node >= 0)
         *(*next)++ = (uint32_t)problem->node;
     filled->num_resources = (size_t)(*next - filled->resources);
+}
+
+static bool uses(const struct rs_fluid_route *route, uint32_t resource)
+{
+    for (size_t k = 0; k < route->num_resources; k++) {
+        if (route->resources[k] == resource)
+            return true;
+    }
+    return false;
+}
+
+/* The routes of a direction, and what is on all of them. */
+static void fill_routes(struct rs_problem *problem, size_t direction,
+                        uint32_t **next)
+{
+    struct rs_fluid_route *routes =
+        &problem->routes[direction * problem->num_rails];
+    struct rs_fluid_route *certain = &problem->certain[direction];
+
+    for (uint32_t r = 0; r < problem->num_rails; r++)
+        fill_route(problem,
+                   rsched_machine_find_engine_route(
+                       problem->machine, problem->directions[direction].name,
+                       r),
+                   &routes[r], next);
+    certain->resources = *next;
+    for (size_t k = 0; k < routes->num_resources; k++) {
+        uint32_t resource = routes->resources[k];
+        size_t rail = 1;
+
+        while (rail < problem->num_rails && uses(&routes[rail], resource))
+            rail++;
+        if (rail == problem->num_rails)
+            *(*next)++ = resource;
+    }
+    certain->num_resources = (size_t)(*next - certain->resources);
 }
 
 static int fill_directions(struct rs_problem *problem)
@@ -126,7 +185,7 @@ static int fill_directions(struct rs_problem *problem)
         }
         direction->rank = route->rank;
         direction->diagonal = route->num_links > 1;
-        fill_route(problem, i, route, &next);
+        fill_routes(problem, i, &next);
     }
     return 0;
 }
@@ -181,12 +240,14 @@ int rs_problem_init(struct rs_problem *problem,
     problem->most_nodes = RS_NODES_MOST;
     problem->num_puts = pattern->puts.count + num_cuts;
     problem->num_directions = pattern->directions.count;
+    problem->num_rails = rsched_machine_num_rails(machine);
     error = allocate(problem);
     if (error == 0)
         error = fill_parts(problem, cuts, num_cuts);
     if (error != 0)
         goto err_fini;
     fill_capacities(problem);
+    fill_rates(problem);
     error = fill_directions(problem);
     if (error != 0)
         goto err_fini;
@@ -197,24 +258,79 @@ err_fini:
     return error;
 }
 
+static int compare_rates(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+
+    return (*a < *b) - (*a > *b);
+}
+
+/* An engine's step is its own rate, or what the links of its rail leave of
+ * it. */
+void rs_problem_steps(const struct rs_problem *problem, uint64_t *steps)
+{
+    uint32_t engines = problem->costs.num_engines;
+
+    for (uint32_t e = 0; e < engines; e++) {
+        size_t number = e % problem->num_rails;
+        const struct rsched_rail *rail =
+            rsched_machine_rail(problem->machine, number);
+        uint64_t before = e / problem->num_rails, rate = problem->rates[number];
+
+        steps[e] = rate;
+        for (size_t k = 0; k < rail->num_links; k++) {
+            uint64_t capacity = problem->capacity[rail->links[k]];
+            uint64_t left = capacity / rate >= before
+                                ? capacity - before * rate
+                                : 0;
+
+            steps[e] = left < steps[e] ? left : steps[e];
+        }
+    }
+    qsort(steps, engines, sizeof(*steps), compare_rates);
+}
+
 int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound)
 {
+    uint64_t *steps = calloc(problem->costs.num_engines, sizeof(*steps));
     struct rs_bound input = {
         .bytes = problem->bytes,
         .route = problem->direction,
         .num_puts = problem->num_puts,
-        .routes = problem->routes,
+        .routes = problem->certain,
         .num_routes = problem->num_directions,
         .capacity = problem->capacity,
         .num_resources = problem->num_resources,
-        .ceiling = problem->node,
+        .ceiling = problem->node >= 0 ? problem->capacity[problem->node]
+                                      : RSCHED_UNLIMITED,
         .num_engines = problem->costs.num_engines,
-        .rate = problem->costs.engine_rate,
+        .steps = steps,
         .open = problem->costs.engine_open,
         .command = problem->costs.command,
     };
+    int error;
 
-    return rs_bound_compute(&input, bound);
+    if (steps == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a lower bound");
+    rs_problem_steps(problem, steps);
+    error = rs_bound_compute(&input, bound);
+    free(steps);
+    return error;
+}
+
+/* The route that each put takes on its engine; NULL without memory. */
+static uint32_t *choose_routes(const struct rs_problem *problem,
+                               const size_t *queues, const uint32_t *order)
+{
+    uint32_t rails = (uint32_t)problem->num_rails;
+    uint32_t *routes = calloc(problem->num_puts + 1, sizeof(*routes));
+
+    for (uint32_t e = 0; routes && e < problem->costs.num_engines; e++) {
+        for (size_t i = queues[e]; i < queues[e + 1]; i++)
+            routes[order[i]] = problem->direction[order[i]] * rails +
+                               e % rails;
+    }
+    return routes;
 }
 
 int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
@@ -222,26 +338,28 @@ int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
                         void *arg, struct rs_fluid_times *times,
                         uint64_t *makespan)
 {
-    size_t num_engines = problem->costs.num_engines;
+    uint32_t num_engines = problem->costs.num_engines;
     struct rs_fluid_engine *engines = calloc(num_engines, sizeof(*engines));
+    uint32_t *routes = choose_routes(problem, queues, order);
     struct rs_fluid fluid = {
         .capacity = problem->capacity,
         .num_resources = problem->num_resources,
         .routes = problem->routes,
         .bytes = problem->bytes,
-        .route = problem->direction,
+        .route = routes,
         .engines = engines,
         .num_engines = num_engines,
         .observe = observe,
         .arg = arg,
     };
     uint64_t opened = 0;
-    int error;
+    int error = 0;
 
-    if (engines == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for %zu engines", num_engines);
-    for (size_t i = 0; i < num_engines; i++) {
-        engines[i].rate = problem->costs.engine_rate;
+    if (engines == NULL || routes == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory for %u engines",
+                        (unsigned)num_engines);
+    for (uint32_t i = 0; error == 0 && i < num_engines; i++) {
+        engines[i].rate = rs_problem_rate(problem, i);
         engines[i].command = problem->costs.command;
         engines[i].queue = order + queues[i];
         engines[i].num_queue = queues[i + 1] - queues[i];
@@ -249,8 +367,10 @@ int rs_problem_simulate(const struct rs_problem *problem, const size_t *queues,
         if (engines[i].num_queue > 0)
             engines[i].opens = opened++ * problem->costs.engine_open;
     }
-    error = rs_fluid_run(&fluid, times, makespan);
+    if (error == 0)
+        error = rs_fluid_run(&fluid, times, makespan);
     free(engines);
+    free(routes);
     return error;
 }
 

@@ -11,7 +11,7 @@
 
 #include "models/fluid.h"
 
-/** All puts of one direction have one route. */
+/** All puts of one direction have one route for each rail. */
 struct rs_direction {
     const char *name;
     uint32_t rank;  /* the second sort key */
@@ -31,19 +31,38 @@ struct rs_problem {
     size_t num_puts;
     struct rsched_part *parts; /* of each put */
     uint64_t *bytes;      /* of each put */
-    uint32_t *direction;  /* of each put: number in `directions`, which is
-                             also the number of its route */
+    uint32_t *direction;  /* of each put: number in `directions` */
     size_t num_directions;
     struct rs_direction *directions;
     /* For the simulator: the resources are the machine's links, then the node.
      * Unlimited ones are left out of the routes. */
-    struct rs_fluid_route *routes; /* by direction */
-    uint32_t *route_resources;     /* what they point at */
+    size_t num_rails; /* engine e is on rail e modulo this */
+    uint64_t *rates;  /* per rail: of its engines, bytes/s */
+    uint64_t fastest, slowest; /* the largest and the smallest of them */
+    struct rs_fluid_route *routes;  /* by direction, then by rail */
+    struct rs_fluid_route *certain; /* by direction: what all its routes use */
+    uint32_t *route_resources;      /* what they point at */
     uint64_t *capacity;
     size_t num_resources;
     uint64_t most_nodes; /* for planners that prove */
     int64_t node; /* the resource of the node, or -1 when it is unlimited */
 };
+
+/** The resources of a direction's puts on an engine. */
+static inline const struct rs_fluid_route *
+rs_problem_route(const struct rs_problem *problem, uint32_t direction,
+                 uint32_t engine)
+{
+    return &problem->routes[direction * problem->num_rails +
+                            engine % problem->num_rails];
+}
+
+/** The rate of an engine, bytes/s. */
+static inline uint64_t rs_problem_rate(const struct rs_problem *problem,
+                                       uint32_t engine)
+{
+    return problem->rates[engine % problem->num_rails];
+}
 
 /** Where a planner puts a put. */
 struct rs_place {
@@ -73,6 +92,10 @@ int rs_problem_init(struct rs_problem *problem,
                     const struct rs_cut *cuts, size_t num_cuts);
 
 void rs_problem_fini(struct rs_problem *problem);
+
+/** What each further engine adds to the rate of all together at most, bytes/s,
+ * the most first. @param steps filled, one per engine */
+void rs_problem_steps(const struct rs_problem *problem, uint64_t *steps);
 
 /** The lower bound of the makespan, ps. @return as rs_bound_compute() */
 int rs_problem_bound(const struct rs_problem *problem, uint64_t *bound);

@@ -454,6 +454,18 @@ uint64_t rsched_schedule_box_makespan(const struct rsched_schedule *schedule)
     return schedule->findings.box_makespan;
 }
 
+uint64_t rsched_schedule_box_bound(const struct rsched_schedule *schedule)
+{
+    return schedule->findings.box_bound;
+}
+
+void rs_schedule_note_boxes(struct rsched_schedule *schedule, uint64_t height,
+                            uint64_t bound)
+{
+    schedule->findings.box_makespan = height;
+    schedule->findings.box_bound = bound;
+}
+
 /* The loads of a stretch are those of the puts in flight. */
 struct occupancy {
     const struct rsched_schedule *schedule;
@@ -475,10 +487,10 @@ static void visit_stretch(void *arg, uint64_t from, uint64_t to,
 
         if (puts[e] == UINT32_MAX)
             continue;
-        route = rsched_machine_find_route(
+        route = rsched_machine_find_engine_route(
             machine, rsched_pattern_put(schedule->pattern,
                                         schedule->problem.parts[puts[e]].put)
-                         ->direction);
+                         ->direction, (uint32_t)e);
         for (size_t k = 0; k < route->num_links; k++)
             walk->loads[route->links[k]] += rates[e];
     }

@@ -18,6 +18,12 @@ struct rsched_schedule {
     uint64_t makespan, total, lower_bound;
     struct rs_findings findings; /* of the planner */
 };
+
+/** Note what a planner outside of the library has found: the height of its
+ * packing of boxes, and that no packing is lower than `bound`, ps. */
+void rs_schedule_note_boxes(struct rsched_schedule *schedule, uint64_t height,
+                            uint64_t bound);
+
 /** rsched_schedule_create_queues() for puts that are cut: engines and positions
  * are per part. */
 int rs_schedule_create_parts(const struct rsched_pattern *pattern,

@@ -167,7 +167,9 @@ int rs_search_run(const struct rs_search *search, struct rs_stage *stage,
 {
     const struct rs_problem *problem = stage->script->problem;
     size_t engines = problem->costs.num_engines;
-    size_t used = engines < problem->num_puts ? engines : problem->num_puts;
+    size_t used = engines < problem->num_puts || problem->num_rails > 1
+                      ? engines
+                      : problem->num_puts;
     size_t length = problem->num_puts + used;
     struct climber climber = {
         .problem = problem,

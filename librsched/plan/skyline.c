@@ -6,7 +6,7 @@
 #include "librsched/plan/boxes.h"
 
 struct box {
-    uint64_t height;
+    uint64_t height; /* on the fastest engine */
     uint32_t direction, put;
 };
 
@@ -38,10 +38,11 @@ static int sort_boxes(struct skyline *skyline)
 
     for (uint32_t i = 0; i < problem->num_puts; i++) {
         struct box *box = &skyline->boxes[i];
-        int error = rs_boxes_measure(problem, i, &box->height, &sum);
+        int error = rs_boxes_measure(problem, i, &sum);
 
         if (error != 0)
             return error;
+        box->height = rs_boxes_height(problem, i, problem->fastest);
         box->put = i;
         box->direction = problem->direction[i];
         skyline->left[box->direction] += box->height;
@@ -107,7 +108,9 @@ static void fill(struct skyline *skyline, enum rs_filling filling,
         }
         box = &skyline->boxes[skyline->next[direction]++];
         places[box->put] = (struct rs_place){lowest, placed++};
-        skyline->top[lowest] += box->height;
+        skyline->top[lowest] += rs_boxes_height(
+            skyline->problem, box->put,
+            rs_problem_rate(skyline->problem, lowest));
         skyline->busy[direction] = skyline->top[lowest];
         skyline->left[direction] -= box->height;
     }

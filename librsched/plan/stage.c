@@ -16,13 +16,24 @@ enum { MEMORY_BITS = 13, MEMORY = 1 << MEMORY_BITS };
 
 /* ---------------------------------------------------------------- script */
 
-static bool same_resources(const struct rs_class *a,
-                           const struct rs_fluid_route *b)
+static bool same_route(const struct rs_fluid_route *a,
+                       const struct rs_fluid_route *b)
 {
     return a->num_resources == b->num_resources &&
            (a->num_resources == 0 ||
             memcmp(a->resources, b->resources,
                    a->num_resources * sizeof(*a->resources)) == 0);
+}
+
+static bool same_class(const struct rs_problem *problem,
+                       const struct rs_fluid_route *a,
+                       const struct rs_fluid_route *b)
+{
+    size_t rail = 0;
+
+    while (rail < problem->num_rails && same_route(&a[rail], &b[rail]))
+        rail++;
+    return rail == problem->num_rails;
 }
 
 /* Directions with the same resources are one class. */
@@ -34,17 +45,17 @@ static void find_classes(struct rs_script *script)
            problem->num_directions * sizeof(*script->class_of));
     for (size_t i = 0; i < problem->num_puts; i++) {
         uint32_t direction = problem->direction[i];
-        const struct rs_fluid_route *route = &problem->routes[direction];
+        const struct rs_fluid_route *routes =
+            &problem->routes[direction * problem->num_rails];
         uint32_t c = 0;
 
         if (script->class_of[direction] != UINT32_MAX)
             continue;
         while (c < script->num_classes &&
-               !same_resources(&script->classes[c], route))
+               !same_class(problem, script->classes[c], routes))
             c++;
         if (c == script->num_classes)
-            script->classes[script->num_classes++] = (struct rs_class){
-                route->resources, route->num_resources};
+            script->classes[script->num_classes++] = routes;
         script->class_of[direction] = c;
     }
 }
@@ -105,7 +116,8 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .num_engines = problem->costs.num_engines,
         .class_of = calloc(directions, sizeof(*script->class_of)),
         .classes = calloc(directions, sizeof(*script->classes)),
-        .cap = problem->costs.engine_rate << RS_STAGE_RATE_BITS,
+        .caps = calloc(problem->costs.num_engines, sizeof(*script->caps)),
+        .cap = problem->fastest << RS_STAGE_RATE_BITS,
         .command = problem->costs.command << RS_STAGE_TICK_BITS,
         .open = problem->costs.engine_open << RS_STAGE_TICK_BITS,
         .left = calloc(resources, sizeof(*script->left)),
@@ -118,6 +130,7 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .least = calloc(problem->num_puts + 1, sizeof(*script->least)),
     };
     if (script->class_of == NULL || script->classes == NULL ||
+        script->caps == NULL ||
         script->left == NULL || script->waiting == NULL ||
         script->touched == NULL || script->fresh == NULL ||
         script->position == NULL || script->rest == NULL ||
@@ -126,6 +139,9 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
     else
         error = measure(script);
     if (error == 0) {
+        for (uint32_t e = 0; e < script->num_engines; e++)
+            script->caps[e] = rs_problem_rate(problem, e)
+                              << RS_STAGE_RATE_BITS;
         find_classes(script);
         error = allocate_memory(script);
     }
@@ -138,6 +154,7 @@ void rs_script_fini(struct rs_script *script)
 {
     free(script->class_of);
     free(script->classes);
+    free(script->caps);
     free(script->memory);
     free(script->memory_rates);
     free(script->left);
@@ -152,12 +169,12 @@ void rs_script_fini(struct rs_script *script)
 
 /* ----------------------------------------------------------------- rates */
 
-static void take(struct rs_script *script, const struct rs_class *cls,
+static void take(struct rs_script *script, const struct rs_fluid_route *route,
                  uint64_t rate)
 {
-    for (size_t k = 0; k < cls->num_resources; k++) {
-        script->left[cls->resources[k]] -= rate;
-        script->waiting[cls->resources[k]]--;
+    for (size_t k = 0; k < route->num_resources; k++) {
+        script->left[route->resources[k]] -= rate;
+        script->waiting[route->resources[k]]--;
     }
 }
 
@@ -183,57 +200,87 @@ static uint32_t find_bottleneck(const struct rs_script *script, size_t touched,
     return bottleneck;
 }
 
-static bool uses(const struct rs_class *cls, uint32_t resource)
+static bool uses(const struct rs_fluid_route *route, uint32_t resource)
 {
-    for (size_t k = 0; k < cls->num_resources; k++) {
-        if (cls->resources[k] == resource)
+    for (size_t k = 0; k < route->num_resources; k++) {
+        if (route->resources[k] == resource)
             return true;
     }
     return false;
 }
 
-/* Max-min fair rates, as models/fluid.h defines them: engines are equal, so
- * when one has its own rate all that are left have. */
-static void share_out(const struct rs_stage *stage, uint64_t *rates)
+static const struct rs_fluid_route *route_of(const struct rs_stage *stage,
+                                             uint32_t engine)
+{
+    return rs_script_route(stage->script, stage->actors[engine].cls, engine);
+}
+
+/* Count, per resource, the puts that flow. Returns their number. */
+static size_t begin_sharing(const struct rs_stage *stage, uint64_t *rates,
+                            size_t *touched)
 {
     struct rs_script *script = stage->script;
-    size_t flows = 0, touched = 0;
+    size_t flows = 0;
 
+    *touched = 0;
     for (uint32_t e = 0; e < stage->num_engines; e++) {
-        const struct rs_class *cls;
+        const struct rs_fluid_route *route;
 
         rates[e] = 0;
         if (stage->actors[e].phase != RS_FLOWS)
             continue;
         flows++;
-        cls = &script->classes[stage->actors[e].cls];
-        for (size_t k = 0; k < cls->num_resources; k++) {
-            uint32_t r = cls->resources[k];
+        route = route_of(stage, e);
+        for (size_t k = 0; k < route->num_resources; k++) {
+            uint32_t r = route->resources[k];
 
             if (script->waiting[r]++ == 0) {
-                script->touched[touched++] = r;
+                script->touched[(*touched)++] = r;
                 script->left[r] = script->problem->capacity[r]
                                   << RS_STAGE_RATE_BITS;
             }
         }
     }
+    return flows;
+}
+
+/* Give those that use `bottleneck` the share, or, when that is UINT32_MAX,
+ * those whose engine has at most the share its rate. Returns how many. */
+static size_t give(const struct rs_stage *stage, uint32_t bottleneck,
+                   uint64_t share, uint64_t *rates)
+{
+    struct rs_script *script = stage->script;
+    size_t given = 0;
+
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
+        const struct rs_fluid_route *route;
+
+        if (stage->actors[e].phase != RS_FLOWS || rates[e] != 0)
+            continue;
+        route = route_of(stage, e);
+        if (bottleneck == UINT32_MAX ? script->caps[e] > share
+                                     : !uses(route, bottleneck))
+            continue;
+        rates[e] = bottleneck == UINT32_MAX ? script->caps[e] : share;
+        take(script, route, rates[e]);
+        given++;
+    }
+    return given;
+}
+
+/* Max-min fair rates, as models/fluid.h defines them. */
+static void share_out(const struct rs_stage *stage, uint64_t *rates)
+{
+    size_t touched, flows = begin_sharing(stage, rates, &touched);
+
     while (flows > 0) {
         uint64_t share;
-        uint32_t bottleneck = find_bottleneck(script, touched, &share);
-        bool all = script->cap <= share;
+        uint32_t bottleneck = find_bottleneck(stage->script, touched, &share);
+        size_t given = give(stage, UINT32_MAX, share, rates);
 
-        for (uint32_t e = 0; e < stage->num_engines; e++) {
-            const struct rs_class *cls;
-
-            if (stage->actors[e].phase != RS_FLOWS || rates[e] != 0)
-                continue;
-            cls = &script->classes[stage->actors[e].cls];
-            if (!all && !uses(cls, bottleneck))
-                continue;
-            rates[e] = all ? script->cap : share;
-            take(script, cls, rates[e]);
-            flows--;
-        }
+        if (given == 0)
+            given = give(stage, bottleneck, share, rates);
+        flows -= given;
     }
 }
 
@@ -368,6 +415,15 @@ void rs_stage_close(struct rs_stage *stage, uint32_t engine)
     stage->actors[engine].phase = RS_CLOSED;
 }
 
+void rs_stage_replace(struct rs_stage *stage, uint32_t engine, uint32_t other)
+{
+    for (uint32_t e = engine; e < other; e++)
+        rs_stage_close(stage, e);
+    stage->actors[other].phase = RS_FREE;
+    for (uint32_t e = other + 1; e < stage->num_engines; e++)
+        stage->actors[e].next = stage->now + (e - other) * stage->script->open;
+}
+
 /* All that ends now. Returns whether an engine has become free. */
 static bool end_phases(struct rs_stage *stage)
 {
@@ -441,19 +497,18 @@ uint64_t rs_stage_end(const struct rs_stage *stage)
     return rs_stage_ps(stage->last);
 }
 
-void rs_stage_rates(struct rs_stage *stage, uint32_t engines, uint64_t *rates)
+void rs_stage_rates(struct rs_stage *stage, uint64_t *rates)
 {
     struct rs_script *script = stage->script;
 
     memset(rates, 0, (script->num_classes + 1) * sizeof(*rates));
-    stage->num_engines = engines;
     share_out(stage, script->fresh);
-    for (uint32_t e = 0; e < engines; e++) {
+    for (uint32_t e = 0; e < stage->num_engines; e++) {
         const struct rs_actor *actor = &stage->actors[e];
 
         if (actor->phase == RS_FLOWS)
             rates[actor->cls] += script->fresh[e];
-        else
+        else if (actor->phase == RS_COMMAND)
             rates[script->num_classes] += script->cap;
     }
 }

@@ -3,9 +3,9 @@
  * The fluid simulation of a problem, step by step, so that a planner can decide
  * on the way. Its arithmetic is that of models/fluid.c: the same queues give
  * the same tick (tests/plan/stage.c holds the two against each other). It is
- * faster since it knows less: engines are equal, and all that the sharing needs
- * of a put is its class, the set of resources that it uses. So the rates of a
- * set of classes in flight are worked out once and remembered.
+ * faster since it knows more: all that the sharing needs of a put is its class,
+ * the sets of resources that it uses on each rail. So the rates of engines with
+ * classes in flight are worked out once and remembered.
  *
  * Puts are started with rs_stage_start(); rs_stage_advance() goes to the next
  * moment at which an engine has nothing to do. Engine k turns up for its first
@@ -32,11 +32,6 @@ enum {
 /** A time after all others. */
 #define RS_NEVER UINT64_MAX
 
-/** The puts that use the same resources. */
-struct rs_class {
-    const uint32_t *resources;
-    size_t num_resources;
-};
 
 /** Rates that were worked out: of engine k in flight with the class that `key`
  * has for it. */
@@ -45,14 +40,17 @@ struct rs_rates {
     uint64_t *rate; /* per engine, units of fluid.c; 0 for those at rest */
 };
 
-/** What all stages of one problem share. Not thread-safe: it remembers. */
+/** Puts of a class use the same resources, whichever engine they are on. What
+ * all stages of one problem share. Not thread-safe: it remembers. */
 struct rs_script {
     const struct rs_problem *problem;
     uint32_t num_engines;
     uint32_t *class_of; /* of each direction */
-    struct rs_class *classes; /* in order of their first put */
+    const struct rs_fluid_route **classes; /* their routes, one per rail; in
+                                              order of their first put */
     size_t num_classes;
-    uint64_t cap;     /* rate of an engine, units */
+    uint64_t *caps;   /* rate of each engine, units */
+    uint64_t cap;     /* the largest of them */
     uint64_t command; /* ticks */
     uint64_t open;    /* ticks */
     unsigned bits;    /* of a key that an engine takes; 0: not remembered */
@@ -96,6 +94,13 @@ struct rs_stage {
 int rs_script_init(struct rs_script *script, const struct rs_problem *problem);
 void rs_script_fini(struct rs_script *script);
 
+/** The resources of a class's puts on an engine. */
+static inline const struct rs_fluid_route *
+rs_script_route(const struct rs_script *script, uint32_t cls, uint32_t engine)
+{
+    return &script->classes[cls][engine % script->problem->num_rails];
+}
+
 /** Bytes of a stage of all engines. */
 size_t rs_stage_size(const struct rs_script *script);
 
@@ -112,6 +117,12 @@ bool rs_stage_start(struct rs_stage *stage, uint32_t engine, uint32_t cls,
 
 /** Send a free engine home: it stays out of the rest. */
 void rs_stage_close(struct rs_stage *stage, uint32_t engine);
+
+/** Leave out engines: `engine` has just turned up and stays unused, `other`,
+ * which has not, takes its turn, those between stay unused as well, and those
+ * behind turn up that much earlier. */
+void rs_stage_replace(struct rs_stage *stage, uint32_t engine,
+                      uint32_t other);
 
 /**
  * Go on until an engine is free. Every free engine must have been given a put,
@@ -131,13 +142,12 @@ uint64_t rs_stage_ps(uint64_t ticks);
 /**
  * The rates of a set of puts in flight.
  *
- * @param stage used up; the first `engines` actors have a class and the phase
- *              RS_FLOWS or RS_COMMAND
+ * @param stage used up; the actors have a class and the phase RS_FLOWS or
+ *              RS_COMMAND, or are RS_CLOSED
  * @param rates filled: of each class together, units, and last the engines in a
- *              command times the engine's rate
+ *              command times the largest rate of an engine
  */
-void rs_stage_rates(struct rs_stage *stage, uint32_t engines,
-                    uint64_t *rates);
+void rs_stage_rates(struct rs_stage *stage, uint64_t *rates);
 
 /** When the last put ended, ps; RS_NEVER while something goes on. */
 uint64_t rs_stage_end(const struct rs_stage *stage);

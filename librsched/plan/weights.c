@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "librsched/base/error.h"
+#include "librsched/plan/alike.h"
 
 typedef unsigned __int128 wide;
 
@@ -19,60 +20,94 @@ static const int64_t ONE = INT64_C(1) << ONE_BITS;
 
 /* ------------------------------------------------------------------ sets */
 
-static bool count_sets(size_t kinds, size_t engines, size_t *count)
-{
-    size_t all = 1;
+/* The sets are gone through twice: once to count them. */
+struct walk {
+    struct rs_sets *sets; /* counted only, while it has no `rates` */
+    struct rs_stage *stage;
+    uint32_t alike[RS_WEIGHTS_ENGINES];
+    size_t least[RS_WEIGHTS_ENGINES]; /* per label: kinds of engines that are
+                                         alike do not decrease */
+};
 
-    for (size_t i = 1; i <= engines; i++) { /* (kinds + engines) choose i */
-        all = all * (kinds + i) / i;
-        if (all > RS_WEIGHTS_SETS)
-            return false;
+static void add_set(struct walk *walk, uint32_t chosen)
+{
+    struct rs_sets *sets = walk->sets;
+
+    if (sets->rates != NULL) {
+        rs_stage_rates(walk->stage,
+                       sets->rates + sets->count * (sets->num_classes + 1));
+        sets->engines[sets->count] = (uint8_t)chosen;
     }
-    *count = all;
-    return true;
+    sets->count++;
 }
 
-/* Add the sets that have `chosen` engines already, and further ones of kinds
- * from `kind` on. */
-static void add_sets(struct rs_sets *sets, struct rs_stage *stage,
-                     uint32_t chosen, size_t kind)
+/* Add the sets that go on from this one, in which `chosen` engines below
+ * `engine` are at work; of engines that are alike the first ones are, so none
+ * with a label in `idle` follows. */
+static void add_sets(struct walk *walk, uint32_t engine, uint32_t chosen,
+                     uint32_t idle)
 {
-    uint64_t *rates = sets->rates + sets->count * (sets->num_classes + 1);
+    const struct rs_sets *sets = walk->sets;
 
-    rs_stage_rates(stage, chosen, rates);
-    sets->engines[sets->count++] = (uint8_t)chosen;
-    if (chosen == sets->script->num_engines)
-        return;
-    for (size_t k = kind; k <= sets->num_classes; k++) {
-        stage->actors[chosen].cls = (uint32_t)k;
-        stage->actors[chosen].phase =
-            k < sets->num_classes ? RS_FLOWS : RS_COMMAND;
-        add_sets(sets, stage, chosen + 1, k);
+    add_set(walk, chosen);
+    for (uint32_t e = engine; e < sets->script->num_engines; e++) {
+        struct rs_actor *actor = &walk->stage->actors[e];
+        uint32_t label = walk->alike[e];
+        size_t least = walk->least[label];
+
+        for (size_t k = least; (idle >> label & 1) == 0 &&
+                               k <= sets->num_classes &&
+                               sets->count <= RS_WEIGHTS_SETS; k++) {
+            actor->cls = (uint32_t)k;
+            actor->phase = k < sets->num_classes ? RS_FLOWS : RS_COMMAND;
+            walk->least[label] = k;
+            add_sets(walk, e + 1, chosen + 1, idle);
+        }
+        walk->least[label] = least;
+        actor->phase = RS_CLOSED;
+        idle |= UINT32_C(1) << label;
     }
+}
+
+static void walk_sets(struct walk *walk)
+{
+    walk->sets->count = 0;
+    rs_stage_begin(walk->stage, walk->sets->script->num_engines);
+    for (uint32_t e = 0; e < walk->sets->script->num_engines; e++)
+        rs_stage_close(walk->stage, e);
+    add_sets(walk, 0, 0, 0);
 }
 
 int rs_sets_init(struct rs_sets *sets, struct rs_script *script)
 {
-    struct rs_stage *stage;
-    size_t count;
+    struct walk walk = {.sets = sets};
+    int error = 0;
 
     *sets = (struct rs_sets){.script = script,
                              .num_classes = script->num_classes};
     if (script->num_classes > RS_WEIGHTS_CLASSES ||
-        script->num_engines > RS_WEIGHTS_ENGINES ||
-        !count_sets(script->num_classes + 1, script->num_engines, &count))
+        script->num_engines > RS_WEIGHTS_ENGINES)
         return RSCHED_ELIMIT; /* the caller knows what to do without */
-    sets->rates = calloc(count * (script->num_classes + 1), sizeof(uint64_t));
-    sets->engines = calloc(count, sizeof(*sets->engines));
-    stage = rs_stage_create(script);
-    if (sets->rates == NULL || sets->engines == NULL || stage == NULL) {
-        free(stage);
-        rs_sets_fini(sets);
-        return rs_fail(RSCHED_ENOMEM, "no memory to plan");
+    walk.stage = rs_stage_create(script);
+    if (walk.stage == NULL)
+        return RSCHED_ENOMEM;
+    rs_alike_find(script, walk.alike);
+    walk_sets(&walk);
+    if (sets->count > RS_WEIGHTS_SETS) {
+        error = RSCHED_ELIMIT;
+    } else {
+        sets->rates = calloc(sets->count * (script->num_classes + 1),
+                             sizeof(uint64_t));
+        sets->engines = calloc(sets->count, sizeof(*sets->engines));
+        if (sets->rates == NULL || sets->engines == NULL)
+            error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
+        else
+            walk_sets(&walk);
     }
-    add_sets(sets, stage, 0, 0);
-    free(stage);
-    return 0;
+    free(walk.stage);
+    if (error != 0)
+        rs_sets_fini(sets);
+    return error;
 }
 
 void rs_sets_fini(struct rs_sets *sets)
@@ -271,14 +306,15 @@ void rs_weights_plain(const struct rs_script *script,
                        ? (wide)problem->capacity[problem->node]
                              << RS_STAGE_RATE_BITS
                        : (wide)-1 >> 2;
-    wide last;
+    uint64_t steps[RS_WEIGHTS_ENGINES];
+    wide last, rate = 0;
 
     memset(weights, 0, sizeof(*weights));
+    rs_problem_steps(problem, steps);
     for (size_t c = 0; c < script->num_classes; c++)
         weights->weight[c] = UINT64_C(1) << WEIGHT_BITS;
     for (size_t e = 1; e <= script->num_engines; e++) {
-        wide rate = (wide)script->cap * e;
-
+        rate += (wide)steps[e - 1] << RS_STAGE_RATE_BITS;
         weights->most[e] = (rate < ceiling ? rate : ceiling) << WEIGHT_BITS;
     }
     last = weights->most[script->num_engines] -

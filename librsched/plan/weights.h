@@ -25,13 +25,15 @@ enum {
     RS_WEIGHTS_SETS = 8192,
 };
 
-/** All sets of classes and commands that up to all engines may have at once. */
+/** All sets of classes and commands that up to all engines may have at once,
+ * those that differ only by engines that are alike once. */
 struct rs_sets {
     const struct rs_script *script;
     size_t num_classes;
     size_t count;
     uint64_t *rates;   /* set by set: of each class together, units, and last
-                          the engines in a command times the engine's rate */
+                          the engines in a command times the largest rate of
+                          an engine */
     uint8_t *engines;  /* of each set */
 };
 
@@ -56,8 +58,8 @@ int rs_weights_find(const struct rs_sets *sets, const uint64_t *left,
                     struct rs_weights *weights);
 
 /**
- * Weights that need no sets: all bytes weigh the same. `most` is what engines
- * and node allow, which is concave in the number of engines, so a command may
+ * Weights that need no sets: all bytes weigh the same. `most` is what engines,
+ * rails and node allow, which is concave in the number of engines, so a command may
  * weigh what the last engine adds.
  */
 void rs_weights_plain(const struct rs_script *script,

@@ -271,6 +271,7 @@ static int choose_routes(struct rs_world *world, bool balanced)
 {
     int error;
 
+    world->balanced = balanced;
     world->choices = calloc(world->num_puts + 1, sizeof(*world->choices));
     if (world->choices == NULL)
         return no_memory(world);
@@ -311,10 +312,21 @@ static struct extras place_extras(const struct rs_world *world,
     return e;
 }
 
+/* The rate of an engine; they are numbered node by node. */
+static uint64_t rate_of(const struct rsched_machine *machine, uint64_t engine,
+                        uint32_t num_engines)
+{
+    size_t rail = engine % num_engines % rsched_machine_num_rails(machine);
+
+    return rsched_machine_rail(machine, rail)->rate;
+}
+
 static int fill_capacities(struct rs_world *world,
-                           const struct rsched_machine_costs *costs,
+                           const struct rsched_machine *machine,
                            const struct extras *e)
 {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_get_costs(machine);
     uint64_t *capacity = calloc(e->count + 1, sizeof(*capacity));
 
     if (e->count > UINT32_MAX || capacity == NULL) {
@@ -330,7 +342,7 @@ static int fill_capacities(struct rs_world *world,
             capacity[e->eject + n] = costs->node_eject;
     }
     for (uint64_t r = e->receive; r < e->count; r++)
-        capacity[r] = costs->engine_rate;
+        capacity[r] = rate_of(machine, r - e->receive, world->num_engines);
     world->fluid.capacity = capacity;
     world->fluid.num_resources = e->count;
     return 0;
@@ -430,8 +442,10 @@ static int compare_queued(const void *left, const void *right, void *arg)
 
 /* Engines serve the processes that share them in turn, a put at a time. */
 static int fill_engines(struct rs_world *world,
-                        const struct rsched_machine_costs *costs)
+                        const struct rsched_machine *machine)
 {
+    const struct rsched_machine_costs *costs =
+        rsched_machine_get_costs(machine);
     size_t count = (size_t)world->topology.num_nodes * world->num_engines;
     struct rs_fluid_engine *engines = calloc(count + 1, sizeof(*engines));
     uint64_t opened = 0;
@@ -460,8 +474,8 @@ static int fill_engines(struct rs_world *world,
                    e % world->num_engines)
             next++;
         engines[e] = (struct rs_fluid_engine){
-            costs->engine_rate, 0, costs->command, world->queue + first,
-            next - first};
+            rate_of(machine, e, world->num_engines), 0, costs->command,
+            world->queue + first, next - first};
         if (next > first)
             engines[e].opens = opened++ * costs->engine_open;
     }
@@ -474,12 +488,12 @@ static int assemble(struct rs_world *world,
     const struct rsched_machine_costs *costs =
         rsched_machine_get_costs(params->machine);
     struct extras extras = place_extras(world, costs);
-    int error = fill_capacities(world, costs, &extras);
+    int error = fill_capacities(world, params->machine, &extras);
 
     if (error == 0)
         error = fill_routes(world, &extras);
     if (error == 0)
-        error = fill_engines(world, costs);
+        error = fill_engines(world, params->machine);
     if (error == 0)
         rs_world_start(world, params->jitter, params->seed);
     return error;
@@ -488,7 +502,7 @@ static int assemble(struct rs_world *world,
 /* ---- all ---- */
 
 static int fill(struct rs_world *world, const struct rs_world_params *params,
-                const struct rs_topology_spec *spec)
+                bool balanced, const struct rs_topology_spec *spec)
 {
     struct rs_shape block;
     struct lists lists = {0};
@@ -514,14 +528,14 @@ static int fill(struct rs_world *world, const struct rs_world_params *params,
     if (error == 0)
         error = rs_world_receive(world, params->receive);
     if (error == 0)
-        error = choose_routes(world, params->balanced);
+        error = choose_routes(world, balanced);
     if (error == 0)
         error = assemble(world, params);
     return error;
 }
 
-int rs_world_create(const struct rs_world_params *params,
-                    struct rs_world **world)
+static int create(const struct rs_world_params *params, bool balanced,
+                  struct rs_world **world)
 {
     struct rs_world *made = calloc(1, sizeof(*made));
     int error;
@@ -530,13 +544,50 @@ int rs_world_create(const struct rs_world_params *params,
         return rs_fail(RSCHED_ENOMEM, "no memory for a world");
     made->shape = params->nodes;
     made->num_engines = rsched_machine_get_costs(params->machine)->num_engines;
-    error = fill(made, params, rs_machine_topology(params->machine));
+    error = fill(made, params, balanced, rs_machine_topology(params->machine));
     if (error != 0) {
         rs_world_destroy(made);
         return error;
     }
     *world = made;
     return 0;
+}
+
+/* Balanced routes, unless first ones take less: where not the links bind but
+ * the nodes, another route for each put only disturbs the plan. */
+static int create_balanced(const struct rs_world_params *params,
+                           struct rs_world **world)
+{
+    struct rs_world *balanced, *first;
+    struct rs_world_result new, old;
+    int error = create(params, true, &balanced);
+
+    if (error != 0)
+        return error;
+    error = create(params, false, &first);
+    if (error != 0)
+        goto err_balanced;
+    error = rs_world_run(balanced, params->machine, NULL, NULL, NULL, &new);
+    if (error == 0)
+        error = rs_world_run(first, params->machine, NULL, NULL, NULL, &old);
+    if (error != 0)
+        goto err_first;
+    *world = new.makespan < old.makespan ? balanced : first;
+    rs_world_destroy(new.makespan < old.makespan ? first : balanced);
+    return 0;
+
+err_first:
+    rs_world_destroy(first);
+err_balanced:
+    rs_world_destroy(balanced);
+    return error;
+}
+
+int rs_world_create(const struct rs_world_params *params,
+                    struct rs_world **world)
+{
+    return params->balanced ? create_balanced(params, world)
+                            : create(params, false, world);
 }
 
 int rs_world_run(const struct rs_world *world,

@@ -37,7 +37,8 @@ struct rs_world_params {
     uint64_t mapping_seed;
     const uint32_t *mapping; /* or per process its node; NULL: row-major */
     size_t num_mapping;
-    bool balanced; /* choose routes; else each put takes its first one */
+    bool balanced; /* choose routes, if that takes less; else each put takes
+                      its first one */
     enum rs_world_receive receive;
     uint64_t jitter; /* nodes start at random within this, ps */
     uint64_t seed;   /* of the jitter */
@@ -65,6 +66,7 @@ struct rs_world {
     struct rs_world_put *puts;
     uint32_t *nodes;  /* per process: its node */
     uint64_t planned; /* the longest makespan that a plan says, ps */
+    bool balanced;     /* routes were chosen */
     uint32_t *choices; /* per put: its route */
     uint64_t first_load, load; /* ps that the most loaded link takes: on first
                                   routes, and on the chosen ones */
@@ -87,7 +89,8 @@ struct rs_world_result {
 };
 
 /**
- * Make a world: place, plan, route.
+ * Make a world: place, plan, route. Balanced routes are compared with first
+ * ones by simulation, so that they never take longer.
  *
  * @return 0; RSCHED_EINVAL when the pattern, the nodes and the machine do not
  *         fit together; as rsched_schedule_create()
@@ -104,14 +107,29 @@ int rs_world_run(const struct rs_world *world,
                  void *arg, struct rs_world_result *result);
 
 /**
- * The planner that takes the least time in this world, the first of equals.
- * With jitter, the one that takes the least over 25 starts of which none has
- * the seed of `params` (unless that is chosen on purpose).
+ * What a planner takes in this world; with jitter, the mean over 25 starts of
+ * which none has the seed of `params` (unless that is chosen on purpose).
  *
- * @param planner a static string
+ * @param mean ps, rounded down
+ * @return as rs_world_create()
  */
+int rs_world_try(const struct rs_world_params *params, const char *planner,
+                 uint64_t *mean);
+
+/** The planner for which rs_world_try() says least, the first of equals.
+ * @param planner a static string */
 int rs_world_select(const struct rs_world_params *params,
-                    const char **planner);
+                    const char **planner, uint64_t *mean);
+
+/**
+ * A small world in which to try a plan of one node: the grid of the machine's
+ * topology, or 8x6 nodes, or 4x4x4 for directions such as "+x-y".
+ *
+ * @param params filled, but for the planner
+ */
+void rs_world_neighborhood(const struct rsched_pattern *pattern,
+                           struct rsched_machine *machine, uint64_t jitter,
+                           struct rs_world_params *params);
 
 /* Steps of rs_world_create(), each in its file. */
 int rs_world_queue(struct rs_world *world,

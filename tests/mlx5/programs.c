@@ -8,7 +8,8 @@
  * sender fills its memory and posts one list per lane, which ends with a
  * notification; the receiver, when all lanes have notified, compares all of its
  * memory and grants the next epoch by a write of its own. `steps` runs sender,
- * receiver and device in turn, `threads` gives each a thread.
+ * receiver and device in turn, `threads` gives each a thread, and in half of the
+ * runs sender and receiver a device each.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -48,7 +49,7 @@ struct lane {
 };
 
 struct link {
-    struct rs_softnic *nic;
+    struct rs_softnic *nics[2]; /* of sender and receiver, or the same */
     unsigned seed;
     enum notify notify;
     uint32_t num_lanes;
@@ -134,6 +135,19 @@ static struct rs_rdma_op make_notification(struct link *link, struct lane *lane,
     return op;
 }
 
+/* Where each of two softnics is found, when there are two. */
+static struct rs_softnic_address addresses[2];
+
+static void connect_ends(struct end *a, struct end *b)
+{
+    if (a->nic == b->nic) {
+        rs_softnic_connect(a->qp, b->qp);
+    } else {
+        rs_softnic_connect_far(a->qp, &addresses[1], b->memory.qpn);
+        rs_softnic_connect_far(b->qp, &addresses[0], a->memory.qpn);
+    }
+}
+
 static void lane_init(struct link *link, struct lane *lane, uint64_t *at)
 {
     struct pair_options options = {
@@ -146,9 +160,9 @@ static void lane_init(struct link *link, struct lane *lane, uint64_t *at)
     struct rs_rdma_piece sink;
     uint32_t lkey, rkey;
 
-    end_init(&lane->a, link->nic, 1, &options);
-    end_init(&lane->b, link->nic, 2, &options);
-    rs_softnic_connect(lane->a.qp, lane->b.qp);
+    end_init(&lane->a, link->nics[0], 1, &options);
+    end_init(&lane->b, link->nics[1], 2, &options);
+    connect_ends(&lane->a, &lane->b);
     lkey = end_register(&lane->a, link->from, BYTES);
     rkey = end_register(&lane->b, link->to, BYTES);
     lane->num_puts = draw(link, MAX_OPS + 1);
@@ -165,15 +179,15 @@ static void lane_init(struct link *link, struct lane *lane, uint64_t *at)
     rs_rq_post(&lane->b.rq, RECEIVES / 2);
 }
 
-static void link_init(struct link *link, struct rs_softnic *nic, unsigned seed,
-                      bool relaxed)
+static void link_init(struct link *link, struct rs_softnic *const nics[2],
+                      unsigned seed, bool relaxed)
 {
     struct rs_rdma_op grant = {.opcode = RS_RDMA_WRITE,
                                .stamp = RS_STAMP_EPOCH,
                                .remote = (uintptr_t)&link->granted};
     uint64_t at = 0;
 
-    *link = (struct link){.nic = nic, .seed = seed};
+    *link = (struct link){.nics = {nics[0], nics[1]}, .seed = seed};
     link->notify =
         relaxed ? NOTIFY_ADD + draw(link, 2) : NOTIFY_FLAG + draw(link, 3);
     link->from = calloc(1, BYTES);
@@ -367,7 +381,8 @@ static struct rs_softnic_options make_options(unsigned seed)
 static bool is_over(const struct link *link, bool sender, bool receiver)
 {
     return link->failure != NULL ||
-           rs_softnic_violation(link->nic)[0] != '\0' ||
+           rs_softnic_violation(link->nics[0])[0] != '\0' ||
+           rs_softnic_violation(link->nics[1])[0] != '\0' ||
            ((!sender || sender_is_done(link)) &&
             (!receiver || receiver_is_done(link)));
 }
@@ -383,7 +398,7 @@ static void run_steps(struct link *links, uint32_t n)
             receiver_step(&links[i]);
             over += is_over(&links[i], true, true);
         }
-        rs_softnic_step(links[0].nic);
+        rs_softnic_step(links[0].nics[0]);
     } while (over < n);
 }
 
@@ -413,7 +428,6 @@ static void run_threads(struct link *links, uint32_t n)
 {
     pthread_t threads[2 * MAX_LINKS];
 
-    PAIR_NEEDS(rs_softnic_start(links[0].nic) == 0);
     for (uint32_t i = 0; i < n; i++) {
         PAIR_NEEDS(pthread_create(&threads[2 * i], NULL, sender, &links[i]) ==
                    0);
@@ -422,41 +436,72 @@ static void run_threads(struct link *links, uint32_t n)
     }
     for (uint32_t i = 0; i < 2 * n; i++)
         pthread_join(threads[i], NULL);
-    rs_softnic_stop(links[0].nic);
+}
+
+static void nics_init(struct rs_softnic *nics[2], unsigned seed, bool threads)
+{
+    struct rs_softnic_options options = make_options(seed);
+    int num_nics = threads && seed % 4 < 2 ? 2 : 1;
+
+    for (int i = 0; i < num_nics; i++) {
+        PAIR_NEEDS(rs_softnic_create(&options, &nics[i]) == 0);
+        PAIR_NEEDS(rs_softnic_listen(nics[i], &addresses[i]) == 0);
+        if (threads)
+            PAIR_NEEDS(rs_softnic_start(nics[i]) == 0);
+    }
+    if (num_nics == 1)
+        nics[1] = nics[0];
+}
+
+/* Both stop before one of them is gone. */
+static void nics_fini(struct rs_softnic *const nics[2])
+{
+    rs_softnic_stop(nics[0]);
+    rs_softnic_stop(nics[1]);
+    rs_softnic_destroy(nics[0]);
+    if (nics[1] != nics[0])
+        rs_softnic_destroy(nics[1]);
+}
+
+static bool link_is_wrong(const struct link *link, unsigned seed)
+{
+    const char *failure = link->failure;
+    const char *violation = rs_softnic_violation(link->nics[0]);
+
+    if (violation[0] == '\0')
+        violation = rs_softnic_violation(link->nics[1]);
+    if (link->received == EPOCHS && failure == NULL && violation[0] == '\0')
+        return false;
+    fprintf(stderr, "seed %u: %llu epochs received: %s; %s\n", seed,
+            (unsigned long long)link->received,
+            failure == NULL ? "" : failure, violation);
+    return true;
 }
 
 static int run(unsigned seed, bool threads)
 {
-    struct rs_softnic_options options = make_options(seed);
     uint32_t n = 1 + seed % MAX_LINKS;
     struct link *links = calloc(n, sizeof(*links));
-    struct rs_softnic *nic;
+    struct rs_softnic *nics[2];
     int failed = 0;
 
-    PAIR_NEEDS(rs_softnic_create(&options, &nic) == 0);
+    nics_init(nics, seed, threads);
     for (uint32_t i = 0; i < n; i++)
-        link_init(&links[i], nic, seed * 16 + i, options.relaxed);
+        link_init(&links[i], nics, seed * 16 + i, make_options(seed).relaxed);
     if (threads)
         run_threads(links, n);
     else
         run_steps(links, n);
     for (uint32_t i = 0; i < n; i++) {
-        const char *failure = links[i].failure;
-
-        if (links[i].received != EPOCHS || failure != NULL ||
-            rs_softnic_violation(nic)[0] != '\0') {
-            fprintf(stderr, "seed %u link %u: %llu epochs received: %s; %s\n",
-                    seed, i, (unsigned long long)links[i].received,
-                    failure == NULL ? "" : failure, rs_softnic_violation(nic));
-            failed = 1;
-        }
+        failed |= link_is_wrong(&links[i], seed);
         link_fini(&links[i]);
     }
-    if (options.drop_percent > 0 && rs_softnic_stats(nic).dropped == 0) {
+    if (make_options(seed).drop_percent > 0 &&
+        rs_softnic_stats(nics[0]).dropped == 0) {
         fprintf(stderr, "seed %u: no doorbell was lost\n", seed);
         failed = 1;
     }
-    rs_softnic_destroy(nic);
+    nics_fini(nics);
     free(links);
     return failed;
 }

@@ -229,6 +229,7 @@ static void refused(void)
 int main(int argc, char **argv)
 {
     struct rsched_mpi_topology *topology;
+    int status;
 
     CHECK(rsched_mpi_topology_create(MPI_COMM_WORLD, 0, NULL, 0, NULL, 0,
                                      &topology) == RSCHED_ENOTSUP,
@@ -246,5 +247,9 @@ int main(int argc, char **argv)
           "%" PRIu64 " requests",
           counter("rsched_alltoallw_init.accelerated"));
     CHECK(counter("requests") == 0, "requests are left");
-    return test_fini("api");
+    CHECK(rsched_mpi_topology_create(MPI_COMM_WORLD, 0, NULL, 0, NULL, 0,
+                                     &topology) == 0, "no neighbors");
+    status = test_fini("api");
+    rsched_mpi_topology_destroy(topology);
+    return status;
 }

@@ -87,6 +87,19 @@ def main():
     plan = json.loads(run.stdout)
     assert plan["scheduler"] == "box-optimal" and len(plan["puts"]) == 14
     assert plan["lower_bound_us"] <= plan["makespan_us"] <= 90
+    # It tells the bracket, which a file keeps: the study has 67 to 70 us.
+    assert 67 <= plan["box_lower_bound_us"] <= plan["box_makespan_us"] <= 71
+    written = subprocess.run([rsched, "plan", "scale-les3:872:all", "-s", "box-optimal"],
+                             capture_output=True, text=True, check=True).stdout
+    line = "boxes        %.3f us high; no packing is below %.3f us\n" % (
+        plan["box_makespan_us"], plan["box_lower_bound_us"])
+    assert line in written, written
+    for form in ("json", "yaml"):
+        once = subprocess.run([rsched, "plan", "scale-les3:872:all", "-s", "box-optimal", "-f",
+                               form], capture_output=True, text=True, check=True).stdout
+        drawn = subprocess.run([rsched, "draw", "-", "-o", "-"], input=once, capture_output=True,
+                               text=True, check=True).stdout
+        assert "box-optimal" in drawn
     return 0
 
 

@@ -56,6 +56,13 @@ bad "plan: one argument too many: 'b'" plan a b
 bad "plan: bad option '--frob'" plan --frob
 bad "plan: unknown option '-z'" plan -z
 bad "plan: option '--machine' needs a value" plan --machine
+bad "plan: --jitter chooses the scheduler" plan scale-les3:60:ew --jitter 1 -s bl4
+bad "plan: --jitter chooses the scheduler" plan scale-les3:60:ew --jitter 1 --split
+bad "--jitter 1us: expected a number of microseconds" plan scale-les3:60:ew --jitter 1us
+bad "--jitter 2000000: above 1 s" compare scale-les3:60:ew --jitter 2000000
+bad "machine host: the machine has no topology" plan scale-les3:60:ew --jitter 1 -m host
+bad "box-optimal: the engines of machine rails-mixed have different rates" \
+    plan scale-les3:60:ew -s box-optimal -m rails-mixed
 bad "plan: option --machine is given twice" plan -m a -m b x
 bad "--format xml: expected text|json|yaml" plan scale-les3:60:ew --format xml
 bad "--format json: expected text|csv" compare scale-les3:60:ew --format json
@@ -180,6 +187,16 @@ edit machine 's/\[S\]}/[T]}/' "7:22: route 'S' uses the unknown link 'T'"
 edit machine 's/\[S\]}/[S, S]}/' "7:25: route 'S' uses the link 'S' twice"
 edit machine 's/\[S\]}/S}/' "7:21: a route must be a list, not a value"
 edit machine 's/^routes.*/routes: {}/' "7:9: there must be at least one route"
+edit machine '$arails: []' "9:8: there must be at least one rail"
+edit machine '$arails: {}' "9:8: rails must be a list"
+edit machine '$arails: [{}, {}, {}, {}, {}]' "9:8: 5 rails, but 4 engines"
+edit machine '$arails: [{links: [T]}]' "9:18: the rail uses the unknown link 'T'"
+edit machine '$arails: [{links: [N, N]}]' "9:21: the rail uses the link 'N' twice"
+edit machine '$arails: [{}, {links: [N]}]' "9:13: route 'N' uses the link 'N' of the rail already"
+edit machine '$arails: [{routes: {up: [N]}}]' "9:19: direction 'up' has no route that the rail could replace"
+edit machine '$arails: [{routes: {N: [S, T]}}]' "9:26: route 'N' of the rail uses the unknown link 'T'"
+edit machine '$arails: [{speed: 1 MB/s}]' "9:10: unknown key 'speed' in a rail"
+edit machine '$arails: [{rate: 1 MB}]' "9:16: rate '1 MB': unknown unit"
 edit machine '/^routes/d' "1:1: a machine has no key 'routes'"
 edit machine 's/\[N, S\]/[N, T]/' "8:22: direction 'T' has no route"
 edit machine 's/\[N, S\]/[N, N]/' "8:22: direction 'N' stands twice"

@@ -34,6 +34,11 @@ check plan-872-all-fllf.json plan scale-les3:872:all --format json
 check plan-60-diag-exact.txt plan scale-les3:60:diag --scheduler exact
 check plan-872-ew-split.yaml plan scale-les3:872:ew --split --format yaml
 check plan-host.txt plan halo2d:100x80:h1:4 --machine host
+check plan-rails.txt plan scale-les3:872:all --machine rails
+check plan-rails-mixed.txt plan scale-les3:872:ns --machine rails-mixed --scheduler exact
+check compare-rails.txt compare scale-les3:872:all --machine rails-mixed
+check compare-jitter.csv compare scale-les3:60:ns --jitter 1 --format csv
+check plan-jitter.txt plan scale-les3:872:ewns --jitter 5
 check compare.txt compare scale-les3:872:ns scale-les3:60:diag --machine tofu-k
 check compare-explain.txt compare scale-les3:109:ewns --machine tofu-k --all --explain
 check compare.csv compare scale-les3:872:ew scale-les3:872:ns scale-les3:872:ewns scale-les3:872:diag scale-les3:872:all --machine tofu-k --format csv

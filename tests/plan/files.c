@@ -281,7 +281,7 @@ Test(files, errors_name_line_and_column)
     expect_text("rsched: machine/1\nname: x\nspeed: 3\n",
                 "m:3:1: unknown key 'speed' in a machine (known: rsched, name, "
                 "description, path, engines, node, exchange, links, routes, "
-                "direction_order, extends, topology)");
+                "direction_order, extends, topology, rails)");
     expect_text("", "m:1:1: the document is empty");
     expect_text("rsched: machine/1\n---\nrsched: machine/1\n",
                 "m:2:1: a second document");
@@ -289,4 +289,49 @@ Test(files, errors_name_line_and_column)
     expect_text("rsched: machine/1\nname: \xff\n",
                 "m:2:7: invalid leading UTF-8 octet");
     expect_text("[[[[[[[[[[[[[[[[", "m:1:13: nested too deeply");
+}
+
+/* Rails come back as they were written, those of a topology too. */
+Test(files, rails)
+{
+    static const char text[] =
+        "rsched: machine/1\nname: r\n"
+        "engines: {count: 5, rate: 4 GB/s}\n"
+        "links: {a: 1 GB/s, b: 2 GB/s, c: unlimited}\n"
+        "routes: {N: [c], S: []}\n"
+        "rails: [{links: [a]}, {rate: 3 GB/s, links: [b], routes: {N: []}}, "
+        "{routes: {S: [a, b]}}]\n";
+    struct rsched_machine *machine, *again;
+    char *written = NULL;
+    size_t length;
+
+    cr_assert_eq(rsched_machine_parse("r", text, strlen(text), &machine), 0,
+                 "%s", rsched_last_error());
+    for (int i = 0; i < 2; i++) {
+        FILE *out = open_memstream(&written, &length);
+
+        cr_assert_eq(rsched_machine_num_rails(machine), 3);
+        cr_assert_eq(rsched_machine_rail(machine, 0)->rate, 4000000000u);
+        cr_assert_eq(rsched_machine_rail(machine, 1)->rate, 3000000000u);
+        for (uint32_t e = 0; e < 5; e++) {
+            static const size_t north[] = {2, 1, 1, 2, 1};
+            static const size_t south[] = {1, 1, 2, 1, 1};
+            const struct rsched_route *n =
+                rsched_machine_find_engine_route(machine, "N", e);
+
+            cr_assert_eq(n->num_links, north[e]);
+            cr_assert_eq(n->links[n->num_links - 1],
+                         e % 3 == 2 ? 2 : e % 3);
+            cr_assert_eq(rsched_machine_find_engine_route(machine, "S", e)
+                             ->num_links, south[e]);
+        }
+        cr_assert_eq(rsched_machine_write(machine, out), 0);
+        fclose(out);
+        cr_assert_eq(rsched_machine_parse("again", written, length, &again), 0,
+                     "%s", rsched_last_error());
+        rsched_machine_destroy(machine);
+        free(written);
+        machine = again;
+    }
+    rsched_machine_destroy(machine);
 }

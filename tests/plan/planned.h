@@ -10,13 +10,39 @@
 
 #include "tests/plan/random.h"
 
-/** A machine with up to `engines` engines and six links of random capacities,
- * or the same for all when `even`. */
-static inline struct rsched_machine *
-random_torus(uint64_t *random, uint32_t engines, bool even)
+/** Rails for the machine below: each has a link of its own (some the first one
+ * as well), a rate, and sometimes another way west. */
+static inline int write_rails(uint64_t *random, int engines, char *text,
+                              size_t size)
 {
-    char text[2048];
+    int rails = 1 + (int)random_below(random, engines < 4 ? engines : 4);
+    bool alike = random_below(random, 3) == 0;
+    int length = snprintf(text, size, "rails:\n");
+
+    for (int r = 0; r < rails; r++) {
+        length += snprintf(text + length, size - (size_t)length,
+                           "  - {links: [P%d%s]", r,
+                           r > 0 && random_below(random, 4) == 0 ? ", P0" : "");
+        if (!alike && random_below(random, 2) == 0)
+            length += snprintf(text + length, size - (size_t)length,
+                               ", rate: %d MB/s",
+                               500 + (int)random_below(random, 6000));
+        length += snprintf(text + length, size - (size_t)length, "%s}\n",
+                           !alike && random_below(random, 2) == 0
+                               ? ", routes: {W: [L5], NW: [L2]}"
+                               : "");
+    }
+    return length;
+}
+
+/** A machine with up to `engines` engines and six links of random capacities,
+ * or the same for all when `even`; with rails if wanted. */
+static inline struct rsched_machine *
+random_machine(uint64_t *random, uint32_t engines, bool even, bool rails)
+{
+    char text[4096];
     struct rsched_machine *machine;
+    int count = 1 + (int)random_below(random, engines);
     uint64_t rate = 1000 + random_below(random, 6000);
     uint64_t link = 1000 + random_below(random, 9000);
     int length = snprintf(
@@ -24,8 +50,8 @@ random_torus(uint64_t *random, uint32_t engines, bool even)
         "rsched: machine/1\nname: random\n"
         "engines: {count: %d, rate: %d MB/s, open: %d ns, command: %d ns}\n"
         "node: {inject: %d MB/s}\nlinks: {",
-        1 + (int)random_below(random, engines), (int)rate,
-        (int)random_below(random, 3) * 500, (int)random_below(random, 300),
+        count, (int)rate, (int)random_below(random, 3) * 500,
+        (int)random_below(random, 300),
         (int)rate + (int)random_below(random, 20000));
 
     for (int i = 0; i < 6; i++) {
@@ -34,14 +60,29 @@ random_torus(uint64_t *random, uint32_t engines, bool even)
         length += snprintf(text + length, sizeof(text) - (size_t)length,
                            "%sL%d: %d MB/s", i ? ", " : "", i, (int)link);
     }
+    for (int i = 0; rails && i < 4; i++) {
+        if (!even)
+            link = 1000 + random_below(random, 9000);
+        length += snprintf(text + length, sizeof(text) - (size_t)length,
+                           ", P%d: %d MB/s", i, (int)link);
+    }
     length += snprintf(
         text + length, sizeof(text) - (size_t)length,
         "}\nroutes: {W: [L0], E: [L1], N: [L2], S: [L3], NW: [L0, L2], "
         "SE: [L1, L3], up: [L4], NEd: [L1, L2, L5], \"\": []}\n");
+    if (rails)
+        length += write_rails(random, count, text + length,
+                              sizeof(text) - (size_t)length);
     cr_assert_eq(rsched_machine_parse("random", text, (size_t)length,
                                       &machine), 0, "%s",
                  rsched_last_error());
     return machine;
+}
+
+static inline struct rsched_machine *
+random_torus(uint64_t *random, uint32_t engines, bool even)
+{
+    return random_machine(random, engines, even, false);
 }
 
 /** A pattern of up to `most` puts for that machine; some are equal. */

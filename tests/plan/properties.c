@@ -30,8 +30,9 @@ static void check_loads(void *arg, uint64_t from, uint64_t to,
 
 static void expect_feasible(const struct rsched_schedule *schedule)
 {
+    const struct rsched_machine *machine = rsched_schedule_machine(schedule);
     const struct rsched_machine_costs *costs =
-        rsched_machine_get_costs(rsched_schedule_machine(schedule));
+        rsched_machine_get_costs(machine);
     struct loads seen = {schedule, 0};
     uint64_t opened = 0, last = 0;
     size_t puts = 0;
@@ -40,13 +41,16 @@ static void expect_feasible(const struct rsched_schedule *schedule)
         const uint32_t *queue;
         size_t count = rsched_schedule_queue(schedule, e, &queue);
         uint64_t until = count > 0 ? opened++ * costs->engine_open : 0;
+        uint64_t rate =
+            rsched_machine_rail(machine, e % rsched_machine_num_rails(machine))
+                ->rate;
 
         for (size_t i = 0; i < count; i++, puts++) {
             const struct rsched_placement *p =
                 rsched_schedule_placement(schedule, queue[i]);
             unsigned __int128 least =
                 (unsigned __int128)rsched_schedule_part(schedule, queue[i])
-                    ->bytes * 1000000000000u / costs->engine_rate;
+                    ->bytes * 1000000000000u / rate;
 
             cr_assert_eq(p->engine, e);
             cr_assert_eq(p->position, i);
@@ -96,6 +100,23 @@ Test(properties, never_worse, .timeout = 240)
         struct rsched_machine *machine =
             random_torus(&random, 8, round % 2 == 0);
         struct rsched_pattern *pattern = random_puts(&random, 7);
+
+        expect_never_worse(pattern, machine);
+        rsched_pattern_destroy(pattern);
+        rsched_machine_destroy(machine);
+    }
+}
+
+/* Where the route and the rate depend on the engine. */
+Test(properties, never_worse_on_rails, .timeout = 240)
+{
+    uint64_t random = 35;
+
+    for (int round = 0; round < 1000; round++) {
+        struct rsched_machine *machine =
+            random_machine(&random, 8, round % 2 == 0, true);
+        struct rsched_pattern *pattern =
+            random_puts(&random, round % 50 == 0 ? 60 : 7);
 
         expect_never_worse(pattern, machine);
         rsched_pattern_destroy(pattern);

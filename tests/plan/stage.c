@@ -23,9 +23,12 @@ struct subject {
     uint32_t *order;
 };
 
+/* Every other machine has rails. */
 static void make(struct subject *s, uint64_t *random, size_t puts)
 {
-    s->machine = random_torus(random, ENGINES, false);
+    bool rails = random_below(random, 2) == 0;
+
+    s->machine = random_machine(random, ENGINES, false, rails);
     s->pattern = random_puts(random, puts);
     cr_assert_eq(rs_problem_init(&s->problem, s->pattern, s->machine, NULL, 0),
                  0);
@@ -83,6 +86,27 @@ Test(stage, plays_what_the_simulator_says)
     }
 }
 
+/* Only the first engines are used, or only the fastest. */
+static void expect_engines(const struct subject *s, uint32_t engines,
+                           bool fastest)
+{
+    uint32_t used = 0;
+
+    for (uint32_t e = 0; e < s->problem.costs.num_engines; e++) {
+        uint32_t before = 0;
+
+        if (s->queues[e] == s->queues[e + 1])
+            continue;
+        used++;
+        for (uint32_t i = 0; i < s->problem.costs.num_engines; i++)
+            before += fastest ? rs_problem_rate(&s->problem, i) >
+                                    rs_problem_rate(&s->problem, e)
+                              : i < e;
+        cr_assert_lt(before, engines);
+    }
+    cr_assert_leq(used, engines);
+}
+
 Test(stage, dispatch_says_what_the_simulator_says)
 {
     uint64_t random = 2;
@@ -94,12 +118,12 @@ Test(stage, dispatch_says_what_the_simulator_says)
         for (int rule = 0; rule < RS_NUM_RULES; rule++) {
             uint32_t engines = 1 + (uint32_t)random_below(
                                        &random, s.problem.costs.num_engines);
+            bool fastest = random_below(&random, 2) == 0;
             uint64_t makespan = rs_dispatch_run(
-                &s.dispatch, (enum rs_rule)rule, engines, s.places);
+                &s.dispatch, (enum rs_rule)rule, engines, fastest, s.places);
 
             cr_assert_eq(makespan, simulate(&s));
-            for (uint32_t e = engines; e < s.problem.costs.num_engines; e++)
-                cr_assert_eq(s.queues[e], s.queues[e + 1]);
+            expect_engines(&s, engines, fastest);
         }
         destroy(&s);
     }

@@ -10,6 +10,9 @@ import tempfile
 
 TIMEOUT = 40  # seconds for one run of a program
 
+# So that what was started is ended too.
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+
 
 class Run:
     """How a program ended, what it printed, and the backend's report."""
@@ -37,6 +40,16 @@ class Run:
             return 0
         total = self.report["total"]
         return sum(x["accelerated"] for x in total["calls"].values())
+
+
+def stop(process):
+    """End a launcher so that it can end what it has started."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
 
 
 class Launcher:
@@ -71,9 +84,11 @@ class Launcher:
             output, errors = process.communicate(timeout=TIMEOUT)
             status = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, errors = process.communicate()
+            output, errors = stop(process)
             status = None
+        except SystemExit: # this script is being stopped
+            stop(process)
+            raise
         read = json.loads(report.read_text()) if report.exists() else None
         return Run(status, self.clean(output), errors, read)
 

@@ -51,7 +51,7 @@ OTHERS = [(name, ranks, None) for ranks, names in {
     1: "pt2pt/inactivereq pt2pt/waitany_null pt2pt/waittestnull pt2pt/greq1 "
        "topo/dims1 topo/dims2 topo/dims3 topo/dims4",
     2: "coll/p_barrier coll/p_order pt2pt/rqstatus pt2pt/rcancel "
-       "pt2pt/cancelanysrc pt2pt/pscancel "
+       "pt2pt/cancelanysrc "
        "pt2pt/precv_anysrc pt2pt/precv_anysrc_exp pt2pt/multi_psend_derived "
        "pt2pt/anyall pt2pt/eagerdt pt2pt/isendrecv pt2pt/isendrecv_replace "
        "pt2pt/mprobe pt2pt/bsend3 pt2pt/many_isend pt2pt/manylmt "
@@ -66,6 +66,13 @@ OTHERS = [(name, ranks, None) for ranks, names in {
        "comm/comm_idup_overlap comm/comm_info attr/attrend attr/attrordercomm "
        "attr/fkeycomm",
 }.items() for name in names.split()]
+
+# What these MPIs fail without us. (Both hang in pt2pt/pscancel and cancelrecv.)
+FAIL_NATIVELY = {
+    "openmpi": {"coll/nonblocking3", "topo/cartmap1", "topo/cartsuball",
+                "topo/graphmap1"},
+    "mpich": set(),
+}
 
 
 def build(tests, mpi, folder, name):
@@ -101,6 +108,9 @@ def main():
     launcher = compare.Launcher(mpi, backend)
     summary = compare.Summary()
     for name, ranks, expected in NEIGHBOR + PERSISTENT_NEIGHBOR + OTHERS:
+        if name in FAIL_NATIVELY[mpi]:
+            print(f"{name:44} fails natively: not compared")
+            continue
         program, failure = build(tests, mpi, place, name)
         if failure is None:
             compare.compare(summary, launcher, name, ranks, [program],

@@ -179,17 +179,13 @@ Test(topology, dragonfly)
 /* What one node sees of a torus is what tofu-k says by hand. */
 Test(topology, a_torus_has_the_routes_of_tofu_k)
 {
-    static const char text[] = "rsched: machine/1\nname: t\nextends: tofu-k\n"
-        "topology: {type: torus, link: 4830 MB/s}\n";
     static const char bare[] = "rsched: machine/1\nname: t\n"
         "engines: {count: 4, rate: 3850 MB/s}\n"
         "topology: {type: torus, link: 4830 MB/s}\n";
     struct rsched_machine *a, *b;
 
-    cr_assert_eq(rsched_machine_parse("a", text, strlen(text), &a), 0, "%s",
-                 rsched_last_error());
+    cr_assert_eq(rsched_machine_builtin("tofu-k", &a), 0);
     cr_assert_eq(rsched_machine_parse("b", bare, strlen(bare), &b), 0);
-    cr_assert_str_eq(rsched_machine_name(a), "t");
     cr_assert_eq(rsched_machine_num_routes(a), rsched_machine_num_routes(b));
     for (size_t i = 0; i < rsched_machine_num_routes(b); i++) {
         const struct rsched_route *y = rsched_machine_route(b, i);
@@ -211,6 +207,47 @@ Test(topology, a_torus_has_the_routes_of_tofu_k)
     }
     rsched_machine_destroy(a);
     rsched_machine_destroy(b);
+}
+
+static struct rsched_machine *parse(const char *tail)
+{
+    char file[1024];
+    struct rsched_machine *machine;
+    int length = snprintf(file, sizeof(file),
+                          "rsched: machine/1\nname: t\n%s\n", tail);
+
+    cr_assert_eq(rsched_machine_parse("t.yaml", file, (size_t)length,
+                                      &machine), 0, "%s", rsched_last_error());
+    return machine;
+}
+
+/* A topology brings its own links, also where the machine that is extended has
+ * others; a link or a route beside it stays. */
+Test(topology, an_extended_machine_has_the_links_of_the_new_topology)
+{
+    struct rsched_machine *tree = parse(
+        "extends: tofu-k\ntopology: {type: fat-tree, leaf: 4, rails: 2, link: "
+        "1 GB/s}");
+    struct rsched_machine *both = parse(
+        "extends: tofu-k\ntopology: {type: fat-tree, leaf: 4, rails: 2, link: "
+        "1 GB/s}\nlinks: {W: 1 GB/s}");
+    const struct rsched_route *route[4];
+
+    cr_assert_eq(rsched_machine_num_links(tree), 2);
+    cr_assert_eq(rsched_machine_num_rails(tree), 2);
+    cr_assert_eq(rsched_machine_find_route(tree, "W")->num_links, 0);
+    for (uint32_t e = 0; e < 4; e++) {
+        route[e] = rsched_machine_find_engine_route(tree, "W", e);
+        cr_assert_eq(route[e]->num_links, 1);
+        cr_assert_eq(route[e]->links[0], e % 2);
+        cr_assert_eq(route[e]->rank, 0);
+    }
+    cr_assert_eq(rsched_machine_link(tree, 1)->capacity, 1000000000);
+    cr_assert_eq(rsched_machine_num_links(both), 4);
+    cr_assert_eq(rsched_machine_num_rails(both), 1);
+    cr_assert_eq(rsched_machine_find_engine_route(both, "NW", 3)->num_links, 2);
+    rsched_machine_destroy(tree);
+    rsched_machine_destroy(both);
 }
 
 static void expect_error(const char *tail, const char *wanted)
