@@ -5,7 +5,7 @@
 
 #include "bench/verbs/queues.h"
 
-enum { QUEUES_MOST = 2 * PLAN_RAILS_MOST };
+enum { HOSTS_MOST = 16 };
 
 void queue_create(struct queue *queue, struct lane *lane,
                   const uint64_t *bytes, size_t num_puts)
@@ -51,10 +51,12 @@ void queue_destroy(struct queue *queue)
     free(queue->arrived);
 }
 
-/* What the thread of one queue works on. */
+/* What the thread of one host works on. */
 struct poster {
     pthread_t thread;
-    struct queue *queue;
+    unsigned host;
+    struct queue *queues; /* all of them */
+    size_t num_queues;
     pthread_barrier_t *ready, *go;
     const uint64_t *start;
 };
@@ -77,14 +79,19 @@ static bool look(struct queue *queue, uint64_t start)
 static void *post(void *argument)
 {
     struct poster *poster = argument;
-    struct queue *queue = poster->queue;
-    struct ibv_send_wr *bad;
 
     pthread_barrier_wait(poster->ready);
     pthread_barrier_wait(poster->go);
-    check(ibv_post_send(queue->lane->from.qp, queue->wrs, &bad),
-          "ibv_post_send");
-    queue->posted = now_ns() - *poster->start;
+    for (size_t i = 0; i < poster->num_queues; i++) {
+        struct queue *queue = &poster->queues[i];
+        struct ibv_send_wr *bad;
+
+        if (queue->lane->from.rail->host != poster->host)
+            continue;
+        check(ibv_post_send(queue->lane->from.qp, queue->wrs, &bad),
+              "ibv_post_send");
+        queue->posted = now_ns() - *poster->start;
+    }
     return NULL;
 }
 
@@ -118,31 +125,46 @@ static uint64_t find_end(const struct queue *queues, size_t num_queues)
     return end;
 }
 
+static unsigned count_hosts(const struct queue *queues, size_t num_queues)
+{
+    unsigned hosts = 0;
+
+    for (size_t i = 0; i < num_queues; i++) {
+        if (queues[i].lane->from.rail->host >= hosts)
+            hosts = queues[i].lane->from.rail->host + 1;
+    }
+    return hosts;
+}
+
 uint64_t queues_run(struct queue *queues, size_t num_queues)
 {
-    struct poster posters[QUEUES_MOST];
+    const unsigned hosts = count_hosts(queues, num_queues);
+    struct poster posters[HOSTS_MOST];
     pthread_barrier_t ready, go;
     uint64_t start;
 
-    if (num_queues > QUEUES_MOST)
-        die("%zu queues are too many", num_queues);
-    pthread_barrier_init(&ready, NULL, (unsigned)num_queues + 1);
-    pthread_barrier_init(&go, NULL, (unsigned)num_queues + 1);
+    if (hosts > HOSTS_MOST)
+        die("%u hosts are too many", hosts);
+    pthread_barrier_init(&ready, NULL, hosts + 1);
+    pthread_barrier_init(&go, NULL, hosts + 1);
     for (size_t i = 0; i < num_queues; i++) {
         queues[i].completed = 0;
         queues[i].num_arrived = 0;
         lane_post_receives(queues[i].lane, queues[i].num_puts);
-        posters[i] = (struct poster){.queue = &queues[i], .ready = &ready,
+    }
+    for (unsigned h = 0; h < hosts; h++) {
+        posters[h] = (struct poster){.host = h, .queues = queues,
+                                     .num_queues = num_queues, .ready = &ready,
                                      .go = &go, .start = &start};
-        check(pthread_create(&posters[i].thread, NULL, post, &posters[i]),
+        check(pthread_create(&posters[h].thread, NULL, post, &posters[h]),
               "pthread_create");
     }
     pthread_barrier_wait(&ready);
     start = now_ns();
     pthread_barrier_wait(&go);
     wait_for_all(queues, num_queues, start);
-    for (size_t i = 0; i < num_queues; i++)
-        pthread_join(posters[i].thread, NULL);
+    for (unsigned h = 0; h < hosts; h++)
+        pthread_join(posters[h].thread, NULL);
     pthread_barrier_destroy(&ready);
     pthread_barrier_destroy(&go);
     return find_end(queues, num_queues);

@@ -29,11 +29,9 @@ void queue_create(struct queue *queue, struct lane *lane,
 void queue_destroy(struct queue *queue);
 
 /**
- * Start all queues at once, one post for each, and wait for them. Soft-RoCE runs
- * a queue pair's requester in whoever posts, until 64 packets are in flight; a
- * network card has processors of its own for that. A thread for each queue
- * stands for them, so that rails start together. The caller looks for arrivals
- * and completions, and sleeps in between.
+ * Start all queues at once and wait for them: a thread per host, as one process
+ * would, posts that host's queues in their order, one post for each; the caller
+ * looks for arrivals and completions, and sleeps in between.
  *
  * @return ns from the start until all has arrived and is acknowledged
  */
