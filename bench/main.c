@@ -7,7 +7,10 @@
  *       Rank r reads commands from the pipe FOLDER/command.r and sleeps in
  *       read() between them, so that several such jobs, of different MPIs, can
  *       take turns on the same cores. Rank 0 answers on FOLDER/reply:
- *         case NAME ARGUMENT       ok MESSAGES BYTES, or error TEXT
+ *         case NAME ARGUMENT MEMORY
+ *                                  ok MESSAGES BYTES, or error TEXT. MEMORY
+ *                                  is "plain", or "given": the buffers are of
+ *                                  MPI_Alloc_mem
  *         block CALL BATCHES N HOW ok RTT_BEFORE RTT_AFTER NS: BATCHES times N
  *                                  exchanges, NS for one: each rank's median
  *                                  over the batches, of these the largest.
@@ -149,12 +152,12 @@ static void check_calls(struct job *job, char *reply, size_t size)
 }
 
 static void set_case(struct job *job, const char *name, long argument,
-                     char *reply, size_t size)
+                     bool given, char *reply, size_t size)
 {
     long long bytes = 0;
 
     work_fini(&job->work);
-    if (work_init(&job->work, name, argument) != 0) {
+    if (work_init(&job->work, name, argument, given) != 0) {
         snprintf(reply, size, "error no such case: %s %ld", name, argument);
         return;
     }
@@ -262,8 +265,9 @@ static void serve(struct job *job)
     long argument;
 
     while (fgets(text, sizeof(text), job->commands) != NULL) {
-        if (sscanf(text, "case %63s %ld", name, &argument) == 2)
-            set_case(job, name, argument, reply, sizeof(reply));
+        if (sscanf(text, "case %63s %ld %15s", name, &argument, how) == 3)
+            set_case(job, name, argument, strcmp(how, "given") == 0, reply,
+                     sizeof(reply));
         else if (sscanf(text, "block %63s %d %d %15s", name, &batches,
                         &exchanges, how) == 4)
             run_block(job, name, batches, exchanges,
@@ -318,7 +322,7 @@ static void run_once(struct job *job, char **arguments)
     long exchanges = strtol(arguments[3], NULL, 10);
     struct call_state state;
 
-    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), reply,
+    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, reply,
              sizeof(reply));
     if (strncmp(reply, "ok", 2) != 0 || call == NULL || !usable(job, call)) {
         fprintf(stderr, "rsched-bench: --once %s %s %s: %s\n", arguments[0],

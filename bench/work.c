@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,35 @@ static int add_messages(struct work *w, const char *name, long argument)
     return 0;
 }
 
-int work_init(struct work *w, const char *name, long argument)
+/* On a page, as from aligned_alloc: what differs is only whose memory it is. */
+static char *get_buffer(struct work *w, int which)
+{
+    char *memory;
+
+    if (!w->given) {
+        memory = w->memory[which] = aligned_alloc(PAGE, w->size);
+    } else if (MPI_Alloc_mem((MPI_Aint)(w->size + PAGE), MPI_INFO_NULL,
+                             &w->memory[which]) == MPI_SUCCESS) {
+        memory = (char *)w->memory[which] +
+                 -(uintptr_t)w->memory[which] % PAGE;
+    } else {
+        memory = NULL;
+    }
+    if (memory == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    memset(memory, 0, w->size);
+    return memory;
+}
+
+static void put_buffer(struct work *w, int which)
+{
+    if (w->given)
+        MPI_Free_mem(w->memory[which]);
+    else
+        free(w->memory[which]);
+}
+
+int work_init(struct work *w, const char *name, long argument, bool given)
 {
     int ones[MAX_MESSAGES];
 
@@ -76,12 +105,9 @@ int work_init(struct work *w, const char *name, long argument)
     if (add_messages(w, name, argument) != 0)
         return -1;
     w->size = (w->size + PAGE) / PAGE * PAGE;
-    w->send = aligned_alloc(PAGE, w->size);
-    w->receive = aligned_alloc(PAGE, w->size);
-    if (w->send == NULL || w->receive == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    memset(w->send, 0, w->size);
-    memset(w->receive, 0, w->size);
+    w->given = given;
+    w->send = get_buffer(w, 0);
+    w->receive = get_buffer(w, 1);
     /* Real weights: compilers take MPI_UNWEIGHTED for an array of no length. */
     for (int s = 0; s < w->messages; s++)
         ones[s] = 1;
@@ -96,8 +122,8 @@ void work_fini(struct work *w)
     if (w->send == NULL)
         return;
     MPI_Comm_free(&w->graph);
-    free(w->send);
-    free(w->receive);
+    put_buffer(w, 0);
+    put_buffer(w, 1);
     w->send = w->receive = NULL;
 }
 

@@ -10,6 +10,7 @@
 #ifndef BENCH_WORK_H
 #define BENCH_WORK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <mpi.h>
@@ -23,12 +24,15 @@ struct work {
     int counts[MAX_MESSAGES]; /* bytes */
     int at[MAX_MESSAGES];     /* offset in both buffers, on a line of its own */
     char *send, *receive;
+    bool given; /* by MPI_Alloc_mem */
+    void *memory[2];
     size_t size; /* of each buffer */
     MPI_Comm graph;
 };
 
-/** Collective over MPI_COMM_WORLD. Returns 0, or -1 if there is no such case. */
-int work_init(struct work *w, const char *name, long argument);
+/** Collective over MPI_COMM_WORLD. The buffers are of MPI_Alloc_mem if they are
+ * `given`, else of the C library. Returns 0, or -1 if there is no such case. */
+int work_init(struct work *w, const char *name, long argument, bool given);
 void work_fini(struct work *w);
 
 /** Fill the send buffer with bytes that depend on sender, message and salt,

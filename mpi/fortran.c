@@ -236,6 +236,12 @@ FORTRAN(Comm_dup_with_info, COMM_DUP_WITH_INFO, comm_dup_with_info,
     prepared(made, error, ierr);
 }
 
+/* What MPI_Alloc_mem of C has given out. */
+FORTRAN(Free_mem, FREE_MEM, free_mem, (void *base, MPI_Fint *ierr))
+{
+    set(ierr, MPI_Free_mem(base));
+}
+
 /* ---- collectives ---- */
 
 #define F2C(type) PMPI_Type_f2c(*(type))

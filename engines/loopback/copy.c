@@ -125,17 +125,26 @@ void rs_copies_unpack(const struct rs_copies *list,
     }
 }
 
-void rs_copies_run_pair(const struct rs_copies *list)
+static void run_pairs(const struct rs_copy *c, const struct rs_copy *end)
 {
-    const struct rs_copy *end = list->copies + list->num_copies;
-
-    for (const struct rs_copy *c = list->copies; c < end; c++) {
+    for (; c < end; c++) {
         if (c->count == 1)
             copy_block(c->other, c->user, c->bytes);
         else
             copy_blocks(c->other, c->other_stride, c->user, c->stride,
                         c->bytes, c->count);
     }
+}
+
+void rs_copies_run_pair(const struct rs_copies *list)
+{
+    run_pairs(list->copies, list->copies + list->num_copies);
+}
+
+void rs_copies_run_chunk(const struct rs_copies *list,
+                         const struct rs_chunk *chunk)
+{
+    run_pairs(list->copies + chunk->first, list->copies + chunk->end);
 }
 
 static int grow(void **array, uint32_t *room, uint32_t used, size_t size)
@@ -295,61 +304,140 @@ int rs_copies_compile(struct rs_copies *list,
     return error;
 }
 
+/* The next copy from where one walk stands to where the other does. */
+static struct rs_copy take_pair(struct cursor *source, struct cursor *target)
+{
+    uint64_t source_rest = source->piece->bytes - source->within;
+    uint64_t target_rest = target->piece->bytes - target->within;
+    struct rs_copy copy = {.user = cursor_address(source),
+                           .other = cursor_address(target),
+                           .count = 1};
+
+    if (source_rest == target_rest && source->within == 0 &&
+        target->within == 0) {
+        /* Equal blocks: as many as both have. */
+        uint64_t blocks = source->piece->count - source->block;
+
+        if (blocks > target->piece->count - target->block)
+            blocks = target->piece->count - target->block;
+        copy.bytes = source_rest;
+        copy.count = blocks;
+        copy.stride = source->piece->stride;
+        copy.other_stride = target->piece->stride;
+        source->block += blocks - 1;
+        target->block += blocks - 1;
+        source->within = target->within = source_rest;
+    } else {
+        copy.bytes = source_rest < target_rest ? source_rest : target_rest;
+        source->within += copy.bytes;
+        target->within += copy.bytes;
+    }
+    cursor_normalise(source);
+    cursor_normalise(target);
+    return copy;
+}
+
+int rs_copies_match(const struct rsched_message *from,
+                    const struct rsched_message *to, rs_match_fn *match,
+                    void *arg)
+{
+    struct cursor source = cursor_start(from), target = cursor_start(to);
+    uint64_t left = from->bytes;
+    int error = 0;
+
+    while (left > 0 && error == 0) {
+        size_t piece = (size_t)(source.piece - from->pieces);
+        struct rs_copy copy = take_pair(&source, &target);
+
+        left -= copy.bytes * copy.count;
+        cursor_skip_empty(&source, from);
+        cursor_skip_empty(&target, to);
+        error = match(arg, piece, &copy);
+    }
+    return error;
+}
+
+/* Append to the last chunk; what touches on both sides becomes one copy. */
+static int add_pair(struct rs_copies *list, struct rs_copy c)
+{
+    struct rs_chunk *chunk = &list->chunks[list->num_chunks - 1];
+    struct rs_copy *last = NULL;
+    int error;
+
+    chunk->bytes += c.bytes * c.count;
+    if (c.count > 1 && c.stride == (int64_t)c.bytes &&
+        c.other_stride == (int64_t)c.bytes) {
+        c.bytes *= c.count;
+        c.count = 1;
+    }
+    if (chunk->end > chunk->first)
+        last = &list->copies[list->num_copies - 1];
+    if (last != NULL && c.count == 1 && last->count == 1 &&
+        last->user + last->bytes == c.user &&
+        last->other + last->bytes == c.other) {
+        last->bytes += c.bytes;
+        return 0;
+    }
+    error = grow((void **)&list->copies, &list->room_copies, list->num_copies,
+                 sizeof(*list->copies));
+    if (error != 0)
+        return error;
+    list->copies[list->num_copies++] = c;
+    chunk->end = list->num_copies;
+    return 0;
+}
+
+int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
+                          uint64_t chunk_bytes)
+{
+    struct rs_copy c = *copy;
+    uint64_t within = 0; /* of the first block that is left */
+    int error = 0;
+
+    while (c.count > 0 && error == 0) {
+        struct rs_chunk *chunk = NULL;
+        struct rs_copy part = c;
+        uint64_t room;
+
+        if (list->num_chunks > 0)
+            chunk = &list->chunks[list->num_chunks - 1];
+        if (chunk == NULL || chunk->bytes == chunk_bytes) {
+            error = add_chunk(list);
+            continue;
+        }
+        room = chunk_bytes - chunk->bytes;
+        if (within == 0 && room >= c.bytes) {
+            part.count = room / c.bytes < c.count ? room / c.bytes : c.count;
+        } else {
+            part.count = 1;
+            part.user += within;
+            part.other += within;
+            part.bytes = c.bytes - within < room ? c.bytes - within : room;
+            within += part.bytes;
+        }
+        error = add_pair(list, part);
+        if (within == 0 || within == c.bytes) {
+            within = 0;
+            c.user += (int64_t)part.count * c.stride;
+            c.other += (int64_t)part.count * c.other_stride;
+            c.count -= part.count;
+        }
+    }
+    return error;
+}
+
+static int append_match(void *arg, size_t piece, const struct rs_copy *copy)
+{
+    (void)piece;
+    return rs_copies_append_pair(arg, copy, UINT64_MAX);
+}
+
 int rs_copies_compile_pair(struct rs_copies *list,
                            const struct rsched_message *from,
                            const struct rsched_message *to)
 {
-    struct cursor source = cursor_start(from), target = cursor_start(to);
-    uint64_t left = from->bytes;
-    int error;
-
     list->num_copies = list->num_chunks = 0;
-    error = add_chunk(list);
-    while (left > 0 && error == 0) {
-        uint64_t source_rest = source.piece->bytes - source.within;
-        uint64_t target_rest = target.piece->bytes - target.within;
-        struct cursor at = target;
-        struct rs_copy copy;
-
-        if (source_rest == target_rest && source.within == 0 &&
-            target.within == 0) {
-            /* Equal blocks: as many as both have. */
-            uint64_t blocks = source.piece->count - source.block;
-
-            if (blocks > target.piece->count - target.block)
-                blocks = target.piece->count - target.block;
-            copy = (struct rs_copy){.user = cursor_address(&source),
-                                    .bytes = source_rest,
-                                    .count = blocks,
-                                    .stride = source.piece->stride,
-                                    .other_stride = target.piece->stride};
-            source.block += blocks - 1;
-            target.block += blocks - 1;
-            source.within = target.within = source_rest;
-        } else {
-            uint64_t bytes =
-                source_rest < target_rest ? source_rest : target_rest;
-
-            copy = (struct rs_copy){.user = cursor_address(&source),
-                                    .bytes = bytes,
-                                    .count = 1};
-            source.within += bytes;
-            target.within += bytes;
-        }
-        copy.other = cursor_address(&at);
-        left -= copy.bytes * copy.count;
-        cursor_normalise(&source);
-        cursor_normalise(&target);
-        cursor_skip_empty(&source, from);
-        cursor_skip_empty(&target, to);
-        error = grow((void **)&list->copies, &list->room_copies,
-                     list->num_copies, sizeof(*list->copies));
-        if (error == 0)
-            list->copies[list->num_copies++] = copy;
-    }
-    if (error == 0)
-        list->chunks[0].end = list->num_copies;
-    return error;
+    return rs_copies_match(from, to, append_match, list);
 }
 
 void rs_copies_fini(struct rs_copies *list)

@@ -41,6 +41,23 @@ int rs_copies_compile(struct rs_copies *list,
                       const struct rsched_message *message,
                       uint64_t chunk_bytes);
 
+/** Called for each copy that takes part of message `from` to message `to`, in
+ * the order of the bytes: `user` lies in piece number `piece` of from, `other`
+ * in a piece of to. */
+typedef int rs_match_fn(void *arg, size_t piece, const struct rs_copy *copy);
+
+/** Find the copies between two layouts of equally many bytes.
+ * @return 0, or what `match` returned that is not 0 */
+int rs_copies_match(const struct rsched_message *from,
+                    const struct rsched_message *to, rs_match_fn *match,
+                    void *arg);
+
+/** Append a copy of a pair to a list; it is cut so that all chunks of the list
+ * but the last one have `chunk_bytes`, wherever the copies lie.
+ * @return as rs_copies_compile() */
+int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
+                          uint64_t chunk_bytes);
+
 /** One chunk that copies straight from one layout to another of equally many
  * bytes. @return as rs_copies_compile() */
 int rs_copies_compile_pair(struct rs_copies *list,
@@ -53,7 +70,10 @@ void rs_copies_pack(const struct rs_copies *list, const struct rs_chunk *chunk,
                     char *data);
 void rs_copies_unpack(const struct rs_copies *list,
                       const struct rs_chunk *chunk, const char *data);
-/** Run a list made by rs_copies_compile_pair(): user is the source. */
+/** Run a list of pairs: user is the source. */
 void rs_copies_run_pair(const struct rs_copies *list);
+/** Run one chunk of it. */
+void rs_copies_run_chunk(const struct rs_copies *list,
+                         const struct rs_chunk *chunk);
 
 #endif

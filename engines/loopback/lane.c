@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lanes through landing slots, and the copies of a process with itself.
+ * pull.h has what is copied once between two processes.
  *
  * A slot is written by the sender while (chunk number) - consumed < slots, and
  * read by the receiver once `arrived` in its first line holds base + chunk
  * number + 1. Both sides count chunks for as long as the lane lives.
  */
-#include "engines/loopback/loopback.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engines/loopback/lane.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
-
 enum {
-    META_BYTES_BITS = 48,
     MAX_SLOTS = 16,  /* for messages of one chunk */
     MIN_SLOTS = 2,   /* one epoch ahead */
 };
@@ -35,47 +32,9 @@ struct descriptor {
 static_assert(sizeof(struct descriptor) <= RSCHED_LANE_DESCRIPTOR_BYTES,
               "wire layout");
 
-/* The slots of an edge and where a side stands in them. */
-struct ring {
-    struct rs_words *words;
-    char *slots;
-    uint64_t stride;
-    uint64_t base;
-    uint64_t sequence; /* chunks since the lane was made */
-    uint64_t meta;     /* of the loaded message */
-    uint32_t num_slots;
-    uint32_t slot;     /* sequence % num_slots */
-    uint32_t next;     /* chunk of the message that comes next */
-};
-
-struct lane {
-    struct rsched_lane lane; /* first: the public part */
-    struct rs_copies copies;
-    struct ring ring;
-    struct rs_doorbell *bell; /* the peer's */
-    uint32_t tag;             /* of its data, the same on both sides */
-    bool sends;
-    uint64_t consumed;        /* tx: last seen, in chunks */
-    struct rs_block *block;   /* rx */
-    uint64_t mapped_bytes;    /* tx */
-    bool abandoned;
-    /* Both ends in one process: the tx lane's copies go straight to the
-     * receive buffers. */
-    struct lane *other;
-    struct rsched_piece *pieces; /* tx: kept for the rx lane's load */
-    size_t num_pieces, room_pieces;
-    uint64_t bytes;
-    uint16_t signature;
-};
-
 static inline struct lane *lane_of(struct rsched_lane *lane)
 {
     return (struct lane *)lane;
-}
-
-static inline struct rs_slot *current_slot(const struct ring *r)
-{
-    return (struct rs_slot *)(r->slots + r->slot * r->stride);
 }
 
 static inline char *slot_data(struct rs_slot *slot, uint64_t bytes)
@@ -89,12 +48,6 @@ static inline void advance(struct ring *r)
     r->next++;
     if (++r->slot == r->num_slots)
         r->slot = 0;
-}
-
-/* The longest chunk that a slot holds. */
-static uint64_t chunk_room(uint64_t stride)
-{
-    return stride == RS_LINE ? RS_SLOT_INLINE : stride - RS_LINE;
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -132,7 +85,7 @@ static void ring_init(struct ring *r, struct rs_words *words,
                       const struct descriptor *d)
 {
     r->words = words;
-    r->slots = (char *)(words + 1);
+    r->slots = (char *)words + sizeof(struct rs_control);
     r->stride = d->stride;
     r->num_slots = d->num_slots;
     r->base = d->base;
@@ -160,6 +113,7 @@ static struct lane *lane_new(struct rsched_connection *connection)
         return NULL;
     }
     l->lane.connection = connection;
+    l->active = &l->copies;
     if (!connection->self)
         l->bell = &connection->header->doorbell;
     return l;
@@ -167,6 +121,7 @@ static struct lane *lane_new(struct rsched_connection *connection)
 
 static void lane_free(struct lane *l)
 {
+    rs_pull_fini(l);
     rs_copies_fini(&l->copies);
     free(l->pieces);
     free(l);
@@ -189,7 +144,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
     } else {
         choose_geometry(&engine->env, spec->bytes, &d);
         error = rs_segment_allocate(
-            &engine->segment, sizeof(struct rs_words) + d.stride * d.num_slots,
+            &engine->segment, sizeof(struct rs_control) + d.stride * d.num_slots,
             is_sparse(spec), connection, rs_connection_is_dead, &l->block);
         if (error != 0) {
             lane_free(l);
@@ -199,6 +154,8 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         d.bytes = l->block->bytes;
         d.base = l->block->base;
         ring_init(&l->ring, l->block->words, &d);
+        atomic_store_explicit(&l->ring.words->reads, connection->reads,
+                              memory_order_relaxed);
         l->tag = tag_of(&d);
     }
     memcpy(descriptor, &d, sizeof(d));
@@ -213,12 +170,12 @@ static int check_descriptor(const struct rsched_connection *c,
 
     if (fstat(c->segment_fd, &status) == 0 && d->offset >= RS_HEADER_BYTES &&
         d->offset % RS_HEADER_BYTES == 0 &&
-        d->bytes > sizeof(struct rs_words) &&
+        d->bytes > sizeof(struct rs_control) &&
         d->bytes <= (uint64_t)status.st_size &&
         d->offset <= (uint64_t)status.st_size - d->bytes &&
         d->stride >= RS_LINE && d->stride % RS_LINE == 0 &&
         d->num_slots >= MIN_SLOTS && d->stride <= d->bytes &&
-        d->num_slots <= (d->bytes - sizeof(struct rs_words)) / d->stride)
+        d->num_slots <= (d->bytes - sizeof(struct rs_control)) / d->stride)
         return 0;
     return rs_fail(RSCHED_EMISMATCH,
                    "loopback: peer %d: its slots are not in its memory",
@@ -309,6 +266,7 @@ void rs_loopback_rx_abandon(struct rsched_lane *lane)
     if (l->block == NULL || l->abandoned)
         return;
     l->abandoned = true;
+    rs_pull_close(l);
     /* Release: what we did consume is told before. */
     atomic_store_explicit(&l->ring.words->refused, l->ring.base,
                           memory_order_release);
@@ -326,6 +284,9 @@ void rs_loopback_tx_abandon(struct rsched_lane *lane)
      * must not meet a write of ours after it has seen this. */
     atomic_store_explicit(&l->ring.words->closed, l->ring.base,
                           memory_order_release);
+    /* A receiver that has copied what is written into our buffers after this
+     * sees that we have closed: see pull(). */
+    atomic_thread_fence(memory_order_seq_cst);
     wake_peer(l, l->tag);
 }
 
@@ -397,6 +358,7 @@ static int keep_pieces(struct lane *l, const struct rsched_message *message)
     memcpy(l->pieces, message->pieces,
            message->num_pieces * sizeof(*l->pieces));
     l->num_pieces = message->num_pieces;
+    l->bytes = message->bytes;
     l->signature = message->signature;
     return 0;
 }
@@ -408,10 +370,19 @@ static int load_ring(struct lane *l, const struct rsched_message *message)
 
     if (error != 0)
         return error;
-    l->ring.meta =
-        message->bytes | (uint64_t)message->signature << META_BYTES_BITS;
+    l->ring.meta = message->bytes |
+                   (uint64_t)message->signature << (META_BYTES_BITS + 1);
     l->lane.streams = l->copies.num_chunks > l->ring.num_slots;
     return 0;
+}
+
+/* Whether the message is long enough for ways that need both sides. */
+static bool may_pull(const struct rsched_message *message)
+{
+    const struct rs_config *c = rs_config();
+
+    return (c->mapped_bytes > 0 && message->bytes >= c->mapped_bytes) ||
+           (c->cma_bytes > 0 && message->bytes >= c->cma_bytes);
 }
 
 static int check_length(const struct rsched_message *message)
@@ -428,26 +399,23 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     struct lane *l = lane_of(lane);
     int error = check_length(message);
 
+    if (error != 0)
+        return error;
     l->bytes = message->bytes;
-    if (error == 0)
-        error = lane->connection->self ? keep_pieces(l, message)
-                                       : load_ring(l, message);
-    return error;
+    if (lane->connection->self)
+        return keep_pieces(l, message);
+    l->pull.possible = false;
+    error = load_ring(l, message);
+    if (error != 0 || !may_pull(message))
+        return error;
+    error = keep_pieces(l, message);
+    return error != 0 ? error : rs_pull_load(l);
 }
 
-int rs_loopback_rx_load(struct rsched_lane *lane,
-                        const struct rsched_message *message)
+static int load_self(struct lane *l, const struct rsched_message *message)
 {
-    struct lane *l = lane_of(lane);
-    struct rsched_message from;
+    struct rsched_message from = lane_message(l->other);
 
-    if (check_length(message) != 0)
-        return RSCHED_ELIMIT;
-    if (!lane->connection->self)
-        return load_ring(l, message);
-    from = (struct rsched_message){.pieces = l->other->pieces,
-                                   .num_pieces = l->other->num_pieces,
-                                   .bytes = l->other->bytes};
     if (from.bytes != message->bytes)
         return rs_fail(from.bytes > message->bytes ? RSCHED_ETRUNC
                                                    : RSCHED_EMISMATCH,
@@ -455,12 +423,33 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
                        "expects %llu",
                        (unsigned long long)from.bytes,
                        (unsigned long long)message->bytes);
-    if (l->other->signature != message->signature)
+    if (from.signature != message->signature)
         return rs_fail(RSCHED_EMISMATCH,
                        "loopback: %llu bytes to the process itself, divided "
                        "among the puts in another way than expected",
                        (unsigned long long)from.bytes);
     return rs_copies_compile_pair(&l->other->copies, &from, message);
+}
+
+int rs_loopback_rx_load(struct rsched_lane *lane,
+                        const struct rsched_message *message)
+{
+    struct lane *l = lane_of(lane);
+    int error = check_length(message);
+
+    if (error != 0)
+        return error;
+    if (lane->connection->self)
+        return load_self(l, message);
+    error = load_ring(l, message);
+    if (error != 0)
+        return error;
+    rs_pull_forget(&l->pull);
+    /* The sender decides how it comes, so be prepared: one that pulls needs
+     * us to complete its epoch. */
+    l->lane.streams = l->lane.streams || may_pull(message);
+    error = keep_pieces(l, message);
+    return error != 0 ? error : rs_pull_offer(l);
 }
 
 static bool has_credit(struct lane *l)
@@ -476,30 +465,106 @@ static bool has_credit(struct lane *l)
     return false;
 }
 
+/* The chunk that is in the current slot may be read. */
+static inline void publish_slot(struct lane *l, struct rs_slot *slot,
+                                uint64_t meta)
+{
+    struct ring *r = &l->ring;
+
+    slot->meta = meta;
+    RS_FAILPOINT("tx:arrived");
+    /* Release: the data and meta are there before the number is. */
+    atomic_store_explicit(&slot->arrived, r->base + r->sequence + 1,
+                          memory_order_release);
+    RS_FAILPOINT("tx:wake");
+    wake_peer(l, l->tag);
+    l->lane.stats.chunks++;
+    advance(r);
+}
+
+static int announce(struct lane *l)
+{
+    struct rs_slot *slot = current_slot(&l->ring);
+
+    if (!has_credit(l))
+        return RSCHED_LANE_PENDING;
+    memcpy(slot->data, &l->pull.announcement, sizeof(l->pull.announcement));
+    l->pull.announced = l->ring.sequence;
+    RS_FAILPOINT("tx:announce");
+    publish_slot(l, slot, l->ring.meta | META_PULL);
+    l->announces = false;
+    l->ring.next = 0;
+    return RSCHED_LANE_DONE;
+}
+
+/* All that is announced is out: see whether the receiver has taken it. */
+static int __attribute__((noinline)) finish_pull(struct lane *l)
+{
+    struct rs_words *words = l->ring.words;
+
+    /* Acquire: the receiver has read our buffers before the application
+     * writes them. */
+    l->consumed =
+        atomic_load_explicit(&words->consumed, memory_order_acquire);
+    if (l->consumed != l->ring.sequence) {
+        /* The receiver may sleep until our last chunk is done. */
+        if (rs_pull_help(l))
+            wake_peer(l, l->tag);
+        return RSCHED_LANE_PENDING;
+    }
+    l->pulls = false;
+    if (likely(atomic_load_explicit(&words->unreachable,
+                                    memory_order_relaxed) == 0)) {
+        l->lane.stats.chunks++; /* something has moved */
+        l->lane.stats.bytes[RSCHED_WAY_DIRECT] += l->pull.helped;
+        l->lane.stats.bytes[RSCHED_WAY_PULL] +=
+            l->pull.table.reachable - l->pull.helped;
+        l->lane.stats.bytes[RSCHED_WAY_CMA] += l->pull.table.readable;
+        l->lane.stats.bytes[RSCHED_WAY_LANDING] -=
+            l->pull.table.reachable + l->pull.table.readable;
+        return RSCHED_LANE_DONE;
+    }
+    l->pull.refused = true;
+    l->pull.possible = false;
+    l->active = &l->copies;
+    l->ring.next = 0;
+    return rs_loopback_tx_progress(&l->lane);
+}
+
 int rs_loopback_tx_progress(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
     struct ring *r = &l->ring;
 
-    while (r->next < l->copies.num_chunks) {
-        const struct rs_chunk *chunk = &l->copies.chunks[r->next];
+    if (unlikely(l->announces) && announce(l) == RSCHED_LANE_PENDING)
+        return RSCHED_LANE_PENDING;
+    while (r->next < l->active->num_chunks) {
+        const struct rs_chunk *chunk = &l->active->chunks[r->next];
         struct rs_slot *slot = current_slot(r);
 
         if (!has_credit(l))
             return RSCHED_LANE_PENDING;
         RS_FAILPOINT("tx:pack");
-        rs_copies_pack(&l->copies, chunk, slot_data(slot, chunk->bytes));
-        slot->meta = r->meta;
-        RS_FAILPOINT("tx:arrived");
-        /* Release: the data and meta are there before the number is. */
-        atomic_store_explicit(&slot->arrived, r->base + r->sequence + 1,
-                              memory_order_release);
-        RS_FAILPOINT("tx:wake");
-        wake_peer(l, l->tag);
-        lane->stats.chunks++;
-        advance(r);
+        rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
+        publish_slot(l, slot, r->meta);
     }
-    return RSCHED_LANE_DONE;
+    return likely(!l->pulls) ? RSCHED_LANE_DONE : finish_pull(l);
+}
+
+/* Begin an epoch that is announced, if it still can be: memory may have gone
+ * since the message was loaded. */
+static int __attribute__((noinline)) start_pull(struct lane *l)
+{
+    if (unlikely(rs_pull_is_stale(&l->pull))) {
+        int error = rs_pull_load(l);
+
+        if (error != 0)
+            return error;
+    }
+    l->announces = l->pulls = l->pull.possible;
+    l->pull.helped = 0;
+    l->active = l->pulls ? &l->pull.rest : &l->copies;
+    return 0;
 }
 
 int rs_loopback_tx_start(struct rsched_lane *lane)
@@ -511,8 +576,15 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
         rs_copies_run_pair(&l->copies);
         return RSCHED_LANE_DONE;
     }
-    lane->stats.bytes[RSCHED_WAY_LANDING] += l->bytes;
     l->ring.next = 0;
+    l->active = &l->copies;
+    if (unlikely(l->pull.possible)) {
+        int error = start_pull(l);
+
+        if (error != 0)
+            return error;
+    }
+    lane->stats.bytes[RSCHED_WAY_LANDING] += l->bytes;
     return rs_loopback_tx_progress(lane);
 }
 
@@ -522,6 +594,11 @@ wrong_message(const struct lane *l, uint64_t meta)
     uint64_t mask = (UINT64_C(1) << META_BYTES_BITS) - 1;
     uint64_t got = meta & mask, expected = l->ring.meta & mask;
 
+    /* The sender is not one to be believed in anything. */
+    if (meta == l->ring.meta || meta == (l->ring.meta | META_PULL))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "loopback: peer %d: a message out of its order",
+                       l->lane.connection->peer);
     if (got == expected)
         return rs_fail(RSCHED_EMISMATCH,
                        "loopback: peer %d: %llu bytes, but divided among the "
@@ -534,13 +611,81 @@ wrong_message(const struct lane *l, uint64_t meta)
                    (unsigned long long)expected);
 }
 
+/* The slot has been read. */
+static inline void consume_slot(struct lane *l)
+{
+    struct ring *r = &l->ring;
+
+    l->lane.stats.chunks++;
+    advance(r);
+    RS_FAILPOINT("rx:consumed");
+    /* Release: the slot, and what it announced, has been read before the
+     * sender may write it again. */
+    atomic_store_explicit(&r->words->consumed, r->sequence,
+                          memory_order_release);
+    RS_FAILPOINT("rx:wake");
+    wake_peer(l, l->tag | RS_TAG_CREDIT);
+}
+
+/* It is the first of an epoch, which has not been refused. */
+static bool is_announcement(const struct lane *l, const struct rs_slot *slot)
+{
+    return slot->meta == (l->ring.meta | META_PULL) && l->ring.next == 0 &&
+           l->active == &l->copies &&
+           atomic_load_explicit(&l->ring.words->unreachable,
+                                memory_order_relaxed) == 0;
+}
+
+/* An epoch that begins with an announcement; the rest of it comes in the slots
+ * behind. */
+static int __attribute__((noinline))
+pull(struct lane *l, const struct rs_slot *slot)
+{
+    struct rs_pull *p = &l->pull;
+    struct rs_announcement a;
+    int error = 0;
+
+    memcpy(&a, slot->data, sizeof(a));
+    if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0))
+        error = rs_pull_compile(l, &a);
+    if (error == 0) {
+        if (rs_pull_copy(l) == RSCHED_LANE_PENDING)
+            return RSCHED_LANE_PENDING;
+        error = rs_pull_read(l);
+        if (error == RSCHED_EPEER)
+            return error;
+    }
+    if (error == 0) {
+        RS_FAILPOINT("rx:pulled");
+        /* Acquire: if we have read what the sender wrote after it had given
+         * up the exchange, we see that it has. */
+        atomic_thread_fence(memory_order_acquire);
+        error = rs_loopback_rx_check(&l->lane);
+        if (error != 0)
+            return error;
+    } else {
+        error = rs_pull_skip(l, &a);
+        if (error != 0)
+            return error;
+        l->pulls = true;
+        /* Before `consumed`, which is stored with release. */
+        atomic_store_explicit(&l->ring.words->unreachable, 1,
+                              memory_order_relaxed);
+    }
+    consume_slot(l);
+    l->active = &p->rest;
+    l->ring.next = 0;
+    return RSCHED_LANE_DONE;
+}
+
 int rs_loopback_rx_progress(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
     struct ring *r = &l->ring;
 
-    while (r->next < l->copies.num_chunks) {
-        const struct rs_chunk *chunk = &l->copies.chunks[r->next];
+again:
+    while (r->next < l->active->num_chunks) {
+        const struct rs_chunk *chunk = &l->active->chunks[r->next];
         struct rs_slot *slot = current_slot(r);
 
         /* Acquire: the data and meta are read after the number. */
@@ -548,23 +693,33 @@ int rs_loopback_rx_progress(struct rsched_lane *lane)
             r->base + r->sequence + 1)
             return RSCHED_LANE_PENDING;
         RS_FAILPOINT("rx:arrived");
-        if (unlikely(slot->meta != r->meta))
-            return wrong_message(l, slot->meta);
-        rs_copies_unpack(&l->copies, chunk, slot_data(slot, chunk->bytes));
-        lane->stats.chunks++;
-        advance(r);
-        RS_FAILPOINT("rx:consumed");
-        /* Release: the slot has been read before the sender may write it. */
-        atomic_store_explicit(&r->words->consumed, r->sequence,
-                              memory_order_release);
-        RS_FAILPOINT("rx:wake");
-        wake_peer(l, l->tag | RS_TAG_CREDIT);
+        if (unlikely(slot->meta != r->meta)) {
+            int status = is_announcement(l, slot)
+                             ? pull(l, slot)
+                             : wrong_message(l, slot->meta);
+
+            if (status != RSCHED_LANE_DONE)
+                return status;
+            continue;
+        }
+        rs_copies_unpack(l->active, chunk, slot_data(slot, chunk->bytes));
+        consume_slot(l);
+    }
+    if (unlikely(l->pulls)) {
+        /* What could not be reached comes once more, through slots. */
+        l->pulls = false;
+        l->active = &l->copies;
+        r->next = 0;
+        goto again;
     }
     return RSCHED_LANE_DONE;
 }
 
 int rs_loopback_rx_start(struct rsched_lane *lane)
 {
-    lane_of(lane)->ring.next = 0;
+    struct lane *l = lane_of(lane);
+
+    l->ring.next = 0;
+    l->active = &l->copies;
     return lane->passive ? RSCHED_LANE_DONE : RSCHED_LANE_PENDING;
 }

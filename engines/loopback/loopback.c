@@ -26,6 +26,9 @@ struct address {
     uint64_t nonce;
     int32_t pid;
     int32_t fd;
+    uint64_t memory_id;
+    int32_t memory_fd;
+    int32_t reserved;
 };
 static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
@@ -42,18 +45,26 @@ static int loopback_open(const struct rsched_engine_env *env,
     if (e == NULL)
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory");
     e->env = *env;
+    error = rs_shared_open(&e->memory);
+    if (error != 0)
+        goto err_free;
     error = rs_segment_init(&e->segment, env->job);
-    if (error != 0) {
-        free(e);
-        return error;
-    }
+    if (error != 0)
+        goto err_close;
     *engine = e;
     return 0;
+
+err_close:
+    rs_shared_close();
+err_free:
+    free(e);
+    return error;
 }
 
 static void loopback_close(struct rsched_engine *engine)
 {
     rs_segment_fini(&engine->segment);
+    rs_shared_close();
     free(engine);
 }
 
@@ -67,6 +78,8 @@ static void loopback_address(struct rsched_engine *engine,
         .nonce = engine->segment.header->nonce,
         .pid = getpid(),
         .fd = engine->segment.fd,
+        .memory_id = engine->memory.id,
+        .memory_fd = engine->memory.fd,
     };
 
     memcpy(address, &a, sizeof(a));
@@ -150,6 +163,8 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
         }
         /* The nonce was in its memory just now, so the number is its own. */
         c->pidfd = (int)syscall(SYS_pidfd_open, a.pid, 0);
+        rs_maps_init(&c->maps, a.pid, a.memory_fd, a.memory_id);
+        c->reads = rs_pull_may_read(a.pid);
     }
     *connection = c;
     return 0;
@@ -183,6 +198,7 @@ static void loopback_disconnect(struct rsched_connection *connection)
     if (!connection->self) {
         if (connection->pidfd >= 0)
             close(connection->pidfd);
+        rs_maps_fini(&connection->maps);
         rs_segment_unmap(connection->header, RS_HEADER_BYTES);
         close(connection->segment_fd);
     }
@@ -277,7 +293,7 @@ static uint64_t loopback_wakes(struct rsched_engine *engine)
 
 const struct rsched_engine_ops rs_loopback_ops = {
     .name = "loopback",
-    .help = "within a process and a node: self copies, landing slots in shared memory",
+    .help = "within a process and a node: self copies, mapped pages, cross-memory attach, landing slots",
     .within_node = true,
     .accept = loopback_accept,
     .address = loopback_address,

@@ -8,11 +8,13 @@
 #include <rsched/engine.h>
 
 #include "engines/loopback/copy.h"
+#include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
 
 struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_segment segment;
+    struct rs_shared_file memory; /* what peers may map of ours */
     atomic_uint_fast64_t wakes;
 };
 
@@ -24,6 +26,8 @@ struct rsched_connection {
     int segment_fd; /* the peer's memfd, -1 if self */
     int pidfd;      /* -1 if there is none */
     struct rs_segment_header *header; /* the peer's, mapped */
+    struct rs_maps maps; /* of the peer's memory */
+    bool reads; /* the kernel lets this process read the peer's memory */
 };
 
 extern const struct rsched_engine_ops rs_loopback_ops;

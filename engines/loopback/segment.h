@@ -53,8 +53,35 @@ struct rs_words {
     _Alignas(RS_LINE) atomic_uint_fast64_t dst_ready;
     atomic_uint_fast64_t consumed;
     atomic_uint_fast64_t refused; /* the base of a lane that reads no more */
+    atomic_uint_fast64_t reads; /* 1: the kernel lets it read the sender */
+    atomic_uint_fast64_t unreachable; /* not 0: announce nothing, see pull.h */
 };
 static_assert(sizeof(struct rs_words) == 2 * RS_LINE, "shared layout");
+
+/* A copy that both sides work at, in an epoch that is pulled. The receiver
+ * offers it: it says where its buffers lie, sets `claim` and `done` to {the
+ * epoch, 0} and then `offered` to the epoch. Whoever has nothing better to do
+ * claims the next chunk by compare-and-swap, so that one who comes late does
+ * not get one of a later epoch, copies it, and counts it as done. When all are
+ * done the receiver ends the epoch. A claim is never taken over: if the sender
+ * dies with one the epoch fails. */
+struct rs_work {
+    _Alignas(RS_LINE) atomic_uint_fast64_t offered; /* the receiver's */
+    uint64_t table[3]; /* offset, bytes and version of the receiver's table */
+    _Alignas(RS_LINE) atomic_uint_fast64_t claim;
+    _Alignas(RS_LINE) atomic_uint_fast64_t done;
+    atomic_uint_fast64_t reads_table; /* the sender's: it is at it */
+};
+static_assert(sizeof(struct rs_work) == 3 * RS_LINE, "shared layout");
+
+/* `claim` and `done` hold the number of chunks in the lower bits. */
+enum { RS_WORK_BITS = 24 };
+
+/* What a block begins with. */
+struct rs_control {
+    struct rs_words words;
+    struct rs_work work;
+};
 static_assert(sizeof(atomic_uint_fast64_t) == 8, "shared layout");
 
 enum { RS_SLOT_INLINE = RS_LINE - 16 };

@@ -174,6 +174,7 @@ enum rsched_way {
     RSCHED_WAY_LANDING, /**< into slots at the receiver, which copies again */
     RSCHED_WAY_DIRECT,  /**< the sender writes into the receive buffer */
     RSCHED_WAY_PULL,    /**< the receiver reads the send buffer */
+    RSCHED_WAY_CMA,     /**< the receiver has the kernel read it */
     RSCHED_NUM_WAYS
 };
 

@@ -91,7 +91,7 @@ extern "C" {
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
  *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
- *                                   direct, pull) or by one engine
+ *                                   direct, pull, cma) or by one engine
  *     chunks, credit_stalls         landing slots filled; times that none was
  *                                   free
  *     packed                        puts and receives whose datatype is packed

@@ -8,6 +8,7 @@
 #include <rsched/error.h>
 #include <rsched/exchange.h>
 #include <rsched/machine.h>
+#include <rsched/memory.h>
 #include <rsched/pattern.h>
 #include <rsched/schedule.h>
 #include <rsched/version.h>

@@ -46,6 +46,14 @@ static struct entry table[] = {
     {{"RSCHED_RING", 0, "512k", 0, "bytes",
       "landing slots of one edge together; longer epochs are pipelined"},
      KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
+    {{"RSCHED_MAPPED", 0, "12k", 0, "bytes",
+      "shortest edge that is copied once, straight out of the sender's memory "
+      "where that can be mapped; 0: none is"},
+     KIND_BYTES, FIELD(mapped_bytes), 0, UINT64_MAX, true},
+    {{"RSCHED_CMA", 0, "0", 0, "bytes",
+      "shortest edge whose memory the kernel reads (cross-memory attach) where "
+      "it cannot be mapped; 0: none"},
+     KIND_BYTES, FIELD(cma_bytes), 0, UINT64_MAX, true},
     {{"RSCHED_MACHINE", 0, "", 0, "text",
       "machine, a file or a built-in name, that exchanges without a schedule "
       "are planned for; empty is a host, with an engine for each rail"},

@@ -16,6 +16,8 @@ struct rs_config {
     const char *node;        /* RSCHED_NODE */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
+    uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages */
+    uint64_t cma_bytes;      /* RSCHED_CMA: 0: none */
     const char *machine;     /* RSCHED_MACHINE */
     const char *planner;     /* RSCHED_PLANNER */
     uint64_t spin_polls;     /* RSCHED_SPIN: polls before yielding */

@@ -15,6 +15,7 @@ const char *rsched_way_name(enum rsched_way way)
         [RSCHED_WAY_LANDING] = "landing",
         [RSCHED_WAY_DIRECT] = "direct",
         [RSCHED_WAY_PULL] = "pull",
+        [RSCHED_WAY_CMA] = "cma",
     };
 
     return (unsigned)way < RSCHED_NUM_WAYS ? names[way] : NULL;

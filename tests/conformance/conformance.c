@@ -2,10 +2,11 @@
 /*
  * What every engine must do, through engine.h only:
  *
- *     conformance threads|processes [ENGINE [CASE]]
+ *     [RSCHED_CMA=1] conformance threads|processes [ENGINE [CASE]]
  *
  * Each case runs with several instances of the engine, in threads of this
- * process or in processes of their own, and with usual and with tiny slots. An
+ * process or in processes of their own, with usual and with tiny slots, and
+ * with messages in ordinary memory and in memory that the peers can map. An
  * engine that does not open here is skipped with its reason.
  */
 #include <signal.h>
@@ -15,8 +16,10 @@
 #include <unistd.h>
 
 #include <rsched/engine.h>
+#include <rsched/memory.h>
 
 #include "tests/conformance/node.h"
+#include "tests/runtime/ranks.h"
 
 /* ---- one message and its bytes ---- */
 
@@ -29,17 +32,52 @@ static char pattern_byte(uint64_t seed, uint64_t i)
 struct shape {
     char *memory;
     uint64_t span;
+    bool shared; /* the memory is of rsched_alloc() */
     struct rsched_piece pieces[12];
     struct rsched_message message;
 };
 
-static void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned)
+/* Whether messages lie in memory that the peer can map. */
+static bool mapped;
+
+/* Whether ordinary memory is read by the kernel, as the setting says, and from
+ * which size of a block on. */
+static bool cma;
+
+enum { CMA_BLOCK = 2048 };
+
+/* Whether a sender needs the receiver to complete an epoch. */
+static bool is_pulled(uint64_t bytes)
 {
-    *s = (struct shape){.memory = calloc(1, bytes + 64), .span = bytes + 64};
+    return mapped || (cma && bytes >= CMA_BLOCK);
+}
+
+static void get_memory(struct shape *s, uint64_t span, bool shared)
+{
+    void *memory;
+
+    *s = (struct shape){.span = span, .shared = shared};
+    if (!shared)
+        s->memory = calloc(1, span);
+    else if (rsched_alloc(span, &memory) == 0)
+        s->memory = memory;
+    else
+        abort();
+}
+
+static void shape_in(struct shape *s, uint64_t bytes, int unaligned,
+                     bool shared)
+{
+    get_memory(s, bytes + 64, shared);
     s->pieces[0] = (struct rsched_piece){.address = s->memory + unaligned,
                                          .bytes = bytes,
                                          .count = 1};
     s->message = (struct rsched_message){s->pieces, 1, bytes, 7};
+}
+
+static void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned)
+{
+    shape_in(s, bytes, unaligned, mapped);
 }
 
 /* Blocks of random length and distance until `bytes` are reached. `overlap`:
@@ -50,8 +88,7 @@ static void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
     uint64_t left = bytes, at = 4096;
     int n = 0;
 
-    *s = (struct shape){.span = 8 * bytes + 65536};
-    s->memory = calloc(1, s->span);
+    get_memory(s, 8 * bytes + 65536, mapped);
     while (left > 0) {
         struct rsched_piece *p = &s->pieces[n++];
         uint64_t room;
@@ -81,7 +118,10 @@ static void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
 
 static void shape_fini(struct shape *s)
 {
-    free(s->memory);
+    if (!s->shared)
+        free(s->memory);
+    else if (rsched_free(s->memory) != 0)
+        abort();
 }
 
 /* Copy the message's bytes, in their order, to or from a flat buffer. */
@@ -141,6 +181,15 @@ static int num_sizes(const struct node *node)
     return node->env.chunk_bytes < 100 ? 11 : NUM_SIZES;
 }
 
+/* Copied once, by whomever. */
+static uint64_t bytes_once(const struct rsched_lane *lane)
+{
+    const uint64_t *bytes = lane->stats.bytes;
+
+    return mapped ? bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT]
+                  : bytes[RSCHED_WAY_CMA];
+}
+
 /* A message again and again; `unaligned` shifts both buffers. */
 static int repeat(struct node *node, uint64_t bytes, int epochs, int unaligned)
 {
@@ -164,6 +213,9 @@ static int repeat(struct node *node, uint64_t bytes, int epochs, int unaligned)
             result = result != 0 ? result : shape_compare(node, &other, &mine);
         }
     }
+    if (result == 0 && node->rank == 0)
+        NODE_CHECK(node, bytes_once(lane) ==
+                             (is_pulled(bytes) ? bytes * (uint64_t)epochs : 0));
     node_drop(node, lane, node->rank == 0);
     shape_fini(&mine);
     shape_fini(&other);
@@ -797,24 +849,183 @@ static int case_death(struct node *node)
     return 0;
 }
 
+/* Memory that can be mapped and memory that cannot take turns in one lane. */
+static int case_pull(struct node *node)
+{
+    struct rsched_lane *lane;
+    uint64_t pulled = 0;
+
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, 0,
+                               &lane) == 0);
+    for (uint64_t epoch = 0; epoch < 40; epoch++) {
+        struct shape from, to;
+        bool sends_mapped = epoch % 3 != 0;
+
+        shape_in(&from, 20000, (int)epoch % 5, sends_mapped);
+        shape_in(&to, 20000, (int)epoch % 3, epoch % 2 == 0);
+        shape_fill(&from, epoch);
+        NODE_CHECK(node, node_load(node, lane, node->rank == 0,
+                                   node->rank == 0 ? &from.message
+                                                   : &to.message) == 0);
+        for (int again = 0; again < 2; again++) {
+            NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+            if (node->rank == 1) {
+                NODE_CHECK(node, shape_compare(node, &from, &to) == 0);
+                memset(to.memory, 0, to.span);
+            } else {
+                pulled += sends_mapped ? from.message.bytes : 0;
+                NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_PULL] == pulled);
+            }
+        }
+        shape_fini(&to);
+        shape_fini(&from);
+    }
+    node_drop(node, lane, node->rank == 0);
+    return 0;
+}
+
+/* The sender gives up an epoch that is announced, and writes its buffer. */
+static int case_pull_abandon(struct node *node)
+{
+    struct rsched_lane *lane;
+    struct shape s;
+
+    shape_contiguous(&s, 30000, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, 30000,
+                               &lane) == 0);
+    NODE_CHECK(node, node_load(node, lane, node->rank == 0, &s.message) == 0);
+    NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+    if (node->rank == 0) {
+        NODE_CHECK(node, node->ops->tx_start(lane) == RSCHED_LANE_PENDING);
+        node->ops->tx_abandon(lane);
+        memset(s.memory, 1, s.span);
+        NODE_CHECK(node, node_meet(node) == 0);
+    } else {
+        NODE_CHECK(node, node_meet(node) == 0);
+        node->ops->rx_start(lane);
+        NODE_CHECK(node, node->ops->rx_progress(lane) == RSCHED_EPEER);
+    }
+    NODE_CHECK(node, node_meet(node) == 0);
+    node_drop(node, lane, node->rank == 0);
+    shape_fini(&s);
+    return 0;
+}
+
+/* Both copy a long message when both have nothing else to do, whatever its
+ * layout is; it is loaded anew meanwhile. */
+static int case_share(struct node *node)
+{
+    enum { BLOCKS = 1000, BLOCK = 3000, EPOCHS = 60 };
+    struct rsched_lane *lane;
+    struct shape from, to;
+
+    shape_contiguous(&from, BLOCKS * BLOCK, 1);
+    shape_contiguous(&to, 2 * BLOCKS * BLOCK, 3);
+    to.message.bytes = from.message.bytes;
+    to.pieces[0] = (struct rsched_piece){to.memory, BLOCK / 2, 2 * BLOCKS,
+                                         BLOCK - 7};
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0,
+                               from.message.bytes, &lane) == 0);
+    for (unsigned epoch = 0; epoch < EPOCHS; epoch++) {
+        /* Other ends of blocks than the sender's. */
+        to.pieces[0].address = to.memory + epoch / 8 * 5;
+        shape_fill(&from, epoch);
+        memset(to.memory, 0, to.span);
+        if (epoch % 8 == 0)
+            NODE_CHECK(node, node_load(node, lane, node->rank == 0,
+                                       node->rank == 0 ? &from.message
+                                                       : &to.message) == 0);
+        NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+        if (node->rank == 1)
+            NODE_CHECK(node, shape_compare(node, &from, &to) == 0);
+    }
+    if (node->rank == 0) {
+        printf("the sender copied %llu bytes of %llu\n",
+               (unsigned long long)lane->stats.bytes[RSCHED_WAY_DIRECT],
+               (unsigned long long)EPOCHS * from.message.bytes);
+        NODE_CHECK(node, bytes_once(lane) == EPOCHS * from.message.bytes);
+        NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_DIRECT] > 0);
+    }
+    node_drop(node, lane, node->rank == 0);
+    shape_fini(&from);
+    shape_fini(&to);
+    return 0;
+}
+
+/* A sender that dies has written all that it announced. */
+static int case_pull_death(struct node *node)
+{
+    struct rsched_lane *lane;
+    struct shape s;
+
+    if (node->threads)
+        return 0;
+    shape_contiguous(&s, 30000, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 1, 30000,
+                               &lane) == 0);
+    NODE_CHECK(node, node_load(node, lane, node->rank == 1, &s.message) == 0);
+    if (node->rank == 1) {
+        memset(s.memory, 9, s.span);
+        NODE_CHECK(node, node->ops->tx_start(lane) >= 0);
+        raise(SIGKILL);
+    }
+    while (node->ops->check(node->connections[1]) == 0)
+        usleep(100);
+    NODE_CHECK(node, node_epoch(node, lane, false) == 0);
+    NODE_CHECK(node, s.memory[0] == 9 && s.memory[29999] == 9);
+    node_drop(node, lane, false);
+    shape_fini(&s);
+    return 0;
+}
+
+/* Whether a sender may be ahead of the receiver, and no receiver is needed for
+ * its epoch to complete: not if its memory is read. */
+enum { ANY_MEMORY, ORDINARY_MEMORY, MAPPED_MEMORY };
+
 static const struct node_case cases[] = {
-    {"repeat", case_repeat, 2},
-    {"unaligned", case_unaligned, 2},
-    {"layouts", case_layouts, 2},
-    {"self", case_self, 1},
-    {"many-peers", case_many_peers, NODE_MAX},
-    {"ahead", case_ahead, 2},
-    {"variable", case_variable, 2},
-    {"wrong", case_wrong, 2},
-    {"recreate", case_recreate, 2},
-    {"late-writer", case_late_writer, 2},
-    {"abandon", case_abandon, 2},
-    {"garbage", case_garbage, 2},
-    {"litmus", case_litmus, 2},
-    {"sleep", case_sleep, 2},
-    {"wake", case_wake, 2},
-    {"death", case_death, 2},
+    {"repeat", case_repeat, 2, ANY_MEMORY},
+    {"unaligned", case_unaligned, 2, ANY_MEMORY},
+    {"layouts", case_layouts, 2, ANY_MEMORY},
+    {"self", case_self, 1, ANY_MEMORY},
+    {"many-peers", case_many_peers, NODE_MAX, ANY_MEMORY},
+    {"ahead", case_ahead, 2, ORDINARY_MEMORY},
+    {"variable", case_variable, 2, ANY_MEMORY},
+    {"wrong", case_wrong, 2, ANY_MEMORY},
+    {"recreate", case_recreate, 2, ANY_MEMORY},
+    {"late-writer", case_late_writer, 2, ORDINARY_MEMORY},
+    {"abandon", case_abandon, 2, ORDINARY_MEMORY},
+    {"garbage", case_garbage, 2, ANY_MEMORY},
+    {"litmus", case_litmus, 2, ANY_MEMORY},
+    {"sleep", case_sleep, 2, ORDINARY_MEMORY},
+    {"wake", case_wake, 2, ORDINARY_MEMORY},
+    {"death", case_death, 2, ORDINARY_MEMORY},
+    {"pull", case_pull, 2, ORDINARY_MEMORY},
+    {"share", case_share, 2, MAPPED_MEMORY},
+    {"pull-abandon", case_pull_abandon, 2, MAPPED_MEMORY},
+    {"pull-death", case_pull_death, 2, MAPPED_MEMORY},
 };
+
+/* With usual and tiny slots, and the same with memory that can be mapped. */
+static int run_case(const struct rsched_engine_ops *ops,
+                    const struct node_case *c, bool threads, int *passed)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        bool tiny = variant % 2 == 1;
+
+        mapped = variant >= 2;
+        if (c->memory == (mapped ? ORDINARY_MEMORY : MAPPED_MEMORY) ||
+            (cma && (mapped || c->memory == ORDINARY_MEMORY)))
+            continue;
+        if (node_run(ops, c, threads, tiny) != 0) {
+            fprintf(stderr, "FAILED: %s: %s%s%s\n", ops->name, c->name,
+                    tiny ? " (tiny slots)" : "",
+                    mapped ? " (mapped memory)" : "");
+            return 1;
+        }
+        (*passed)++;
+    }
+    return 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -823,6 +1034,12 @@ int main(int argc, char **argv)
     const char *only = argc > 3 ? argv[3] : NULL;
     int passed = 0, skipped = 0;
 
+    cma = getenv("RSCHED_CMA") != NULL;
+    setenv("RSCHED_MAPPED", "1", 1);
+    if (cma && !ranks_may_read()) {
+        printf("SKIP: the kernel does not let processes read each other\n");
+        return 77;
+    }
     for (size_t i = 0; rsched_engine_at(i) != NULL; i++) {
         const struct rsched_engine_ops *ops = rsched_engine_at(i);
 
@@ -836,14 +1053,8 @@ int main(int argc, char **argv)
         for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
             if (only != NULL && strcmp(only, cases[k].name) != 0)
                 continue;
-            for (int tiny = 0; tiny < 2; tiny++) {
-                if (node_run(ops, &cases[k], threads, tiny) != 0) {
-                    fprintf(stderr, "FAILED: %s: %s%s\n", ops->name,
-                            cases[k].name, tiny ? " (tiny slots)" : "");
-                    return 1;
-                }
-                passed++;
-            }
+            if (run_case(ops, &cases[k], threads, &passed) != 0)
+                return 1;
         }
         printf("PASS %s\n", ops->name);
     }

@@ -36,6 +36,7 @@ struct node_case {
     const char *name;
     int (*run)(struct node *node);
     int num_ranks;
+    int memory; /* for the caller of node_run() */
 };
 
 /** @return whether the engine works here; else the reason is the last error */

@@ -38,6 +38,7 @@ MAY_INCLUDE = {
 HEADER_OF = {
     "rsched/config.h": "librsched/base",
     "rsched/error.h": "librsched/base",
+    "rsched/memory.h": "librsched/base",
     "rsched/version.h": "librsched/base",
     "rsched/pattern.h": "patterns",
     "rsched/machine.h": "models",

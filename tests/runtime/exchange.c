@@ -23,6 +23,7 @@ struct edge {
     uint64_t bytes;    /* a multiple of `block` */
     uint64_t block[2]; /* of the sender's and the receiver's layout */
     int64_t gap[2];    /* bytes between blocks */
+    bool shared[2];    /* the buffer is of rsched_alloc() */
 };
 
 struct plan {
@@ -61,6 +62,7 @@ static void make_plan(struct plan *plan, unsigned seed, int num_ranks)
                     e->block[side] = b;
             }
             e->gap[side] = (int64_t)draw(&seed, 24);
+            e->shared[side] = draw(&seed, 2) == 0;
         }
     }
 }
@@ -76,6 +78,7 @@ struct buffer {
     char *memory;
     uint64_t span;
     struct rsched_run run;
+    bool shared;
 };
 
 static uint64_t place(const struct rsched_run *run, uint64_t i)
@@ -86,7 +89,7 @@ static uint64_t place(const struct rsched_run *run, uint64_t i)
 
 static struct buffer make_buffer(const struct edge *e, int side)
 {
-    struct buffer b = {0};
+    struct buffer b = {.shared = e->shared[side]};
     uint64_t block = e->block[side] == 0 ? 1 : e->block[side];
     uint64_t count = e->bytes / block;
 
@@ -96,7 +99,10 @@ static struct buffer make_buffer(const struct edge *e, int side)
                                 .stride = (int64_t)block + e->gap[side]};
     b.span = 64 + (uint64_t)e->gap[side] +
              b.run.count * (block + (uint64_t)e->gap[side]);
-    b.memory = malloc(b.span);
+    if (!b.shared)
+        b.memory = malloc(b.span);
+    else if (rsched_alloc(b.span, (void **)&b.memory) != 0)
+        abort();
     return b;
 }
 
@@ -164,8 +170,12 @@ static int add_edges(struct rank *self, const struct plan *plan,
 
 static void free_side(struct side *s)
 {
-    for (int i = 0; i < s->number; i++)
-        free(s->buffers[i].memory);
+    for (int i = 0; i < s->number; i++) {
+        if (!s->buffers[i].shared)
+            free(s->buffers[i].memory);
+        else if (rsched_free(s->buffers[i].memory) != 0)
+            abort();
+    }
 }
 
 static int complete(struct rank *self, struct rsched_exchange *x, int how)
@@ -215,6 +225,45 @@ static int run_epochs(struct rank *self, const struct plan *plan,
     return 0;
 }
 
+/* With RSCHED_CMA: memory that cannot be mapped is read by the kernel. */
+static bool cma;
+
+enum { CMA_BLOCK = 2048 };
+
+/* What the rank must have sent in a way that copies once. */
+static uint64_t bytes_once(const struct plan *plan, int rank,
+                           enum rsched_way way)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < plan->num_edges; i++) {
+        const struct edge *e = &plan->edges[i];
+
+        if (e->from == rank && e->to != rank &&
+            (way == RSCHED_WAY_PULL
+                 ? e->shared[0]
+                 : cma && !e->shared[0] && e->block[0] >= CMA_BLOCK))
+            bytes += e->bytes;
+    }
+    return EPOCHS * bytes;
+}
+
+static int check_ways(const struct plan *plan, int rank,
+                      const struct rsched_stats *stats)
+{
+    uint64_t mapped = stats->way_bytes[RSCHED_WAY_PULL] +
+                      stats->way_bytes[RSCHED_WAY_DIRECT];
+    uint64_t read = stats->way_bytes[RSCHED_WAY_CMA];
+
+    if (mapped == bytes_once(plan, rank, RSCHED_WAY_PULL) &&
+        read == bytes_once(plan, rank, RSCHED_WAY_CMA))
+        return 0;
+    return RANK_FAIL("seed %u rank %d: %llu bytes were copied from mapped "
+                     "pages, %llu by the kernel",
+                     plan->seed, rank, (unsigned long long)mapped,
+                     (unsigned long long)read);
+}
+
 static int run_plan(struct rank *self)
 {
     const struct plan *plan = self->arg;
@@ -243,6 +292,8 @@ static int run_plan(struct rank *self)
         result = RANK_FAIL("counters: %llu epochs %llu puts",
                            (unsigned long long)stats.epochs,
                            (unsigned long long)stats.puts);
+    if (result == 0)
+        result = check_ways(plan, self->rank, &stats);
     rsched_exchange_destroy(x);
     rsched_pattern_destroy((struct rsched_pattern *)(uintptr_t)params.pattern);
     free_side(send);
@@ -275,6 +326,12 @@ int main(int argc, char **argv)
     int rounds = argc > 2 ? atoi(argv[2]) : 12;
     int passed = 0;
 
+    setenv("RSCHED_MAPPED", "1", 1);
+    cma = getenv("RSCHED_CMA") != NULL;
+    if (cma && !ranks_may_read()) {
+        printf("SKIP: the kernel does not let processes read each other\n");
+        return 77;
+    }
     for (int ranks = 1; ranks <= 9; ranks += ranks < 4 ? 1 : 5) {
         int range[2] = {ranks * 1000, ranks * 1000 + rounds};
 

@@ -22,7 +22,9 @@
 
 #include "tests/runtime/halo.h"
 
-enum { EPOCHS = 6, MAX_EPOCHS = 1000, MAX_RANKS = 3, HANG_SECONDS = 50 };
+enum { MAX_RANKS = 3, MAX_EDGES = 12 };
+
+enum { EPOCHS = 6, MAX_EPOCHS = 1000, HANG_SECONDS = 50 };
 
 struct point {
     const char *name;
@@ -39,7 +41,8 @@ static const struct point points[] = {
     {"destroy", 1, true},       {"tx:pack", 3, false},
     {"tx:arrived", 3, false},   {"tx:wake", 3, false},
     {"rx:arrived", 3, false},   {"rx:consumed", 3, false},
-    {"rx:wake", 3, false},
+    {"rx:wake", 3, false},      {"tx:announce", 3, false},
+    {"rx:pulled", 3, false},
 };
 
 enum { NUM_POINTS = sizeof(points) / sizeof(points[0]) };
@@ -106,6 +109,8 @@ static int make_edges(const struct scene *scene, struct halo_edge *edges)
         for (int b = a + 1; b < scene->num_ranks; b++) {
             edges[n++] = (struct halo_edge){a, b, 8};
             edges[n++] = (struct halo_edge){b, a, 300000};
+            edges[n++] = (struct halo_edge){a, b, 20000 | HALO_SHARED};
+            edges[n++] = (struct halo_edge){b, a, 50000 | HALO_SHARED};
         }
     }
     return n;
@@ -165,7 +170,7 @@ static int run_until_done(struct rank *self, struct halo *h)
 static int run_main(struct rank *self)
 {
     const struct scene *scene = self->arg;
-    struct halo_edge edges[MAX_RANKS * MAX_RANKS];
+    struct halo_edge edges[MAX_EDGES];
     struct halo *h;
     int n = make_edges(scene, edges);
     int error = halo_create(self, edges, n, 1, 0, &h);

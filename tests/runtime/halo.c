@@ -11,23 +11,47 @@ static char expected(const struct halo *h, int edge, int epoch, uint64_t i)
                   (i * 11 >> 3) + i + 1);
 }
 
+static uint64_t bytes_of(const struct halo_edge *e)
+{
+    return e->bytes & ~HALO_SHARED;
+}
+
+static void *get_buffer(const struct halo_edge *e)
+{
+    void *memory;
+
+    if ((e->bytes & HALO_SHARED) == 0)
+        return malloc(bytes_of(e) + 1);
+    if (rsched_alloc(bytes_of(e) + 1, &memory) != 0)
+        abort();
+    return memory;
+}
+
+static void put_buffer(const struct halo_edge *e, void *memory)
+{
+    if ((e->bytes & HALO_SHARED) == 0)
+        free(memory);
+    else if (rsched_free(memory) != 0)
+        abort();
+}
+
 static int add_edges(struct halo *h, int rank)
 {
     int64_t id = 0;
 
     for (int i = 0; i < h->num_edges && id >= 0; i++) {
         const struct halo_edge *e = &h->edges[i];
-        struct rsched_put put = {.bytes = e->bytes,
+        struct rsched_put put = {.bytes = bytes_of(e),
                                  .source = e->from,
                                  .destination = e->to};
 
         if (e->from == rank) {
-            h->send[h->num_send] = malloc(e->bytes + 1);
+            h->send[h->num_send] = get_buffer(e);
             h->send_edges[h->num_send++] = i;
             id = rsched_pattern_add_put(h->pattern, &put);
         }
         if (e->to == rank && id >= 0) {
-            h->receive[h->num_receive] = malloc(e->bytes + 1);
+            h->receive[h->num_receive] = get_buffer(e);
             h->receive_edges[h->num_receive++] = i;
             id = rsched_pattern_add_receive(h->pattern, &put);
         }
@@ -70,14 +94,32 @@ void halo_destroy(struct halo *h)
     rsched_exchange_destroy(h->x);
     rsched_pattern_destroy(h->pattern);
     for (int i = 0; i < h->num_send; i++)
-        free(h->send[i]);
+        put_buffer(&h->edges[h->send_edges[i]], h->send[i]);
     for (int i = 0; i < h->num_receive; i++)
-        free(h->receive[i]);
+        put_buffer(&h->edges[h->receive_edges[i]], h->receive[i]);
     free(h->send);
     free(h->receive);
     free(h->send_edges);
     free(h->receive_edges);
     free(h);
+}
+
+int halo_rebind(struct halo *h)
+{
+    for (int i = 0; i < h->num_send; i++) {
+        const struct halo_edge *e = &h->edges[h->send_edges[i]];
+
+        put_buffer(e, h->send[i]);
+        h->send[i] = get_buffer(e);
+    }
+    for (int i = 0; i < h->num_receive; i++) {
+        const struct halo_edge *e = &h->edges[h->receive_edges[i]];
+
+        put_buffer(e, h->receive[i]);
+        h->receive[i] = get_buffer(e);
+    }
+    return rsched_exchange_bind(h->x, (const void *const *)h->send,
+                                h->receive);
 }
 
 void halo_fill(struct halo *h, int epoch)
@@ -86,11 +128,11 @@ void halo_fill(struct halo *h, int epoch)
         int edge = h->send_edges[i];
         char *to = h->send[i];
 
-        for (uint64_t b = 0; b < h->edges[edge].bytes; b++)
+        for (uint64_t b = 0; b < bytes_of(&h->edges[edge]); b++)
             to[b] = expected(h, edge, epoch, b);
     }
     for (int i = 0; i < h->num_receive; i++)
-        memset(h->receive[i], 0xa5, h->edges[h->receive_edges[i]].bytes + 1);
+        memset(h->receive[i], 0xa5, bytes_of(&h->edges[h->receive_edges[i]]) + 1);
 }
 
 uint64_t halo_wrong(const struct halo *h, int epoch)
@@ -100,7 +142,7 @@ uint64_t halo_wrong(const struct halo *h, int epoch)
     for (int i = 0; i < h->num_receive; i++) {
         int edge = h->receive_edges[i];
         const char *at = h->receive[i];
-        uint64_t bytes = h->edges[edge].bytes;
+        uint64_t bytes = bytes_of(&h->edges[edge]);
 
         for (uint64_t b = 0; b < bytes; b++)
             wrong += at[b] != expected(h, edge, epoch, b);

@@ -10,8 +10,11 @@
 
 struct halo_edge {
     int from, to;
-    uint64_t bytes;
+    uint64_t bytes; /* plus HALO_SHARED */
 };
+
+/* The buffers of the edge are of rsched_alloc(). */
+#define HALO_SHARED (UINT64_C(1) << 63)
 
 struct halo {
     const struct halo_edge *edges;
@@ -30,6 +33,9 @@ int halo_create(struct rank *self, const struct halo_edge *edges,
                 int num_edges, uint64_t tag, unsigned flags,
                 struct halo **halo);
 void halo_destroy(struct halo *halo);
+
+/** Free all buffers and bind the exchange to new ones. @return 0 or an error */
+int halo_rebind(struct halo *halo);
 
 /** Write what an epoch sends, and rubbish where it receives. */
 void halo_fill(struct halo *halo, int epoch);

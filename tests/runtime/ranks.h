@@ -39,6 +39,10 @@ int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
 int ranks_run_with(int num_ranks, bool threads, rank_fn *main, void *arg,
                    const char *const settings[2]);
 
+/** Whether forked ranks may read each other's memory with
+ * process_vm_readv(). */
+bool ranks_may_read(void);
+
 /** Print file, line and text, and return 1. */
 #define RANK_FAIL(...)                                                       \
     (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__),                         \

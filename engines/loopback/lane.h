@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files about lanes share. */
+#ifndef RS_LOOPBACK_LANE_H
+#define RS_LOOPBACK_LANE_H
+
+#include "engines/loopback/loopback.h"
+#include "engines/loopback/pull.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* The upper bits of a slot's second word are the message's signature. */
+enum { META_BYTES_BITS = 47 };
+
+/* The slot announces an epoch that is pulled: pull.h. */
+#define META_PULL (UINT64_C(1) << META_BYTES_BITS)
+
+static inline struct rs_work *work_of(struct rs_words *words)
+{
+    return &((struct rs_control *)(void *)words)->work;
+}
+
+/* The slots of an edge and where a side stands in them. */
+struct ring {
+    struct rs_words *words;
+    char *slots;
+    uint64_t stride;
+    uint64_t base;
+    uint64_t sequence; /* chunks since the lane was made */
+    uint64_t meta;     /* of the loaded message */
+    uint32_t num_slots;
+    uint32_t slot;     /* sequence % num_slots */
+    uint32_t next;     /* chunk of the message that comes next */
+};
+
+struct lane {
+    struct rsched_lane lane; /* first: the public part */
+    struct rs_copies copies; /* the whole message, for the slots */
+    struct rs_copies *active; /* what goes through the slots in this epoch */
+    struct ring ring;
+    struct rs_doorbell *bell; /* the peer's */
+    uint32_t tag;             /* of its data, the same on both sides */
+    bool sends;
+    bool announces;           /* tx: the epoch begins with an announcement */
+    bool pulls;               /* in this epoch */
+    uint64_t consumed;        /* tx: last seen, in chunks */
+    struct rs_pull pull;
+    struct rs_block *block;   /* rx */
+    uint64_t mapped_bytes;    /* tx */
+    bool abandoned;
+    /* Both ends in one process: the tx lane's copies go straight to the
+     * receive buffers. */
+    struct lane *other;
+    /* The message, for what is compiled later. */
+    struct rsched_piece *pieces;
+    size_t num_pieces, room_pieces;
+    uint64_t bytes;
+    uint16_t signature;
+};
+
+static inline struct rs_slot *current_slot(const struct ring *r)
+{
+    return (struct rs_slot *)(r->slots + r->slot * r->stride);
+}
+
+/* The longest chunk that a slot holds. */
+static inline uint64_t chunk_room(uint64_t stride)
+{
+    return stride == RS_LINE ? RS_SLOT_INLINE : stride - RS_LINE;
+}
+
+static inline struct rsched_message lane_message(const struct lane *l)
+{
+    return (struct rsched_message){.pieces = l->pieces,
+                                   .num_pieces = l->num_pieces,
+                                   .bytes = l->bytes,
+                                   .signature = l->signature};
+}
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a connection has mapped of its peer's memory. Mappings are kept when no
+ * lane needs them any more: a program that loads a message for each epoch
+ * mostly loads the same ones. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engines/loopback/pull.h"
+#include "librsched/base/error.h"
+
+enum { MAX_UNUSED = 64 };
+
+struct rs_map {
+    struct rs_map *next; /* the one that was got last is the first */
+    struct rs_place place;
+    unsigned users;
+};
+
+void rs_maps_init(struct rs_maps *maps, int pid, int fd, uint64_t id)
+{
+    char path[64];
+    uint64_t head[2];
+
+    *maps = (struct rs_maps){.fd = -1, .id = id};
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    maps->fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (maps->fd < 0)
+        return;
+    if (pread(maps->fd, head, sizeof(head), 0) == sizeof(head) &&
+        head[0] == RS_SHARED_MAGIC && head[1] == id)
+        return;
+    close(maps->fd);
+    maps->fd = -1;
+}
+
+static void unmap(struct rs_map **at)
+{
+    struct rs_map *map = *at;
+
+    *at = map->next;
+    munmap(map->place.address, map->place.bytes);
+    free(map);
+}
+
+void rs_maps_fini(struct rs_maps *maps)
+{
+    while (maps->list != NULL)
+        unmap(&maps->list);
+    if (maps->fd >= 0)
+        close(maps->fd);
+}
+
+/* A place that ends behind the file would be a SIGBUS. */
+static bool is_in_file(const struct rs_maps *maps, const struct rs_place *p)
+{
+    struct stat status;
+    uint64_t size;
+
+    if (maps->fd < 0 || p->id != maps->id || fstat(maps->fd, &status) != 0)
+        return false;
+    size = (uint64_t)status.st_size;
+    return p->bytes > 0 && p->bytes <= size && p->offset <= size - p->bytes;
+}
+
+static int add(struct rs_maps *maps, const struct rs_place *place)
+{
+    struct rs_map *map;
+
+    if (!is_in_file(maps, place))
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: %llu bytes of a peer's memory are not there",
+                       (unsigned long long)place->bytes);
+    map = calloc(1, sizeof(*map));
+    if (map == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a mapping");
+    map->place = *place;
+    map->place.address = mmap(NULL, place->bytes, PROT_READ | PROT_WRITE,
+                              MAP_SHARED, maps->fd, (off_t)place->offset);
+    if (map->place.address == MAP_FAILED) {
+        free(map);
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: mapping %llu bytes of a peer: %m",
+                       (unsigned long long)place->bytes);
+    }
+    madvise(map->place.address, place->bytes, MADV_DONTFORK);
+    map->next = maps->list;
+    maps->list = map;
+    return 0;
+}
+
+static struct rs_map **find(struct rs_maps *maps, const struct rs_place *place)
+{
+    struct rs_map **at = &maps->list;
+
+    while (*at != NULL && ((*at)->place.id != place->id ||
+                           (*at)->place.offset != place->offset ||
+                           (*at)->place.bytes != place->bytes))
+        at = &(*at)->next;
+    return at;
+}
+
+static void trim(struct rs_maps *maps)
+{
+    unsigned unused = 0;
+
+    for (struct rs_map **at = &maps->list; *at != NULL;) {
+        if ((*at)->users == 0 && ++unused > MAX_UNUSED)
+            unmap(at);
+        else
+            at = &(*at)->next;
+    }
+}
+
+int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
+                struct rs_map **map)
+{
+    struct rs_map **at, *found;
+    int error;
+
+    place->address = rs_shared_resolve(place);
+    if (place->address != NULL) {
+        *map = NULL;
+        return 0;
+    }
+    if (*find(maps, place) == NULL) {
+        error = add(maps, place);
+        if (error != 0)
+            return error;
+        trim(maps);
+    }
+    at = find(maps, place);
+    found = *at;
+    *at = found->next;
+    found->next = maps->list;
+    maps->list = found;
+    found->users++;
+    place->address = found->place.address;
+    *map = found;
+    return 0;
+}
+
+void rs_maps_put(struct rs_maps *maps, struct rs_map *map)
+{
+    if (map == NULL)
+        return;
+    map->users--;
+    trim(maps);
+}

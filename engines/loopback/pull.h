@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages that are copied once: the receiver copies out of the sender's
+ * memory.
+ *
+ * When an epoch starts, a sender whose message lies in memory that the receiver
+ * can reach (librsched/base/shared.h) fills a slot with an announcement instead
+ * of data. The announcement names a table of where the message lies, which
+ * stays as it is as long as the message does. The receiver maps what it has not
+ * yet mapped, and copies from layout to layout. Only then does it count the
+ * slot as consumed, which tells the sender that it may write its buffers again.
+ * What the receiver cannot reach follows the announcement through slots.
+ *
+ * Memory that cannot be mapped can be read with process_vm_readv(), which pins
+ * the sender's pages in each epoch: worth while for much memory only. The
+ * receiver says in its words whether the kernel lets it (`reads`).
+ *
+ * A long message is copied by both, if the receive buffers too can be mapped and
+ * the sender waits: see struct rs_work in segment.h.
+ *
+ * A receiver that cannot map or read something says so (`unreachable` in its words)
+ * and gets the whole message through slots, in this epoch and all later ones.
+ */
+#ifndef RS_LOOPBACK_PULL_H
+#define RS_LOOPBACK_PULL_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+
+#include "engines/loopback/copy.h"
+#include "engines/loopback/segment.h"
+#include "librsched/base/shared.h"
+
+struct lane;
+struct rs_map;
+
+/* From this size on a message is shared, in chunks of this size. A claim costs
+ * two line transfers, about a hundredth of a chunk. */
+enum { RS_SHARE_LEAST = 512 << 10, RS_SHARE_CHUNK = 128 << 10 };
+
+/* Stands in a slot's own line. */
+struct rs_announcement {
+    uint64_t offset, bytes; /* of the table in the sender's memory */
+    uint64_t version;       /* of the table: another one says other things */
+    uint64_t rest;          /* chunks that follow through slots */
+};
+static_assert(sizeof(struct rs_announcement) <= RS_SLOT_INLINE,
+              "it fits into a slot's line");
+
+/* A table: this, then the regions, then the pieces. */
+struct rs_table {
+    uint64_t num_regions, num_pieces;
+};
+
+struct rs_table_region {
+    uint64_t id, offset, bytes; /* a place of librsched/base/shared.h */
+};
+
+/* A piece of the message: a struct rsched_piece, but where it lies. */
+struct rs_table_piece {
+    uint64_t region; /* its number, or one of those below */
+    uint64_t offset; /* in the region */
+    uint64_t bytes, count;
+    int64_t stride;
+};
+
+/* The piece comes through slots. */
+#define RS_TABLE_SLOTS UINT64_MAX
+/* It is read by the kernel (cross-memory attach); `offset` is its address. */
+#define RS_TABLE_CMA (UINT64_MAX - 1)
+
+/* Pieces that grow. */
+struct rs_pieces {
+    struct rsched_piece *at;
+    size_t number, room;
+};
+
+/* The sender's part of a lane. */
+struct rs_table_maker {
+    struct rs_table_region *regions;
+    struct rs_table_piece *pieces;
+    size_t num_regions, room_regions, num_pieces, room_pieces;
+    uint64_t reachable;    /* bytes that can be mapped */
+    uint64_t readable;     /* bytes that the kernel reads */
+    uint64_t changes;      /* of rs_shared_changes, when it was made */
+    struct rs_place place; /* the table's memory; bytes is 0 if there is none */
+};
+
+/* For process_vm_readv(): as many bytes here as there, in equal parts. */
+struct rs_iovecs {
+    struct iovec *here, *there;
+    size_t number, room_here, room_there;
+};
+
+/* A lane's part. */
+struct rs_pull {
+    bool possible;           /* tx: the loaded message is announced */
+    bool shares;             /* rx: the sender may help; it has a table of ours */
+    bool sharing;            /* rx: it may be at it */
+    bool refused;            /* tx: the receiver cannot reach it */
+    struct rs_announcement announcement; /* rx: that the lists are made of */
+    struct rs_announcement offer; /* rx: its table; tx: that was compiled */
+    uint64_t announced;      /* tx: the announcement's sequence */
+    uint64_t helped;         /* tx: bytes of this epoch that it has copied */
+    struct rs_pieces slots;  /* what goes through slots nevertheless */
+    struct rs_copies rest;   /* compiled */
+    struct rs_table_maker table;
+    struct rs_pieces from;   /* what the sender's table says, as mapped here */
+    struct rs_pieces to;     /* tx: what the receiver's says */
+    struct rs_copies copies; /* straight from buffer to buffer */
+    struct rs_iovecs iovecs; /* what the kernel reads */
+    struct rs_map **maps;    /* that they need */
+    size_t num_maps, room_maps;
+};
+
+int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
+/** Compile pieces for the slots of a lane. */
+int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
+                      struct rs_copies *copies);
+
+/** Sender, when a message has been loaded, or when memory has ceased to be
+ * reachable since: make the table, and see whether it is worth while.
+ * @return 0 or RSCHED_ENOMEM */
+int rs_pull_load(struct lane *l);
+
+/** Sender: whether the table is out of date. */
+static inline bool rs_pull_is_stale(const struct rs_pull *pull)
+{
+    return atomic_load_explicit(&rs_shared_changes, memory_order_relaxed) !=
+           pull->table.changes;
+}
+
+/** Receiver: make the lists of what an announcement says.
+ * @return 0, or why the receiver cannot reach it */
+int rs_pull_compile(struct lane *l, const struct rs_announcement *a);
+
+/** Receiver, instead, when that has failed: the chunks of the rest follow all
+ * the same, and are passed over. @return 0 or RSCHED_ENOMEM */
+int rs_pull_skip(struct lane *l, const struct rs_announcement *a);
+
+/** Receiver: have the kernel read what rs_pull_compile() found for it.
+ * @return 0; RSCHED_EPEER: the sender is dead; or why it does not */
+int rs_pull_read(struct lane *l);
+
+/** Whether the kernel lets this process read memory of process `pid`. */
+bool rs_pull_may_read(int pid);
+
+/** Receiver, when a message has been loaded: let the sender help with it, if it
+ * is long and can be reached. @return 0 or RSCHED_ENOMEM */
+int rs_pull_offer(struct lane *l);
+
+/** Receiver: copy what was compiled, perhaps with the sender's help.
+ * @return RSCHED_LANE_PENDING: the sender is still at it */
+int rs_pull_copy(struct lane *l);
+
+/** Receiver: the sender does not read our table any more. */
+void rs_pull_withdraw(struct lane *l);
+
+/** Sender, while it waits: help the receiver if that lets it.
+ * @return whether it has copied anything */
+bool rs_pull_help(struct lane *l);
+
+/** Receiver: the epoch is given up. Returns when the sender does not write
+ * our memory any more. */
+void rs_pull_close(struct lane *l);
+
+/** Receiver: another message has been loaded. */
+static inline void rs_pull_forget(struct rs_pull *pull)
+{
+    pull->announcement.version = 0;
+}
+
+void rs_pull_fini(struct lane *l);
+
+/* What a connection has mapped of its peer's memory. */
+struct rs_maps {
+    int fd;      /* of the peer's memory, -1 if it cannot be opened */
+    uint64_t id;
+    struct rs_map *list;
+};
+
+/** Open the peer's memory: number `fd` of process `pid`, if it is what `id`
+ * says. */
+void rs_maps_init(struct rs_maps *maps, int pid, int fd, uint64_t id);
+/** All that was got has been given back. */
+void rs_maps_fini(struct rs_maps *maps);
+
+/** Have a place of the peer, as place->address. @return 0 or RSCHED_EUNREACH */
+int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
+                struct rs_map **map);
+void rs_maps_put(struct rs_maps *maps, struct rs_map *map);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * MEMORY: buffers that the neighbors on this node can reach.
+ *
+ * Between processes of one node a message is normally copied twice: into
+ * memory that both have mapped, and out of it. Where the send buffer itself
+ * lies in such memory, it is copied once, straight from send buffer to receive
+ * buffer. Nothing else changes: every buffer of an exchange may lie in such
+ * memory, or in any other, or partly in both.
+ *
+ * The memory belongs to the process, not to a context, and has no name: it
+ * goes with the process, however that ends. Neighbors map what they need of it
+ * when they need it for the first time, through /proc/PID/fd, which the kernel
+ * allows to processes of the same user that may look at each other.
+ *
+ * Fork: a child made by fork() has a copy of the memory of rsched_alloc(), at
+ * the same addresses, as of all other memory; neither process sees what the
+ * other writes later. (The copy is made at once, not page by page.) A child
+ * made in a way that runs no handlers of pthread_atfork(), such as _Fork() or
+ * a bare clone(), does not have this memory at all.
+ *
+ * Thread-safety: all functions may be called by any thread at any time.
+ */
+#ifndef RSCHED_MEMORY_H
+#define RSCHED_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Allocate memory that neighbors can map.
+ *
+ * @param bytes at least 1; rounded up to whole pages
+ * @param memory where the address is stored: zeroed memory that begins on a
+ *               page, from 2 MiB on at a multiple of 2 MiB, so that it can
+ *               have huge pages. Free it with rsched_free().
+ * @return 0, RSCHED_EINVAL, RSCHED_ENOMEM, RSCHED_ESYS
+ */
+RSCHED_API int rsched_alloc(size_t bytes, void **memory);
+
+/**
+ * Free memory of rsched_alloc(); NULL is allowed. No exchange that uses it may
+ * be active. An inactive one may be destroyed later, or bound to other
+ * buffers.
+ *
+ * @return 0; RSCHED_EINVAL: it is not the address of such memory
+ */
+RSCHED_API int rsched_free(void *memory);
+
+/**
+ * Tell that memory is mapped by several processes anyway, such as a window of
+ * MPI_Win_allocate_shared: neighbors that have told the same id then copy out
+ * of it where they have it themselves. It stays the caller's.
+ *
+ * @param id    the same in all processes for the same memory, and for no other
+ *              memory as long as any of them runs; drawn at random, say
+ * @param address where this process has it
+ * @param bytes at least 1; the memory is the same number of bytes everywhere
+ * @return 0, RSCHED_EINVAL (also if this process has told the id already),
+ *         RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_memory_add(uint64_t id, void *address, size_t bytes);
+
+/**
+ * Take that back, before the memory is unmapped or becomes another's. As
+ * rsched_free().
+ *
+ * @return 0; RSCHED_EINVAL: no such id was told
+ */
+RSCHED_API int rsched_memory_remove(uint64_t id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory of this process that others can map: one memfd, of which each
+ * region has a part of its own. Parts are never given out again, so that what
+ * others have mapped of a region that is gone is never another's.
+ */
+#ifndef RS_BASE_SHARED_H
+#define RS_BASE_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/memory.h>
+
+/* How others find it; the id also stands at the beginning of the file, behind
+ * RS_SHARED_MAGIC. */
+struct rs_shared_file {
+    int fd;
+    uint64_t id;
+};
+
+#define RS_SHARED_MAGIC UINT64_C(0x316d656d686373) /* "schmem1" */
+
+/* A region, or what another process says of one. */
+struct rs_place {
+    uint64_t id;     /* of the file, or what rsched_memory_add() was told */
+    uint64_t offset; /* in the file */
+    uint64_t bytes;
+    char *address;   /* here */
+};
+
+/** Have the file, until rs_shared_close(). */
+int rs_shared_open(struct rs_shared_file *file);
+void rs_shared_close(void);
+
+/** A region for the library's own use: a forked child does not have it. Freed
+ * with rsched_free(). */
+int rs_shared_alloc(size_t bytes, struct rs_place *place);
+
+/** The first region, by address, that has a byte of [low, high).
+ * @return whether there is one */
+bool rs_shared_find(const char *low, const char *high, struct rs_place *place);
+
+/** Where this process has a region of its own, or one that was added.
+ * @return NULL if it does not */
+char *rs_shared_resolve(const struct rs_place *place);
+
+/* Changes before a region goes; what rs_shared_find() said holds as long as it
+ * has not changed. */
+extern atomic_uint_fast64_t rs_shared_changes;
+
+#endif
