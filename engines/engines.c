@@ -3,7 +3,13 @@
  * tried. NAME stands for the table rs_NAME_ops in engines/NAME/. */
 #include <rsched/engine.h>
 
-#define ENGINES(XX) XX(loopback)
+#if RSCHED_VERBS
+#define VERBS(XX) XX(verbs)
+#else
+#define VERBS(XX)
+#endif
+
+#define ENGINES(XX) XX(loopback) VERBS(XX)
 
 #define XX(name) extern const struct rsched_engine_ops rs_##name##_ops;
 ENGINES(XX)
@@ -18,4 +24,20 @@ static const struct rsched_engine_ops *const engines[] = {
 const struct rsched_engine_ops *rsched_engine_at(size_t index)
 {
     return index < sizeof(engines) / sizeof(engines[0]) ? engines[index] : NULL;
+}
+
+static const struct rsched_engine_absence absences[] = {
+#if !RSCHED_VERBS
+    {"verbs", "built without libibverbs"},
+#endif
+    {NULL, NULL},
+};
+
+const struct rsched_engine_absence *rsched_engine_absence_at(size_t index)
+{
+    for (size_t i = 0; absences[i].name != NULL; i++) {
+        if (i == index)
+            return &absences[i];
+    }
+    return NULL;
 }

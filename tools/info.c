@@ -3,8 +3,32 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <rsched/engine.h>
+
 #include "librsched/base/units.h"
 #include "tools/tool.h"
+
+/* Each is opened, since nothing else tells whether it works here. */
+static void print_engines(void)
+{
+    const struct rsched_engine_env env = {
+        .chunk_bytes = 1 << 16, .ring_bytes = 1 << 19};
+    const struct rsched_engine_ops *ops;
+    const struct rsched_engine_absence *absence;
+
+    printf("\nengines\n");
+    for (size_t i = 0; (ops = rsched_engine_at(i)) != NULL; i++) {
+        struct rsched_engine *engine;
+        int error = ops->open(&env, &engine);
+
+        printf("  %-11s %s%s\n", ops->name, error == 0 ? "" : "not here: ",
+               error == 0 ? ops->help : rsched_last_error());
+        if (error == 0)
+            ops->close(engine);
+    }
+    for (size_t i = 0; (absence = rsched_engine_absence_at(i)) != NULL; i++)
+        printf("  %-11s not here: %s\n", absence->name, absence->reason);
+}
 
 static void print_planners(void)
 {
@@ -80,6 +104,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         print_settings();
     } else {
         printf("rsched %s\n", rsched_version());
+        print_engines();
         print_planners();
         print_patterns();
         status = print_machines();

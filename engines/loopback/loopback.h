@@ -7,7 +7,7 @@
 
 #include <rsched/engine.h>
 
-#include "engines/loopback/copy.h"
+#include "engines/common/copy.h"
 #include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
 

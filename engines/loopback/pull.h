@@ -29,7 +29,7 @@
 #include <stdbool.h>
 #include <sys/uio.h>
 
-#include "engines/loopback/copy.h"
+#include "engines/common/copy.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/shared.h"
 

@@ -231,6 +231,21 @@ struct rsched_engine_ops {
  */
 RSCHED_API const struct rsched_engine_ops *rsched_engine_at(size_t index);
 
+/** An engine that rsched has but this library was built without. */
+struct rsched_engine_absence {
+    const char *name;
+    const char *reason;
+};
+
+/**
+ * The engines that this library was built without.
+ *
+ * @param index 0, 1, ...
+ * @return NULL when there are no more. Thread-safe.
+ */
+RSCHED_API const struct rsched_engine_absence *
+rsched_engine_absence_at(size_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -54,6 +54,21 @@ static struct entry table[] = {
       "shortest edge whose memory the kernel reads (cross-memory attach) where "
       "it cannot be mapped; 0: none"},
      KIND_BYTES, FIELD(cma_bytes), 0, UINT64_MAX, true},
+    {{"RSCHED_DIRECT", 0, "yes", 0, "yes/no",
+      "let messages longer than a chunk go straight into receive buffers, "
+      "where an engine between nodes can"},
+     KIND_BOOL, FIELD(direct), 0, 1, false},
+    {{"RSCHED_NOTIFY", 0, "flag", 0, "flag|add",
+      "how a sender over RDMA says that data is there: it writes a flag, or "
+      "adds atomically to a counter"},
+     KIND_WORD, FIELD(notify), 0, 0, false},
+    {{"RSCHED_DEVICES", 0, "", 0, "text",
+      "RDMA devices that are used as rails, in this order: DEVICE[:PORT],...; "
+      "process p takes group p of several, separated by slashes; empty is all"},
+     KIND_TEXT, FIELD(devices), 0, 0, false},
+    {{"RSCHED_GID_INDEX", 0, "255", 0, "count",
+      "GID of RoCE ports; 255 chooses: RoCE v2 and IPv4 first"},
+     KIND_COUNT, FIELD(gid_index), 0, RS_GID_AUTO, false},
     {{"RSCHED_MACHINE", 0, "", 0, "text",
       "machine, a file or a built-in name, that exchanges without a schedule "
       "are planned for; empty is a host, with an engine for each rail"},

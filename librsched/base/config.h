@@ -10,6 +10,10 @@
 
 enum rs_log_level { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 
+enum rs_config_notify { RS_CONFIG_NOTIFY_FLAG, RS_CONFIG_NOTIFY_ADD };
+
+enum { RS_GID_AUTO = 255 }; /* the engine chooses */
+
 struct rs_config {
     bool disable;            /* RSCHED_DISABLE: the MPI backend passes on */
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
@@ -18,6 +22,10 @@ struct rs_config {
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
     uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages */
     uint64_t cma_bytes;      /* RSCHED_CMA: 0: none */
+    bool direct;             /* RSCHED_DIRECT */
+    uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */
+    const char *devices;     /* RSCHED_DEVICES */
+    uint64_t gid_index;      /* RSCHED_GID_INDEX, or RS_GID_AUTO */
     const char *machine;     /* RSCHED_MACHINE */
     const char *planner;     /* RSCHED_PLANNER */
     uint64_t spin_polls;     /* RSCHED_SPIN: polls before yielding */

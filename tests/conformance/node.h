@@ -37,7 +37,12 @@ struct node_case {
     int (*run)(struct node *node);
     int num_ranks;
     int memory; /* for the caller of node_run() */
+    bool within_node; /* about memory that processes share */
 };
+
+/** The engines that the cases run over; NULL: no more. What defines it is
+ * linked with the cases. */
+const struct rsched_engine_ops *node_engine_at(size_t index);
 
 /** @return whether the engine works here; else the reason is the last error */
 bool node_engine_opens(const struct rsched_engine_ops *ops);
@@ -63,6 +68,9 @@ int node_load(struct node *node, struct rsched_lane *lane, bool tx,
 int node_finish(struct node *node, struct rsched_lane *lane, bool tx);
 /** The same, but sleep all the time; counts missed_wakes. */
 int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx);
+/** Check the lane until it says that the other end has been abandoned: word of
+ * that may be on its way. @return RSCHED_EPEER, or 0: it never came */
+int node_check_until(struct node *node, struct rsched_lane *lane, bool tx);
 /** Let the others run. */
 void node_yield(void);
 /** Start and finish. */

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "librsched/plan": PLAN,
     "librsched/world": WORLD,
     "librsched/run": RUN,
-    "engines": BASE,  # each its own folder and engines/rdma, see may_include()
+    "engines": BASE,  # and each its own folder and shared ones, see may_include()
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],
@@ -44,6 +44,15 @@ HEADER_OF = {
     "rsched/machine.h": "models",
     "rsched/schedule.h": "librsched/plan",
     "rsched/mpi.h": "mpi",
+}
+
+# Folders of engines that are none: engine -> those it builds on.
+ENGINE_PARTS = {
+    "engines/loopback": ["engines/common"],
+    "engines/rdma": ["engines/common"],
+    "engines/verbs": ["engines/common", "engines/rdma"],
+    "engines/mlx5": ["engines/common", "engines/rdma"],
+    "engines/softnic": ["engines/common", "engines/rdma"],
 }
 
 # Headers of others: (what is included, the folders that may, what it is).
@@ -94,7 +103,7 @@ def may_include(name, target):
         return True
     if layer == "engines":
         own = "/".join(name.split("/")[:-1][:2])  # engines/ itself sees all of them
-        if within(target, own) or within(target, "engines/rdma"):
+        if any(within(target, f) for f in [own] + ENGINE_PARTS.get(own, [])):
             return True
         if target in ("include/rsched/engine.h", "engines/engines.h"):
             return True

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "engines/loopback/copy.h"
+#include "engines/common/copy.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -156,10 +156,10 @@ static int grow(void **array, uint32_t *room, uint32_t used, size_t size)
         return 0;
     if (wanted <= *room)
         return rs_fail(RSCHED_ELIMIT,
-                       "loopback: a message of more than %u pieces", *room);
+                       "a message of more than %u pieces", *room);
     larger = realloc(*array, wanted * size);
     if (larger == NULL)
-        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a copy list");
+        return rs_fail(RSCHED_ENOMEM, "no memory for a copy list");
     *array = larger;
     *room = wanted;
     return 0;

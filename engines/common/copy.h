@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of ready-made copies between user memory and landing slots. */
-#ifndef RS_LOOPBACK_COPY_H
-#define RS_LOOPBACK_COPY_H
+/* Lists of ready-made copies between user memory and landing slots or memory of
+ * another layout, for all engines that copy. */
+#ifndef RS_ENGINES_COPY_H
+#define RS_ENGINES_COPY_H
 
 #include <rsched/engine.h>
 

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What tx and rx lanes have in common. */
+#include "engines/rdma/lane.h"
+
+#include <stdlib.h>
+
+#include "engines/rdma/rdma.h"
+#include "librsched/base/clock.h"
+#include "librsched/base/error.h"
+
+/* Destroying and abandoning wait at most so long for the device. */
+#define DRAIN_PS (100 * UINT64_C(1000000000))
+#define DRAIN_STEP_PS (50 * UINT64_C(1000000))
+
+int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
+                     size_t size, void (*dispose)(struct rs_rdma_lane *),
+                     struct rs_rdma_lane **lane)
+{
+    struct rs_rdma_lane *l;
+
+    if (rail >= connection->num_links)
+        return rs_fail(RSCHED_EMISMATCH, "%s: peer %d: there is no rail %u",
+                       connection->engine->name, connection->peer, rail);
+    l = calloc(1, size);
+    if (l == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory for a lane",
+                       connection->engine->name);
+    l->lane.connection = connection;
+    l->link = &connection->links[rail];
+    l->dispose = dispose;
+    *lane = l;
+    return 0;
+}
+
+void rs_rdma_lane_lock(struct rs_rdma_lane *lane)
+{
+    pthread_mutex_lock(&lane->lane.connection->engine->lock);
+}
+
+void rs_rdma_lane_unlock(struct rs_rdma_lane *lane)
+{
+    pthread_mutex_unlock(&lane->lane.connection->engine->lock);
+}
+
+void rs_rdma_lane_free(struct rs_rdma_lane *lane)
+{
+    if (lane->last != NULL)
+        lane->link->queue->ops->list_destroy(lane->last);
+    rs_rdma_regions_release(lane->link->memory, &lane->regions);
+    rs_rdma_block_release(lane->block);
+    rs_copies_fini(&lane->copies);
+    free(lane);
+}
+
+bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane)
+{
+    /* Acquire: the device has let go of what the lists read. */
+    return atomic_load_explicit(&lane->completed, memory_order_acquire) ==
+           lane->posted;
+}
+
+static bool is_through(const struct rs_rdma_lane *lane)
+{
+    return rs_rdma_lane_is_idle(lane) || rs_rdma_link_is_broken(lane->link);
+}
+
+void rs_rdma_lanes_bury(struct rs_rdma_link *link)
+{
+    struct rs_rdma_lane **at = &link->zombies;
+
+    while (*at != NULL) {
+        struct rs_rdma_lane *lane = *at;
+
+        if (!is_through(lane)) {
+            at = &lane->next;
+            continue;
+        }
+        *at = lane->next;
+        lane->dispose(lane);
+    }
+}
+
+void rs_rdma_lane_drop(struct rs_rdma_lane *lane)
+{
+    struct rs_rdma_link *link = lane->link;
+    struct rsched_engine *engine = lane->lane.connection->engine;
+
+    rs_rdma_lane_drain(lane, DRAIN_PS);
+    pthread_mutex_lock(&engine->lock);
+    lane->next = link->zombies;
+    link->zombies = lane;
+    rs_rdma_lanes_bury(link);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
+                       uint64_t epoch)
+{
+    struct rs_rdma_link *link = lane->link;
+    bool posted;
+
+    rs_rdma_link_lock(link);
+    rs_rdma_link_poll(link);
+    posted = rs_rdma_link_post(link, list, epoch, &lane->completed);
+    if (posted) {
+        lane->posted++;
+        rs_rdma_link_ring(link);
+    }
+    rs_rdma_link_unlock(link);
+    return posted;
+}
+
+static void poll_link(struct rs_rdma_link *link)
+{
+    rs_rdma_link_lock(link);
+    rs_rdma_link_poll(link);
+    rs_rdma_link_unlock(link);
+}
+
+bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps)
+{
+    uint64_t until = rs_clock_now() + limit_ps;
+
+    for (;;) {
+        poll_link(lane->link);
+        if (is_through(lane))
+            return true;
+        if (rs_clock_now() >= until)
+            return false;
+        rs_clock_sleep(DRAIN_STEP_PS);
+    }
+}
+
+void rs_rdma_lane_abandon(struct rs_rdma_lane *lane)
+{
+    uint64_t until = rs_clock_now() + DRAIN_PS;
+
+    if (lane->last == NULL || lane->abandoned)
+        return;
+    lane->abandoned = true;
+    /* A queue that stays full is that of a peer which does not answer. */
+    while (!rs_rdma_lane_post(lane, lane->last, 1) &&
+           !rs_rdma_link_is_broken(lane->link) && rs_clock_now() < until)
+        rs_clock_sleep(DRAIN_STEP_PS);
+}
+
+int rs_rdma_lane_check(struct rs_rdma_lane *lane,
+                       const atomic_uint_fast64_t *last)
+{
+    const struct rs_rdma_link *link = lane->link;
+
+    /* Acquire: whoever looks for data after this sees all there will be. */
+    if (atomic_load_explicit(last, memory_order_acquire) != 0)
+        return rs_fail(RSCHED_EPEER, "%s: peer %d has given up the exchange",
+                       link->engine, link->peer);
+    return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;
+}
+
+int rs_rdma_lane_load(struct rs_rdma_lane *lane,
+                      const struct rsched_message *message)
+{
+    if (message->bytes >> 48 != 0)
+        return rs_fail(RSCHED_ELIMIT, "%s: a message of %llu bytes",
+                       lane->link->engine, (unsigned long long)message->bytes);
+    lane->bytes = message->bytes;
+    lane->meta = message->bytes | (uint64_t)message->signature << 48;
+    return 0;
+}
+
+uint64_t rs_rdma_ring_stride(uint64_t chunk_bytes)
+{
+    uint64_t bytes = sizeof(struct rs_rdma_slot) + chunk_bytes;
+
+    return (bytes + RS_RDMA_LINE - 1) / RS_RDMA_LINE * RS_RDMA_LINE;
+}
+
+void rs_rdma_ring_load(struct rs_rdma_ring *ring, uint32_t num_chunks)
+{
+    ring->num_chunks = num_chunks;
+    ring->aligned = ring->fixed && num_chunks > 1;
+    ring->next = num_chunks;
+}
+
+uint32_t rs_rdma_ring_starts(const struct rs_rdma_ring *ring)
+{
+    return ring->aligned ? 1 : ring->num_slots;
+}
+
+void rs_rdma_ring_finish(struct rs_rdma_ring *ring)
+{
+    ring->position += ring->num_chunks;
+    if (ring->aligned)
+        ring->position = (ring->position + ring->num_slots - 1) /
+                         ring->num_slots * ring->num_slots;
+}

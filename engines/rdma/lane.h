@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * LANE: one edge over a link.
+ *
+ * The receiver has a block with the sender's words and landing slots, the
+ * sender one with the receiver's words and table. Each writes the other's with
+ * RDMA writes, which arrive in the order in which they were posted.
+ *
+ * Landing: chunk i of a message goes to slot (position + i) modulo their
+ * number, in one list: the data with the message's size and signature in front,
+ * then the notification, an operation of its own. It may be posted once
+ * position + i - consumed is below the number of slots. Messages of a fixed
+ * length of several chunks begin at slot 0, so that one list for each chunk
+ * serves all epochs; others have one list for each slot that they may begin at.
+ *
+ * Direct, for messages that do not fit into a chunk: when the receiver loads
+ * it writes a table of its pieces to the sender, and in each epoch `ready`, the
+ * epoch's number with the table's version. Version 0 says that this epoch
+ * lands. The sender makes its lists when it meets a version for the first time.
+ *
+ * Both count epochs and chunks from 0; a block serves another lane only after
+ * the last write of the one before, which says so.
+ */
+#ifndef RS_RDMA_LANE_H
+#define RS_RDMA_LANE_H
+
+#include "engines/common/copy.h"
+#include "engines/rdma/link.h"
+
+enum {
+    RS_RDMA_LINE = 64,
+    RS_RDMA_MAX_PIECES = 64, /* of a receiver's table */
+    RS_RDMA_VERSION_BITS = 16,
+};
+
+/* How the sender says that data is there. */
+enum rs_rdma_notify {
+    RS_NOTIFY_FLAG, /* it writes the number of the chunk or notification */
+    RS_NOTIFY_ADD,  /* it adds one */
+    RS_NUM_NOTIFIES
+};
+
+/* Written by the sender. */
+struct rs_rdma_arrivals {
+    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
+    atomic_uint_fast64_t arrived; /* notifications that are not in a slot */
+};
+static_assert(sizeof(struct rs_rdma_arrivals) == RS_RDMA_LINE, "shared layout");
+
+struct rs_rdma_slot {
+    atomic_uint_fast64_t arrived; /* RS_NOTIFY_FLAG: the chunk's number + 1 */
+    uint64_t meta; /* message bytes, and its signature in the upper 16 bits */
+    char data[];
+};
+static_assert(sizeof(struct rs_rdma_slot) == 16, "shared layout");
+
+/* Written by the receiver. */
+struct rs_rdma_credits {
+    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
+    atomic_uint_fast64_t consumed; /* chunks */
+    atomic_uint_fast64_t ready;    /* epoch << RS_RDMA_VERSION_BITS | version */
+};
+static_assert(sizeof(struct rs_rdma_credits) == RS_RDMA_LINE, "shared layout");
+
+/* Where a message is to go; contiguous pieces, in its order. */
+struct rs_rdma_table {
+    uint64_t meta; /* as in a slot */
+    uint64_t num_pieces;
+    struct rs_rdma_target {
+        uint64_t address, bytes;
+        uint64_t rkey;
+    } pieces[RS_RDMA_MAX_PIECES];
+};
+static_assert(sizeof(struct rs_rdma_table) == 16 + 24 * RS_RDMA_MAX_PIECES,
+              "shared layout");
+
+/* Of the rx lane. */
+struct rs_rdma_descriptor {
+    uint64_t arrivals; /* address; the slots are behind */
+    uint32_t rkey;
+    uint32_t num_slots;
+    uint64_t chunk_bytes;
+    uint32_t notify; /* enum rs_rdma_notify */
+    uint32_t offers; /* tables: each epoch waits for `ready` */
+    uint64_t hash;   /* of all before */
+};
+static_assert(sizeof(struct rs_rdma_descriptor) <=
+                  RSCHED_LANE_DESCRIPTOR_BYTES, "wire layout");
+
+/* Of the tx lane. */
+struct rs_rdma_reply {
+    uint64_t credits; /* address; the table is behind */
+    uint32_t rkey;
+    uint32_t reserved;
+    uint64_t hash;
+};
+static_assert(sizeof(struct rs_rdma_reply) <= RSCHED_LANE_DESCRIPTOR_BYTES,
+              "wire layout");
+
+/* The landing slots of an edge and where a side stands in them. */
+struct rs_rdma_ring {
+    uint64_t chunk_bytes; /* that a slot holds */
+    uint32_t num_slots;
+    bool fixed;           /* all messages are of one length */
+    bool aligned;         /* messages begin at slot 0 */
+    uint32_t num_chunks;  /* of the loaded message */
+    uint32_t next;        /* of them */
+    uint64_t position;    /* number of the message's first chunk */
+};
+
+/* What tx and rx lanes have in common. */
+struct rs_rdma_lane {
+    struct rsched_lane lane; /* first: the public part */
+    struct rs_rdma_link *link;
+    struct rs_rdma_lane *next; /* zombie */
+    void (*dispose)(struct rs_rdma_lane *lane);
+    /* Lists posted, and those of them that are through. */
+    uint64_t posted;
+    atomic_uint_fast64_t completed;
+    struct rs_rdma_block *block; /* that the peer writes */
+    struct rs_rdma_list *last;   /* says that nothing follows */
+    struct rs_rdma_ring ring;
+    struct rs_copies copies;
+    struct rs_rdma_regions regions;
+    enum rs_rdma_notify notify;
+    bool offers;
+    bool abandoned;
+    uint64_t epoch;   /* number of the current one, from 1 */
+    uint64_t notices; /* notifications in `arrived` so far */
+    uint64_t meta;    /* of the loaded message */
+    uint64_t bytes;
+};
+
+/* lane.c */
+
+int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
+                     size_t size, void (*dispose)(struct rs_rdma_lane *),
+                     struct rs_rdma_lane **lane);
+/** What dispose() of both kinds does in the end; the engine's lock is held. */
+void rs_rdma_lane_free(struct rs_rdma_lane *lane);
+/** Destroy a lane; what its lists read stays until they are through. */
+void rs_rdma_lane_drop(struct rs_rdma_lane *lane);
+/** Dispose of the zombies of a link that are through. The engine's lock is
+ * held. */
+void rs_rdma_lanes_bury(struct rs_rdma_link *link);
+
+void rs_rdma_lane_lock(struct rs_rdma_lane *lane);   /* the engine's */
+void rs_rdma_lane_unlock(struct rs_rdma_lane *lane);
+
+/** Post one list of the lane and begin with it. @return whether that worked */
+bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
+                       uint64_t epoch);
+/** Wait until all lists of the lane are through, for a bounded time.
+ * @return whether they are */
+bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps);
+bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane);
+/** Say that nothing follows. */
+void rs_rdma_lane_abandon(struct rs_rdma_lane *lane);
+/** Whether the peer has said so in `last`. @return 0 or RSCHED_EPEER */
+int rs_rdma_lane_check(struct rs_rdma_lane *lane,
+                       const atomic_uint_fast64_t *last);
+
+/** Note the message that is being loaded. @return 0 or RSCHED_ELIMIT */
+int rs_rdma_lane_load(struct rs_rdma_lane *lane,
+                      const struct rsched_message *message);
+
+/* The slots of an edge, as both ends see them. */
+uint64_t rs_rdma_ring_stride(uint64_t chunk_bytes);
+void rs_rdma_ring_load(struct rs_rdma_ring *ring, uint32_t num_chunks);
+/** How many slots a message may begin at. */
+uint32_t rs_rdma_ring_starts(const struct rs_rdma_ring *ring);
+void rs_rdma_ring_finish(struct rs_rdma_ring *ring);
+
+static inline uint64_t rs_rdma_ring_number(const struct rs_rdma_ring *ring)
+{
+    return ring->position + ring->next;
+}
+
+static inline uint32_t rs_rdma_ring_slot(const struct rs_rdma_ring *ring)
+{
+    return (uint32_t)(rs_rdma_ring_number(ring) % ring->num_slots);
+}
+
+/* Bytes of the message's chunk i. */
+static inline uint64_t rs_rdma_meta_bytes(uint64_t meta)
+{
+    return meta & ((UINT64_C(1) << 48) - 1);
+}
+
+int rs_rdma_rx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                      unsigned char *descriptor, struct rsched_lane **);
+int rs_rdma_tx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                      const unsigned char *descriptor, unsigned char *reply,
+                      struct rsched_lane **);
+int rs_rdma_rx_attach(struct rsched_lane *, const unsigned char *reply);
+void rs_rdma_rx_abandon(struct rsched_lane *);
+void rs_rdma_tx_abandon(struct rsched_lane *);
+int rs_rdma_rx_check(struct rsched_lane *);
+int rs_rdma_tx_check(struct rsched_lane *);
+void rs_rdma_rx_destroy(struct rsched_lane *);
+void rs_rdma_tx_destroy(struct rsched_lane *);
+int rs_rdma_tx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_rdma_rx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_rdma_tx_start(struct rsched_lane *);
+int rs_rdma_rx_start(struct rsched_lane *);
+int rs_rdma_tx_progress(struct rsched_lane *);
+int rs_rdma_rx_progress(struct rsched_lane *);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/rdma/link.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#include "engines/rdma/lane.h"
+#include "librsched/base/clock.h"
+#include "librsched/base/error.h"
+
+/* Between two probes of an idle link. */
+#define PROBE_PS (100 * UINT64_C(1000000000))
+
+int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
+                      int peer, const char *engine,
+                      struct rs_rdma_link_offer *offer)
+{
+    struct rs_rdma_port *port = memory->port;
+    struct rs_rdma_link l = {
+        .memory = memory, .peer = peer, .engine = engine, .lock = ATOMIC_FLAG_INIT};
+    int error;
+
+    error = rs_rdma_block_allocate(memory, sizeof(uint64_t), NULL, &l.probed);
+    if (error != 0)
+        return error;
+    *offer = (struct rs_rdma_link_offer){
+        .probed = (uintptr_t)l.probed->memory, .rkey = l.probed->keys->rkey};
+    error = port->ops->queue_create(port, &offer->endpoint, &l.queue);
+    if (error != 0) {
+        rs_rdma_block_release(l.probed);
+        return error;
+    }
+    l.number = offer->endpoint.number;
+    *link = l;
+    return 0;
+}
+
+int rs_rdma_link_connect(struct rs_rdma_link *link,
+                         const unsigned char *address,
+                         const struct rs_rdma_link_offer *offer)
+{
+    int error = link->memory->port->ops->queue_connect(link->queue, address,
+                                                       &offer->endpoint);
+
+    if (error == 0)
+        error = rs_rdma_link_word(link, offer->probed, offer->rkey,
+                                  &link->probe);
+    return error;
+}
+
+void rs_rdma_link_fini(struct rs_rdma_link *link)
+{
+    if (link->probe != NULL)
+        link->queue->ops->list_destroy(link->probe);
+    /* Lists go before their queue. What those of the zombies read stays
+     * registered for as long as the engine lives. */
+    atomic_store(&link->broken, true);
+    rs_rdma_lanes_bury(link);
+    link->memory->port->ops->queue_destroy(link->queue);
+    rs_rdma_block_release(link->probed);
+    rs_rdma_memory_forget(link->memory, link);
+}
+
+void rs_rdma_link_lock(struct rs_rdma_link *link)
+{
+    while (atomic_flag_test_and_set_explicit(&link->lock, memory_order_acquire))
+        sched_yield();
+}
+
+void rs_rdma_link_unlock(struct rs_rdma_link *link)
+{
+    atomic_flag_clear_explicit(&link->lock, memory_order_release);
+}
+
+bool rs_rdma_link_is_broken(const struct rs_rdma_link *link)
+{
+    /* Acquire: the text was written before. */
+    return atomic_load_explicit(&link->broken, memory_order_acquire);
+}
+
+static void __attribute__((cold)) fail(struct rs_rdma_link *link,
+                                       const char *cause)
+{
+    if (rs_rdma_link_is_broken(link))
+        return; /* the first cause counts */
+    snprintf(link->why, sizeof(link->why), "%s", cause);
+    atomic_store_explicit(&link->broken, true, memory_order_release);
+}
+
+/* The first status that is not a flush is the cause. */
+static void __attribute__((cold)) fail_of_post(struct rs_rdma_link *link,
+                                               const struct rs_rdma_done *done)
+{
+    char cause[RS_LINK_WHY_BYTES];
+
+    snprintf(cause, sizeof(cause), "%s (vendor code %#x)", done->cause,
+             done->vendor_error);
+    fail(link, cause);
+}
+
+void rs_rdma_link_poll(struct rs_rdma_link *link)
+{
+    struct rs_rdma_done done;
+    int got = 0;
+
+    /* Lanes of a broken link do not wait for their counts any more. */
+    if (link->posted == link->completed || rs_rdma_link_is_broken(link))
+        return;
+    while (!rs_rdma_link_is_broken(link) &&
+           (got = link->queue->ops->poll(link->queue, &done)) == 1) {
+        atomic_uint_fast64_t *count = (void *)(uintptr_t)done.id;
+
+        link->completed++;
+        if (__builtin_expect(done.failed, 0))
+            fail_of_post(link, &done);
+        if (count != NULL)
+            /* Release: whoever sees it may give the lane's memory away. */
+            atomic_fetch_add_explicit(count, 1, memory_order_release);
+    }
+    if (got < 0)
+        fail(link, rsched_last_error());
+}
+
+bool rs_rdma_link_post(struct rs_rdma_link *link, struct rs_rdma_list *list,
+                       uint64_t epoch, atomic_uint_fast64_t *count)
+{
+    if (rs_rdma_link_is_broken(link) ||
+        !link->queue->ops->post(list, epoch, (uintptr_t)count))
+        return false;
+    link->posted++;
+    return true;
+}
+
+void rs_rdma_link_ring(struct rs_rdma_link *link)
+{
+    if (link->queue->ops->ring(link->queue) != 0)
+        fail(link, rsched_last_error());
+}
+
+int rs_rdma_link_failed(const struct rs_rdma_link *link)
+{
+    return rs_fail(RSCHED_EPEER, "%s %s: qp %#x to peer %d: %s", link->engine,
+                   link->memory->port->name, link->number, link->peer,
+                   link->why);
+}
+
+/* A receiver would wait for ever for a peer that is gone: only those who send
+ * are answered, or not. */
+static void probe(struct rs_rdma_link *link, uint64_t now_ps)
+{
+    if (!link->in_use || link->posted != link->completed ||
+        now_ps < link->next_probe_ps)
+        return;
+    link->next_probe_ps = now_ps + PROBE_PS;
+    if (rs_rdma_link_post(link, link->probe, 1, NULL))
+        rs_rdma_link_ring(link);
+}
+
+int rs_rdma_link_check(struct rs_rdma_link *link)
+{
+    if (!rs_rdma_link_is_broken(link)) {
+        rs_rdma_link_lock(link);
+        rs_rdma_link_poll(link);
+        probe(link, rs_clock_now());
+        rs_rdma_link_unlock(link);
+    }
+    return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;
+}
+
+int rs_rdma_link_word(struct rs_rdma_link *link, uint64_t remote, uint32_t rkey,
+                      struct rs_rdma_list **list)
+{
+    struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE,
+                            .stamp = RS_STAMP_EPOCH,
+                            .inlined = true,
+                            .remote = remote,
+                            .rkey = rkey};
+
+    return link->queue->ops->list_create(link->queue, &op, 1, list);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * LINK: one rail of a connection, a queue pair that all lanes over it share.
+ *
+ * Threads: its lanes may be used by several threads at once, so it has a lock,
+ * which is held for the time of a post or a poll.
+ */
+#ifndef RS_RDMA_LINK_H
+#define RS_RDMA_LINK_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "engines/rdma/memory.h"
+
+enum { RS_LINK_WHY_BYTES = 192 };
+
+struct rs_rdma_lane;
+
+struct rs_rdma_link {
+    struct rs_rdma_memory *memory;
+    struct rs_rdma_queue *queue;
+    int peer;
+    const char *engine; /* its name */
+    uint32_t number;    /* of the queue pair */
+    atomic_flag lock;
+    uint64_t posted, completed; /* lists */
+    atomic_bool broken;
+    bool in_use; /* the peer can answer: it has told us of a lane */
+    char why[RS_LINK_WHY_BYTES]; /* broken */
+    /* A word at the peer that is written to see whether anybody is there. */
+    struct rs_rdma_block *probed;
+    struct rs_rdma_list *probe;
+    uint64_t next_probe_ps;
+    /* Destroyed lanes whose lists are still under way. */
+    struct rs_rdma_lane *zombies;
+};
+
+/* What the peer's link must know of this one. */
+struct rs_rdma_link_offer {
+    struct rs_rdma_endpoint endpoint;
+    uint64_t probed; /* address */
+    uint32_t rkey;
+    uint32_t reserved;
+};
+
+int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
+                      int peer, const char *engine,
+                      struct rs_rdma_link_offer *offer);
+int rs_rdma_link_connect(struct rs_rdma_link *link,
+                         const unsigned char *address,
+                         const struct rs_rdma_link_offer *offer);
+void rs_rdma_link_fini(struct rs_rdma_link *link);
+
+void rs_rdma_link_lock(struct rs_rdma_link *link);
+void rs_rdma_link_unlock(struct rs_rdma_link *link);
+
+/** Take all completions that are there. The lock is held. */
+void rs_rdma_link_poll(struct rs_rdma_link *link);
+
+/** Post a list. `count` grows by one when it is complete or the link is broken.
+ * The lock is held. @return false: there is no room, or the link is broken */
+bool rs_rdma_link_post(struct rs_rdma_link *link, struct rs_rdma_list *list,
+                       uint64_t epoch, atomic_uint_fast64_t *count);
+/** Begin with what was posted. The lock is held. */
+void rs_rdma_link_ring(struct rs_rdma_link *link);
+
+/** Whether nothing can move over it any more. Thread-safe. */
+bool rs_rdma_link_is_broken(const struct rs_rdma_link *link);
+
+/** Look for completions; where nothing is under way, send something that has
+ * to be answered. @return 0, or RSCHED_EPEER with the text why it is broken */
+int rs_rdma_link_check(struct rs_rdma_link *link);
+
+/** The text of a broken link. @return RSCHED_EPEER */
+int rs_rdma_link_failed(const struct rs_rdma_link *link);
+
+/** A list of one write of its epoch to a word of the peer's. */
+int rs_rdma_link_word(struct rs_rdma_link *link, uint64_t remote, uint32_t rkey,
+                      struct rs_rdma_list **list);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/rdma/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engines/rdma/rdma.h"
+#include "librsched/base/error.h"
+
+enum { LINE = 64, SLAB_BYTES = 1 << 18 };
+
+/* Pages that blocks are cut from; never given back while the engine lives. */
+struct rs_rdma_slab {
+    struct rs_rdma_slab *next;
+    char *memory;
+    uint64_t bytes, used;
+    struct rs_rdma_keys keys;
+};
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static uint64_t page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void rs_rdma_memory_init(struct rs_rdma_memory *memory,
+                         struct rs_rdma_port *port)
+{
+    *memory = (struct rs_rdma_memory){.port = port};
+}
+
+void rs_rdma_memory_fini(struct rs_rdma_memory *memory)
+{
+    for (struct rs_rdma_block *b = memory->blocks, *next; b != NULL; b = next) {
+        next = b->next;
+        free(b);
+    }
+    for (struct rs_rdma_slab *s = memory->slabs, *next; s != NULL; s = next) {
+        next = s->next;
+        memory->port->ops->memory_release(memory->port, &s->keys);
+        munmap(s->memory, s->bytes);
+        free(s);
+    }
+}
+
+static bool is_free(const struct rs_rdma_block *b)
+{
+    const atomic_uint_fast64_t *last = (const void *)b->memory;
+
+    if (b->in_use)
+        return false;
+    /* Acquire: all that the writer wrote before its last write is over. */
+    return b->writer == NULL || rs_rdma_link_is_broken(b->writer) ||
+           atomic_load_explicit(last, memory_order_acquire) == 1;
+}
+
+static struct rs_rdma_block *find_block(struct rs_rdma_memory *memory,
+                                        uint64_t bytes)
+{
+    struct rs_rdma_block *best = NULL;
+
+    for (struct rs_rdma_block *b = memory->blocks; b != NULL; b = b->next) {
+        if (b->bytes >= bytes && b->bytes <= 2 * bytes &&
+            (best == NULL || b->bytes < best->bytes) && is_free(b))
+            best = b;
+    }
+    return best;
+}
+
+static int add_slab(struct rs_rdma_memory *memory, uint64_t bytes,
+                    struct rs_rdma_slab **slab)
+{
+    struct rs_rdma_slab *s = calloc(1, sizeof(*s));
+    int error = RSCHED_ENOMEM;
+
+    if (s == NULL)
+        return rs_fail(error, "no memory for landing slots");
+    s->bytes = round_up(bytes > SLAB_BYTES ? bytes : SLAB_BYTES, page_bytes());
+    s->memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (s->memory == MAP_FAILED) {
+        rs_fail(error, "%s: %llu bytes of landing slots: %m",
+                memory->port->name, (unsigned long long)s->bytes);
+        goto err_free;
+    }
+    error = memory->port->ops->memory_register(memory->port, s->memory,
+                                               s->bytes, RS_RDMA_REMOTE,
+                                               &s->keys);
+    if (error != 0)
+        goto err_unmap;
+    s->next = memory->slabs;
+    memory->slabs = s;
+    memory->bytes += s->bytes;
+    *slab = s;
+    return 0;
+
+err_unmap:
+    munmap(s->memory, s->bytes);
+err_free:
+    free(s);
+    return error;
+}
+
+static int add_block(struct rs_rdma_memory *memory, uint64_t bytes,
+                     struct rs_rdma_block **block)
+{
+    struct rs_rdma_slab *s = memory->slabs;
+    struct rs_rdma_block *b;
+    int error;
+
+    while (s != NULL && s->bytes - s->used < bytes)
+        s = s->next;
+    if (s == NULL) {
+        error = add_slab(memory, bytes, &s);
+        if (error != 0)
+            return error;
+    }
+    b = calloc(1, sizeof(*b));
+    if (b == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a block");
+    b->memory = s->memory + s->used;
+    b->bytes = bytes;
+    b->keys = &s->keys;
+    s->used += bytes;
+    b->next = memory->blocks;
+    memory->blocks = b;
+    *block = b;
+    return 0;
+}
+
+int rs_rdma_block_allocate(struct rs_rdma_memory *memory, uint64_t bytes,
+                           struct rs_rdma_link *writer,
+                           struct rs_rdma_block **block)
+{
+    struct rs_rdma_block *b;
+    int error;
+
+    bytes = round_up(bytes, LINE);
+    b = find_block(memory, bytes);
+    if (b == NULL) {
+        error = add_block(memory, bytes, &b);
+        if (error != 0)
+            return error;
+    } else {
+        memset(b->memory, 0, b->bytes);
+    }
+    b->in_use = true;
+    b->writer = writer;
+    *block = b;
+    return 0;
+}
+
+void rs_rdma_block_release(struct rs_rdma_block *block)
+{
+    if (block != NULL)
+        block->in_use = false;
+}
+
+void rs_rdma_memory_forget(struct rs_rdma_memory *memory,
+                           const struct rs_rdma_link *writer)
+{
+    for (struct rs_rdma_block *b = memory->blocks; b != NULL; b = b->next) {
+        if (b->writer == writer)
+            b->writer = NULL;
+    }
+}
+
+static struct rs_rdma_region *find_region(const struct rs_rdma_memory *memory,
+                                          uintptr_t begin, uintptr_t end,
+                                          enum rs_rdma_access access)
+{
+    struct rs_rdma_region *r = memory->regions;
+
+    while (r != NULL &&
+           (r->begin > begin || r->end < end || r->access < access))
+        r = r->next;
+    return r;
+}
+
+int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
+                           const char *end, enum rs_rdma_access access,
+                           struct rs_rdma_region **region)
+{
+    uint64_t page = page_bytes();
+    uintptr_t first = (uintptr_t)begin / page * page;
+    uintptr_t last = round_up((uintptr_t)end, page);
+    struct rs_rdma_region *r = find_region(memory, first, last, access);
+    int error;
+
+    if (r == NULL) {
+        r = calloc(1, sizeof(*r));
+        if (r == NULL)
+            return rs_fail(RSCHED_ENOMEM, "no memory for a registration");
+        error = memory->port->ops->memory_register(
+            memory->port, (void *)first, last - first, access, &r->keys);
+        if (error != 0) {
+            free(r);
+            return error;
+        }
+        r->begin = first;
+        r->end = last;
+        r->access = access;
+        r->next = memory->regions;
+        memory->regions = r;
+    }
+    r->references++;
+    *region = r;
+    return 0;
+}
+
+void rs_rdma_region_release(struct rs_rdma_memory *memory,
+                            struct rs_rdma_region *region)
+{
+    struct rs_rdma_region **at = &memory->regions;
+
+    if (--region->references > 0)
+        return;
+    while (*at != region)
+        at = &(*at)->next;
+    *at = region->next;
+    memory->port->ops->memory_release(memory->port, &region->keys);
+    free(region);
+}
+
+struct span {
+    const char *begin, *end;
+};
+
+/* From the lowest to the highest byte of a piece. */
+static struct span span_of(const struct rsched_piece *p)
+{
+    int64_t last = (int64_t)(p->count - 1) * p->stride;
+
+    return (struct span){.begin = p->address + (last < 0 ? last : 0),
+                         .end = p->address + (last > 0 ? last : 0) + p->bytes};
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct span *left = a, *right = b;
+
+    return left->begin < right->begin ? -1 : left->begin > right->begin;
+}
+
+/* Spans of the pieces that have bytes, merged where they share or touch pages.
+ * @return their number */
+static size_t merge_spans(const struct rsched_message *message,
+                          struct span *spans)
+{
+    uint64_t page = page_bytes();
+    size_t number = 0, merged = 0;
+
+    for (size_t i = 0; i < message->num_pieces; i++) {
+        if (message->pieces[i].bytes > 0 && message->pieces[i].count > 0)
+            spans[number++] = span_of(&message->pieces[i]);
+    }
+    qsort(spans, number, sizeof(*spans), by_begin);
+    for (size_t i = 0; i < number; i++) {
+        struct span *last = merged > 0 ? &spans[merged - 1] : NULL;
+
+        if (last != NULL &&
+            (uintptr_t)spans[i].begin / page * page <=
+                round_up((uintptr_t)last->end, page)) {
+            if (spans[i].end > last->end)
+                last->end = spans[i].end;
+        } else {
+            spans[merged++] = spans[i];
+        }
+    }
+    return merged;
+}
+
+int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
+                            const struct rsched_message *message,
+                            enum rs_rdma_access access,
+                            struct rs_rdma_regions *regions)
+{
+    struct span *spans = calloc(message->num_pieces + 1, sizeof(*spans));
+    struct rs_rdma_regions r = {
+        .of = calloc(message->num_pieces + 1, sizeof(*r.of))};
+    size_t number = 0;
+    int error = 0;
+
+    if (spans == NULL || r.of == NULL)
+        error = rs_fail(RSCHED_ENOMEM, "no memory for registrations");
+    else
+        number = merge_spans(message, spans);
+    for (size_t i = 0; i < number && error == 0; i++) {
+        error = rs_rdma_region_acquire(memory, spans[i].begin, spans[i].end,
+                                       access, &r.of[i]);
+        r.number += error == 0;
+    }
+    free(spans);
+    if (error != 0)
+        rs_rdma_regions_release(memory, &r);
+    else
+        *regions = r;
+    return error;
+}
+
+void rs_rdma_regions_release(struct rs_rdma_memory *memory,
+                             struct rs_rdma_regions *regions)
+{
+    for (size_t i = 0; i < regions->number; i++)
+        rs_rdma_region_release(memory, regions->of[i]);
+    free(regions->of);
+    *regions = (struct rs_rdma_regions){0};
+}
+
+const struct rs_rdma_keys *
+rs_rdma_regions_find(const struct rs_rdma_regions *regions, const char *address)
+{
+    size_t i = 0;
+
+    while ((uintptr_t)address < regions->of[i]->begin ||
+           (uintptr_t)address >= regions->of[i]->end)
+        i++;
+    return &regions->of[i]->keys;
+}

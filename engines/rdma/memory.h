@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered memory of one rail: blocks of the engine's own, which hold control
+ * words and landing slots, and regions of the user's.
+ *
+ * Threads: the caller holds the engine's lock.
+ */
+#ifndef RS_RDMA_MEMORY_H
+#define RS_RDMA_MEMORY_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "engines/rdma/port.h"
+
+struct rs_rdma_link;
+
+/* Own memory, aligned to cache lines. A peer that writes to it says with its
+ * last write that it is the last: it makes the first word 1. */
+struct rs_rdma_block {
+    struct rs_rdma_block *next;
+    char *memory;
+    uint64_t bytes;
+    const struct rs_rdma_keys *keys;
+    bool in_use;
+    struct rs_rdma_link *writer; /* NULL: nobody else writes it */
+};
+
+/* Memory of the user, whole pages. */
+struct rs_rdma_region {
+    struct rs_rdma_region *next;
+    uintptr_t begin, end;
+    enum rs_rdma_access access;
+    struct rs_rdma_keys keys;
+    unsigned references;
+};
+
+struct rs_rdma_memory {
+    struct rs_rdma_port *port;
+    struct rs_rdma_slab *slabs;
+    struct rs_rdma_block *blocks;
+    struct rs_rdma_region *regions;
+    uint64_t bytes; /* of the slabs */
+};
+
+void rs_rdma_memory_init(struct rs_rdma_memory *memory,
+                         struct rs_rdma_port *port);
+/** All links have been destroyed. */
+void rs_rdma_memory_fini(struct rs_rdma_memory *memory);
+
+/** A block of zeros that `writer` will learn of; NULL: nobody.
+ * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS */
+int rs_rdma_block_allocate(struct rs_rdma_memory *memory, uint64_t bytes,
+                           struct rs_rdma_link *writer,
+                           struct rs_rdma_block **block);
+
+/** Give a block back. It is used again once its writer has said that it is
+ * through, or cannot write any more. NULL is allowed. */
+void rs_rdma_block_release(struct rs_rdma_block *block);
+
+/** This writer has been destroyed. */
+void rs_rdma_memory_forget(struct rs_rdma_memory *memory,
+                           const struct rs_rdma_link *writer);
+
+/** A registration that covers [begin, end), shared with others that want the
+ * same pages. @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS */
+int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
+                           const char *end, enum rs_rdma_access access,
+                           struct rs_rdma_region **region);
+void rs_rdma_region_release(struct rs_rdma_memory *memory,
+                            struct rs_rdma_region *region);
+
+/* The regions that one message lies in. */
+struct rs_rdma_regions {
+    struct rs_rdma_region **of;
+    size_t number;
+};
+
+/** Register the pages of all pieces; those that touch are registered together.
+ * @return 0, or an error: nothing is held */
+int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
+                            const struct rsched_message *message,
+                            enum rs_rdma_access access,
+                            struct rs_rdma_regions *regions);
+void rs_rdma_regions_release(struct rs_rdma_memory *memory,
+                             struct rs_rdma_regions *regions);
+
+/** The keys for an address in one of them. */
+const struct rs_rdma_keys *
+rs_rdma_regions_find(const struct rs_rdma_regions *regions, const char *address);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/rdma/program.h"
+
+#include <stdlib.h>
+
+#include "librsched/base/error.h"
+
+enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
+                                          uint64_t bytes, uint64_t blocks)
+{
+    /* The slot's meta is a piece and eight bytes more. */
+    if (bytes + sizeof(uint64_t) <= port->max_inline &&
+        blocks < port->max_pieces)
+        return RS_SOURCE_INLINE;
+    if (bytes >= RS_GATHER_LEAST_BYTES &&
+        bytes / blocks >= RS_GATHER_LEAST_BLOCK && port->max_pieces > 1)
+        return RS_SOURCE_GATHER;
+    return RS_SOURCE_PACK;
+}
+
+uint64_t rs_rdma_count_blocks(const struct rs_copies *copies)
+{
+    uint64_t blocks = 0;
+
+    for (uint32_t i = 0; i < copies->num_copies; i++)
+        blocks += copies->copies[i].count;
+    return blocks;
+}
+
+int rs_rdma_writes_add_chunk(struct rs_rdma_writes *writes,
+                             const struct rs_copies *copies,
+                             const struct rs_chunk *chunk,
+                             const struct rs_rdma_regions *regions,
+                             uint64_t remote, uint32_t rkey)
+{
+    int error = 0;
+
+    for (uint32_t i = chunk->first; i < chunk->end; i++) {
+        const struct rs_copy *c = &copies->copies[i];
+        uint32_t lkey =
+            regions == NULL ? 0 : rs_rdma_regions_find(regions, c->user)->lkey;
+
+        for (uint64_t b = 0; b < c->count && error == 0; b++)
+            error = rs_rdma_writes_add(
+                writes, (uintptr_t)c->user + b * (uint64_t)c->stride, lkey,
+                c->bytes, remote + c->offset + b * c->bytes, rkey);
+    }
+    return error;
+}
+
+static uint32_t rkey_of(const struct rs_rdma_table *table, uint64_t address)
+{
+    const struct rs_rdma_target *t = table->pieces;
+
+    while (address < t->address || address >= t->address + t->bytes)
+        t++;
+    return (uint32_t)t->rkey;
+}
+
+int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
+                            const struct rs_copies *copies,
+                            const struct rs_rdma_regions *regions,
+                            const struct rs_rdma_keys *keys,
+                            const struct rs_rdma_table *table)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < copies->num_copies; i++) {
+        const struct rs_copy *c = &copies->copies[i];
+        uint32_t lkey = (keys != NULL ? keys
+                                      : rs_rdma_regions_find(regions, c->user))
+                            ->lkey;
+
+        for (uint64_t b = 0; b < c->count && error == 0; b++) {
+            uint64_t to = (uintptr_t)c->other + b * (uint64_t)c->other_stride;
+
+            error = rs_rdma_writes_add(
+                writes, (uintptr_t)c->user + b * (uint64_t)c->stride, lkey,
+                c->bytes, to, rkey_of(table, to));
+        }
+    }
+    return error;
+}
+
+static int add_list(struct rs_rdma_program *program, struct rs_rdma_list *list)
+{
+    if (program->num_lists == program->room_lists) {
+        uint32_t room = program->room_lists == 0 ? 4 : 2 * program->room_lists;
+        struct rs_rdma_list **larger =
+            realloc(program->lists, room * sizeof(struct rs_rdma_list *));
+
+        if (larger == NULL)
+            return rs_fail(RSCHED_ENOMEM, "no memory for a program");
+        program->lists = larger;
+        program->room_lists = room;
+    }
+    program->lists[program->num_lists++] = list;
+    return 0;
+}
+
+int rs_rdma_program_append(struct rs_rdma_program *program,
+                           struct rs_rdma_queue *queue,
+                           struct rs_rdma_writes *writes, uint32_t max_ops)
+{
+    int error = 0;
+
+    rs_rdma_writes_finish(writes);
+    for (uint32_t i = 0; i < writes->num_ops && error == 0; i += max_ops) {
+        uint32_t left = writes->num_ops - i;
+        struct rs_rdma_list *list;
+
+        error = queue->ops->list_create(queue, &writes->ops[i],
+                                        left < max_ops ? left : max_ops, &list);
+        if (error != 0)
+            break;
+        error = add_list(program, list);
+        if (error != 0)
+            queue->ops->list_destroy(list);
+    }
+    return error;
+}
+
+void rs_rdma_program_clear(struct rs_rdma_program *program)
+{
+    for (uint32_t i = 0; i < program->num_lists; i++) {
+        struct rs_rdma_list *list = program->lists[i];
+
+        list->queue->ops->list_destroy(list);
+    }
+    program->num_lists = 0;
+}
+
+void rs_rdma_program_fini(struct rs_rdma_program *program)
+{
+    rs_rdma_program_clear(program);
+    free(program->lists);
+    *program = (struct rs_rdma_program){0};
+}

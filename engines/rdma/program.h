@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * PROGRAM: the lists that a tx lane posts in an epoch.
+ *
+ * How the bytes get to the device is chosen by what it costs. A short message
+ * is **inlined**: the processor hands it over with the request. A longer one is
+ * **gathered** from the user's memory where its blocks are long, since each is
+ * a piece that the device has to fetch by itself, or else **packed** into
+ * memory of the engine's own; then the send buffer is free at once, which is
+ * worth more than the copy while that is short.
+ */
+#ifndef RS_RDMA_PROGRAM_H
+#define RS_RDMA_PROGRAM_H
+
+#include "engines/rdma/lane.h"
+#include "engines/rdma/writes.h"
+
+enum rs_rdma_source { RS_SOURCE_INLINE, RS_SOURCE_GATHER, RS_SOURCE_PACK };
+
+enum {
+    /* A gathered block costs some 30 ns, the copy of 256 bytes about as much
+     * with the packing's own 5 ns for each block. */
+    RS_GATHER_LEAST_BLOCK = 256,
+    /* To copy so much takes a microsecond, about as long as the device takes
+     * until it has read all of it and says so. */
+    RS_GATHER_LEAST_BYTES = 8192,
+};
+
+struct rs_rdma_program {
+    struct rs_rdma_list **lists;
+    uint32_t num_lists, room_lists;
+};
+
+/** What a message of so many bytes in so many blocks is sent from. */
+enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
+                                          uint64_t bytes, uint64_t blocks);
+
+/** Blocks of all copies of a list. */
+uint64_t rs_rdma_count_blocks(const struct rs_copies *copies);
+
+/** Add the user's bytes of one chunk, to one place. `regions` is NULL for
+ * inlined ones. @return 0 or RSCHED_ENOMEM */
+int rs_rdma_writes_add_chunk(struct rs_rdma_writes *writes,
+                             const struct rs_copies *copies,
+                             const struct rs_chunk *chunk,
+                             const struct rs_rdma_regions *regions,
+                             uint64_t remote, uint32_t rkey);
+
+/** Add all copies of a list made by rs_copies_compile_pair(): from the user's
+ * memory (or, with `keys`, from memory of these) to the targets of a table.
+ * @return 0 or RSCHED_ENOMEM */
+int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
+                            const struct rs_copies *copies,
+                            const struct rs_rdma_regions *regions,
+                            const struct rs_rdma_keys *keys,
+                            const struct rs_rdma_table *table);
+
+/** Append lists of at most `max_ops` operations. */
+int rs_rdma_program_append(struct rs_rdma_program *program,
+                           struct rs_rdma_queue *queue,
+                           struct rs_rdma_writes *writes, uint32_t max_ops);
+void rs_rdma_program_clear(struct rs_rdma_program *program);
+void rs_rdma_program_fini(struct rs_rdma_program *program);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Instances and connections. */
+#include "engines/rdma/rdma.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <xxhash.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/error.h"
+
+#define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
+
+/* The first look while asleep, and the longest time between two. */
+#define FIRST_LOOK_PS (20 * UINT64_C(1000000))
+#define LAST_LOOK_PS (500 * UINT64_C(1000000))
+
+/* What a peer must know of us. */
+struct address {
+    uint64_t magic;
+    uint64_t job;
+    uint64_t nonce;
+    uint32_t num_rails;
+    uint32_t reserved;
+    unsigned char rails[RSCHED_MAX_RAILS][RS_PORT_ADDRESS_BYTES];
+    uint64_t hash; /* of all before */
+};
+static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
+              "wire layout");
+
+struct offer {
+    struct rs_rdma_link_offer links[RSCHED_MAX_RAILS];
+    uint64_t hash;
+};
+static_assert(sizeof(struct offer) <= RSCHED_ENGINE_OFFER_BYTES, "wire layout");
+
+static void close_ports(struct rs_rdma_port **ports, uint32_t num_ports)
+{
+    for (uint32_t i = 0; i < num_ports; i++)
+        ports[i]->ops->close(ports[i]);
+}
+
+int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
+                 rs_rdma_ports_fn *find, struct rsched_engine **engine)
+{
+    struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
+    struct rsched_engine *e;
+    int found = find(env, ports);
+
+    if (found < 0)
+        return found;
+    e = calloc(1, sizeof(*e));
+    if (e == NULL) {
+        close_ports(ports, (uint32_t)found);
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", name);
+    }
+    if (getrandom(&e->nonce, sizeof(e->nonce), 0) != sizeof(e->nonce)) {
+        close_ports(ports, (uint32_t)found);
+        free(e);
+        return rs_fail(RSCHED_ESYS, "%s: getrandom: %m", name);
+    }
+    e->env = *env;
+    e->name = name;
+    e->num_rails = (uint32_t)found;
+    for (uint32_t i = 0; i < e->num_rails; i++)
+        rs_rdma_memory_init(&e->rails[i], ports[i]);
+    pthread_mutex_init(&e->lock, NULL);
+    *engine = e;
+    return 0;
+}
+
+void rs_rdma_close(struct rsched_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->num_rails; i++) {
+        rs_rdma_memory_fini(&engine->rails[i]);
+        close_ports(&engine->rails[i].port, 1);
+    }
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+void rs_rdma_address(struct rsched_engine *engine, unsigned char *address)
+{
+    struct address a = {
+        .magic = MAGIC,
+        .job = engine->env.job,
+        .nonce = engine->nonce,
+        .num_rails = engine->num_rails,
+    };
+
+    for (uint32_t i = 0; i < engine->num_rails; i++) {
+        const struct rs_rdma_port *port = engine->rails[i].port;
+
+        port->ops->address(port, a.rails[i]);
+    }
+    a.hash = XXH64(&a, offsetof(struct address, hash), 0);
+    memcpy(address, &a, sizeof(a));
+}
+
+static int check_address(const struct rsched_engine *engine, int peer,
+                         const struct address *a)
+{
+    if (a->magic != MAGIC ||
+        a->hash != XXH64(a, offsetof(struct address, hash), 0) ||
+        a->num_rails == 0 || a->num_rails > RSCHED_MAX_RAILS)
+        return rs_fail(RSCHED_EUNREACH, "%s: peer %d has no port that it uses",
+                       engine->name, peer);
+    if (a->job != engine->env.job)
+        return rs_fail(RSCHED_EUNREACH, "%s: peer %d is of another job",
+                       engine->name, peer);
+    if (a->nonce == engine->nonce)
+        return rs_fail(RSCHED_EUNREACH,
+                       "%s: peer %d is the process itself", engine->name,
+                       peer);
+    return 0;
+}
+
+static void fini_links(struct rsched_connection *c)
+{
+    pthread_mutex_lock(&c->engine->lock);
+    while (c->num_links > 0)
+        rs_rdma_link_fini(&c->links[--c->num_links]);
+    pthread_mutex_unlock(&c->engine->lock);
+}
+
+static int init_links(struct rsched_connection *c, uint32_t num_links)
+{
+    struct rsched_engine *engine = c->engine;
+    int error = 0;
+
+    pthread_mutex_lock(&engine->lock);
+    while (error == 0 && c->num_links < num_links) {
+        error = rs_rdma_link_init(&c->links[c->num_links],
+                                  &engine->rails[c->num_links], c->peer,
+                                  engine->name, &c->offers[c->num_links]);
+        c->num_links += error == 0;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return error;
+}
+
+int rs_rdma_connect(struct rsched_engine *engine, int peer,
+                    const unsigned char *address,
+                    struct rsched_connection **connection)
+{
+    struct rsched_connection *c;
+    struct address a;
+    int error;
+
+    memcpy(&a, address, sizeof(a));
+    error = check_address(engine, peer, &a);
+    if (error != 0)
+        return error;
+    c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory", engine->name);
+    c->engine = engine;
+    c->peer = peer;
+    memcpy(c->addresses, a.rails, sizeof(c->addresses));
+    /* Rail i here is rail i there. */
+    error = init_links(c, a.num_rails < engine->num_rails ? a.num_rails
+                                                          : engine->num_rails);
+    if (error != 0) {
+        fini_links(c);
+        free(c);
+        return error;
+    }
+    *connection = c;
+    return 0;
+}
+
+void rs_rdma_offer(struct rsched_connection *connection, unsigned char *offer)
+{
+    struct offer o = {0};
+
+    memcpy(o.links, connection->offers, sizeof(o.links));
+    o.hash = XXH64(o.links, sizeof(o.links), 0);
+    memcpy(offer, &o, sizeof(o));
+}
+
+int rs_rdma_accept(struct rsched_connection *connection,
+                   const unsigned char *offer)
+{
+    struct offer o;
+    int error = 0;
+
+    memcpy(&o, offer, sizeof(o));
+    if (o.hash != XXH64(o.links, sizeof(o.links), 0))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%s: peer %d offers something else than queue pairs",
+                       connection->engine->name, connection->peer);
+    for (uint32_t i = 0; i < connection->num_links && error == 0; i++)
+        error = rs_rdma_link_connect(&connection->links[i],
+                                     connection->addresses[i], &o.links[i]);
+    return error;
+}
+
+uint32_t rs_rdma_rails(const struct rsched_connection *connection)
+{
+    return connection->num_links;
+}
+
+void rs_rdma_disconnect(struct rsched_connection *connection)
+{
+    fini_links(connection);
+    free(connection);
+}
+
+int rs_rdma_check(struct rsched_connection *connection)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < connection->num_links && error == 0; i++)
+        error = rs_rdma_link_check(&connection->links[i]);
+    return error;
+}
+
+/* Nothing wakes us but the clock: a write of a peer makes no completion here.
+ * Between looks the core is free, for the device too where software is one. */
+void rs_rdma_sleep(struct rsched_engine *engine, const struct rsched_lane *lane,
+                   uint64_t limit_ps, bool (*ready)(void *arg), void *arg)
+{
+    uint64_t until = rs_clock_now() + limit_ps, look = FIRST_LOOK_PS;
+
+    (void)engine;
+    (void)lane;
+    while (!ready(arg)) {
+        uint64_t now = rs_clock_now();
+
+        if (now >= until)
+            break;
+        rs_clock_sleep(look < until - now ? look : until - now);
+        look = 2 * look < LAST_LOOK_PS ? 2 * look : LAST_LOOK_PS;
+    }
+}
+
+uint64_t rs_rdma_memory_bytes(struct rsched_engine *engine)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&engine->lock);
+    for (uint32_t i = 0; i < engine->num_rails; i++)
+        bytes += engine->rails[i].bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
+}
+
+uint64_t rs_rdma_wakes(struct rsched_engine *engine)
+{
+    (void)engine;
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every engine over RDMA queue pairs is made of: instance, connections,
+ * and the functions of its table but open and what names it. */
+#ifndef RS_RDMA_H
+#define RS_RDMA_H
+
+#include <pthread.h>
+
+#include "engines/rdma/lane.h"
+#include "engines/rdma/link.h"
+
+struct rsched_engine {
+    struct rsched_engine_env env;
+    const char *name;
+    uint64_t nonce; /* tells instances apart */
+    pthread_mutex_t lock; /* memories */
+    struct rs_rdma_memory rails[RSCHED_MAX_RAILS];
+    uint32_t num_rails;
+};
+
+struct rsched_connection {
+    struct rsched_engine *engine;
+    int peer;
+    uint32_t num_links;
+    struct rs_rdma_link links[RSCHED_MAX_RAILS];
+    struct rs_rdma_link_offer offers[RSCHED_MAX_RAILS]; /* own ones */
+    unsigned char addresses[RSCHED_MAX_RAILS][RS_PORT_ADDRESS_BYTES];
+};
+
+/** Make an instance of what the table calls `name`, with the ports found. */
+int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
+                 rs_rdma_ports_fn *ports, struct rsched_engine **engine);
+void rs_rdma_close(struct rsched_engine *);
+void rs_rdma_address(struct rsched_engine *, unsigned char *address);
+int rs_rdma_connect(struct rsched_engine *, int peer,
+                    const unsigned char *address, struct rsched_connection **);
+void rs_rdma_offer(struct rsched_connection *, unsigned char *offer);
+int rs_rdma_accept(struct rsched_connection *, const unsigned char *offer);
+uint32_t rs_rdma_rails(const struct rsched_connection *);
+void rs_rdma_disconnect(struct rsched_connection *);
+int rs_rdma_check(struct rsched_connection *);
+void rs_rdma_sleep(struct rsched_engine *, const struct rsched_lane *,
+                   uint64_t limit_ps, bool (*ready)(void *arg), void *arg);
+uint64_t rs_rdma_memory_bytes(struct rsched_engine *);
+uint64_t rs_rdma_wakes(struct rsched_engine *);
+
+/** The functions of an engine's table that are the same for all. */
+#define RS_RDMA_LANE_OPS                                                    \
+    .accept = rs_rdma_accept,                                               \
+    .address = rs_rdma_address,                                             \
+    .check = rs_rdma_check,                                                 \
+    .close = rs_rdma_close,                                                 \
+    .connect = rs_rdma_connect,                                             \
+    .disconnect = rs_rdma_disconnect,                                       \
+    .memory = rs_rdma_memory_bytes,                                         \
+    .offer = rs_rdma_offer,                                                 \
+    .rails = rs_rdma_rails,                                                 \
+    .rx_abandon = rs_rdma_rx_abandon,                                       \
+    .rx_attach = rs_rdma_rx_attach,                                         \
+    .rx_check = rs_rdma_rx_check,                                           \
+    .rx_create = rs_rdma_rx_create,                                         \
+    .rx_destroy = rs_rdma_rx_destroy,                                       \
+    .rx_load = rs_rdma_rx_load,                                             \
+    .rx_progress = rs_rdma_rx_progress,                                     \
+    .rx_start = rs_rdma_rx_start,                                           \
+    .sleep = rs_rdma_sleep,                                                 \
+    .tx_abandon = rs_rdma_tx_abandon,                                       \
+    .tx_check = rs_rdma_tx_check,                                           \
+    .tx_create = rs_rdma_tx_create,                                         \
+    .tx_destroy = rs_rdma_tx_destroy,                                       \
+    .tx_load = rs_rdma_tx_load,                                             \
+    .tx_progress = rs_rdma_tx_progress,                                     \
+    .tx_start = rs_rdma_tx_start,                                           \
+    .wakes = rs_rdma_wakes
+
+#endif

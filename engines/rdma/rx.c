@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The receiving half of an edge. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "engines/rdma/rdma.h"
+#include "librsched/base/clock.h"
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/log.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum {
+    MIN_SLOTS = 2, /* one epoch ahead */
+    MAX_SLOTS = 4, /* for messages of one chunk */
+    /* A piece of a receive buffer costs the sender a work request, about
+     * 0.1 us; the copy that landing adds moves some 10 GB/s. */
+    LEAST_PIECE_BYTES = 1024,
+    MAX_VERSION = (1 << RS_RDMA_VERSION_BITS) - 1,
+};
+
+/* A sender that was told that it may write the receive buffers has so long to
+ * say that it does not, when the exchange is given up. After that their
+ * registration ends, and its writes fail. */
+#define GIVE_UP_PS (1000 * UINT64_C(1000000000))
+
+struct rx {
+    struct rs_rdma_lane lane; /* first */
+    struct rs_rdma_arrivals *arrivals;
+    char *slots;
+    uint64_t stride;
+    struct rs_rdma_table *table; /* what is written to the sender's */
+    uint64_t remote_credits;
+    uint32_t remote_rkey;
+    struct rs_rdma_list *consume, *ready, *publish;
+    uint64_t consumed;  /* wanted to be told */
+    uint64_t told;      /* of them */
+    uint32_t credit_step; /* tell after so many chunks */
+    uint32_t version;   /* of the table; 0: this message lands */
+    uint32_t last_version;
+    bool ready_due;     /* the epoch's `ready` has not been posted */
+};
+
+static struct rx *rx_of(struct rsched_lane *lane)
+{
+    return (struct rx *)lane;
+}
+
+static void dispose(struct rs_rdma_lane *lane)
+{
+    struct rx *rx = (struct rx *)lane;
+    const struct rs_rdma_queue_ops *ops = lane->link->queue->ops;
+
+    if (rx->consume != NULL)
+        ops->list_destroy(rx->consume);
+    if (rx->ready != NULL)
+        ops->list_destroy(rx->ready);
+    if (rx->publish != NULL)
+        ops->list_destroy(rx->publish);
+    rs_rdma_lane_free(lane);
+}
+
+/* Messages that fit into a chunk have slots for some epochs; longer ones are
+ * pipelined through two, if they land at all. */
+static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
+                         uint64_t bytes)
+{
+    struct rs_rdma_ring *ring = &rx->lane.ring;
+    uint64_t slots;
+
+    ring->fixed = bytes != 0;
+    ring->chunk_bytes =
+        bytes == 0 || bytes > env->chunk_bytes ? env->chunk_bytes : bytes;
+    rx->stride = rs_rdma_ring_stride(ring->chunk_bytes);
+    rx->lane.offers = bytes > env->chunk_bytes && rs_config()->direct;
+    slots = env->ring_bytes / rx->stride;
+    if (bytes == 0 || bytes > env->chunk_bytes || slots < MIN_SLOTS)
+        slots = MIN_SLOTS;
+    ring->num_slots = slots > MAX_SLOTS ? MAX_SLOTS : (uint32_t)slots;
+    /* With four slots the sender still has two when it learns of others. */
+    rx->credit_step = ring->num_slots == MAX_SLOTS ? MAX_SLOTS / 2 : 1;
+}
+
+/* The flag is safe since no memory is registered for relaxed ordering and
+ * queue pairs deliver in order. */
+static int choose_notify(struct rx *rx)
+{
+    const struct rs_rdma_port *port = rx->lane.link->memory->port;
+    uint64_t wanted = rs_config()->notify;
+
+    if (wanted == RS_CONFIG_NOTIFY_ADD && !port->fetch_add)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "%s %s: RSCHED_NOTIFY=add: the device has no atomic "
+                       "operations",
+                       rx->lane.link->engine, port->name);
+    rx->lane.notify =
+        wanted == RS_CONFIG_NOTIFY_ADD ? RS_NOTIFY_ADD : RS_NOTIFY_FLAG;
+    return 0;
+}
+
+static int allocate_block(struct rx *rx)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+    uint64_t slots = rx->stride * l->ring.num_slots;
+    uint64_t table = l->offers ? sizeof(struct rs_rdma_table) : 0;
+    int error = rs_rdma_block_allocate(
+        l->link->memory, sizeof(struct rs_rdma_arrivals) + slots + table,
+        l->link, &l->block);
+
+    if (error != 0)
+        return error;
+    rx->arrivals = (void *)l->block->memory;
+    rx->slots = (char *)(rx->arrivals + 1);
+    rx->table = (void *)(rx->slots + slots);
+    return 0;
+}
+
+int rs_rdma_rx_create(struct rsched_connection *connection,
+                      const struct rsched_lane_spec *spec,
+                      unsigned char *descriptor, struct rsched_lane **lane)
+{
+    struct rs_rdma_descriptor d = {0};
+    struct rs_rdma_lane *l;
+    struct rx *rx;
+    int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*rx), dispose,
+                                 &l);
+
+    if (error != 0)
+        return error;
+    rx = (struct rx *)l;
+    pthread_mutex_lock(&connection->engine->lock);
+    rs_rdma_lanes_bury(l->link);
+    choose_slots(rx, &connection->engine->env, spec->bytes);
+    error = choose_notify(rx);
+    if (error == 0)
+        error = allocate_block(rx);
+    if (error != 0)
+        dispose(l);
+    pthread_mutex_unlock(&connection->engine->lock);
+    if (error != 0)
+        return error;
+    d = (struct rs_rdma_descriptor){
+        .arrivals = (uintptr_t)rx->arrivals,
+        .rkey = l->block->keys->rkey,
+        .num_slots = l->ring.num_slots,
+        .chunk_bytes = l->ring.chunk_bytes,
+        .notify = l->notify,
+        .offers = l->offers,
+    };
+    d.hash = XXH64(&d, offsetof(struct rs_rdma_descriptor, hash), 0);
+    memcpy(descriptor, &d, sizeof(d));
+    *lane = &l->lane;
+    return 0;
+}
+
+static int make_words(struct rx *rx)
+{
+    struct rs_rdma_link *link = rx->lane.link;
+    uint64_t at = rx->remote_credits;
+    uint32_t rkey = rx->remote_rkey;
+    int error = rs_rdma_link_word(
+        link, at + offsetof(struct rs_rdma_credits, last), rkey,
+        &rx->lane.last);
+
+    if (error == 0)
+        error = rs_rdma_link_word(
+            link, at + offsetof(struct rs_rdma_credits, consumed), rkey,
+            &rx->consume);
+    if (error == 0)
+        error = rs_rdma_link_word(
+            link, at + offsetof(struct rs_rdma_credits, ready), rkey,
+            &rx->ready);
+    return error;
+}
+
+int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
+{
+    struct rx *rx = rx_of(lane);
+    struct rs_rdma_reply r;
+
+    memcpy(&r, reply, sizeof(r));
+    if (r.hash != XXH64(&r, offsetof(struct rs_rdma_reply, hash), 0))
+        return rs_fail(RSCHED_EMISMATCH, "%s: peer %d: a reply that is none",
+                       rx->lane.link->engine, rx->lane.link->peer);
+    rx->remote_credits = r.credits;
+    rx->remote_rkey = r.rkey;
+    rx->lane.link->in_use = true;
+    return make_words(rx);
+}
+
+void rs_rdma_rx_abandon(struct rsched_lane *lane)
+{
+    rs_rdma_lane_abandon(&rx_of(lane)->lane);
+}
+
+int rs_rdma_rx_check(struct rsched_lane *lane)
+{
+    struct rx *rx = rx_of(lane);
+
+    return rs_rdma_lane_check(&rx->lane, &rx->arrivals->last);
+}
+
+static uint64_t arrived(const struct rx *rx)
+{
+    /* Acquire: the data is read after the number. */
+    return atomic_load_explicit(&rx->arrivals->arrived, memory_order_acquire);
+}
+
+/* Whether the sender may be about to write into the receive buffers. */
+static bool may_be_written(const struct rx *rx)
+{
+    return rx->version != 0 && rx->lane.epoch > 0 && rx->lane.ring.next == 0 &&
+           !rx->ready_due && arrived(rx) == rx->lane.notices &&
+           atomic_load(&rx->arrivals->last) == 0 &&
+           !rs_rdma_link_is_broken(rx->lane.link);
+}
+
+void rs_rdma_rx_destroy(struct rsched_lane *lane)
+{
+    struct rx *rx = rx_of(lane);
+    uint64_t until = rs_clock_now() + GIVE_UP_PS;
+
+    rs_rdma_rx_abandon(lane);
+    while (may_be_written(rx) && rs_clock_now() < until)
+        rs_clock_sleep(GIVE_UP_PS / 1000);
+    if (!lane->attached)
+        rx->lane.block->writer = NULL; /* nobody ever learnt of it */
+    rs_rdma_lane_drop(&rx->lane);
+}
+
+/* ---- loading ---- */
+
+/* The pieces, contiguous ones joined; 0: too many, or too short ones. */
+static uint32_t list_targets(const struct rsched_message *message,
+                             struct rs_rdma_target *targets)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < message->num_pieces; i++) {
+        const struct rsched_piece *p = &message->pieces[i];
+
+        for (uint64_t b = 0; p->bytes > 0 && b < p->count; b++) {
+            uint64_t at = (uintptr_t)p->address + b * (uint64_t)p->stride;
+
+            if (n > 0 && targets[n - 1].address + targets[n - 1].bytes == at) {
+                targets[n - 1].bytes += p->bytes;
+                continue;
+            }
+            if (n == RS_RDMA_MAX_PIECES)
+                return 0;
+            targets[n++] =
+                (struct rs_rdma_target){.address = at, .bytes = p->bytes};
+        }
+    }
+    return message->bytes / n >= LEAST_PIECE_BYTES ? n : 0;
+}
+
+/* Register where the message goes. @return whether it can go there directly */
+static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
+                            struct rs_rdma_regions *regions)
+{
+    struct rs_rdma_table *table = rx->table;
+    int error;
+
+    table->num_pieces = list_targets(message, table->pieces);
+    if (table->num_pieces == 0)
+        return false;
+    error = rs_rdma_regions_acquire(rx->lane.link->memory, message,
+                                    RS_RDMA_REMOTE, regions);
+    if (error != 0) {
+        rs_log(RS_LOG_WARN, "receive buffers go through landing slots: %s",
+               rsched_last_error());
+        return false;
+    }
+    for (uint64_t i = 0; i < table->num_pieces; i++) {
+        struct rs_rdma_target *t = &table->pieces[i];
+
+        t->rkey =
+            rs_rdma_regions_find(regions, (char *)(uintptr_t)t->address)->rkey;
+    }
+    table->meta = rx->lane.meta;
+    return true;
+}
+
+static int make_publish(struct rx *rx)
+{
+    const struct rs_rdma_lane *l = &rx->lane;
+    const struct rs_rdma_queue_ops *ops = l->link->queue->ops;
+    struct rs_rdma_piece piece = {
+        .address = (uintptr_t)rx->table,
+        .bytes = (uint32_t)(offsetof(struct rs_rdma_table, pieces) +
+                            rx->table->num_pieces *
+                                sizeof(struct rs_rdma_target)),
+        .lkey = l->block->keys->lkey};
+    struct rs_rdma_op op = {
+        .opcode = RS_RDMA_WRITE,
+        .remote = rx->remote_credits + sizeof(struct rs_rdma_credits),
+        .rkey = rx->remote_rkey,
+        .num_pieces = 1,
+        .pieces = &piece};
+
+    if (rx->publish != NULL)
+        ops->list_destroy(rx->publish);
+    rx->publish = NULL;
+    return ops->list_create(l->link->queue, &op, 1, &rx->publish);
+}
+
+/* The sender reads its table between our `ready` and the data, so it does not
+ * now. */
+static int publish(struct rx *rx)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+    int error = make_publish(rx);
+
+    if (error != 0)
+        return error;
+    while (!rs_rdma_lane_post(l, rx->publish, 0)) {
+        if (rs_rdma_link_is_broken(l->link))
+            return rs_rdma_link_failed(l->link);
+        rs_clock_sleep(UINT64_C(50000000));
+    }
+    rx->last_version = rx->last_version % MAX_VERSION + 1;
+    rx->version = rx->last_version;
+    return 0;
+}
+
+/* Direct when the receiver has few long pieces: then the work requests cost
+ * less than the copy out of landing slots. */
+static int load_direct(struct rx *rx, const struct rsched_message *message)
+{
+    struct rs_rdma_regions old = rx->lane.regions;
+    struct rs_rdma_regions new = {0};
+    bool direct;
+    int error = 0;
+
+    rx->version = 0;
+    /* The device may still read the last table. */
+    while (!rs_rdma_lane_drain(&rx->lane, GIVE_UP_PS))
+        ;
+    rs_rdma_lane_lock(&rx->lane);
+    direct = prepare_targets(rx, message, &new);
+    rs_rdma_regions_release(rx->lane.link->memory, &old);
+    rx->lane.regions = new;
+    rs_rdma_lane_unlock(&rx->lane);
+    if (direct)
+        error = publish(rx);
+    return error;
+}
+
+int rs_rdma_rx_load(struct rsched_lane *lane,
+                    const struct rsched_message *message)
+{
+    struct rx *rx = rx_of(lane);
+    struct rs_rdma_lane *l = &rx->lane;
+    int error = rs_rdma_lane_load(l, message);
+
+    if (error == 0)
+        error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
+    if (error != 0)
+        return error;
+    rs_rdma_ring_load(&l->ring, l->copies.num_chunks);
+    if (l->offers)
+        error = load_direct(rx, message);
+    return error;
+}
+
+/* ---- running ---- */
+
+static void tell_consumed(struct rx *rx)
+{
+    if (rx->consumed - rx->told < rx->credit_step)
+        return;
+    if (rs_rdma_lane_post(&rx->lane, rx->consume, rx->consumed))
+        rx->told = rx->consumed;
+}
+
+static void tell_ready(struct rx *rx)
+{
+    uint64_t word = rx->lane.epoch << RS_RDMA_VERSION_BITS | rx->version;
+
+    rx->ready_due = !rs_rdma_lane_post(&rx->lane, rx->ready, word);
+}
+
+static int __attribute__((cold))
+wrong_message(const struct rs_rdma_lane *l, uint64_t meta)
+{
+    uint64_t got = rs_rdma_meta_bytes(meta);
+
+    if (got == l->bytes)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%s: peer %d: %llu bytes, but divided among the puts in "
+                       "another way than expected",
+                       l->link->engine, l->link->peer, (unsigned long long)got);
+    return rs_fail(got > l->bytes ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
+                   "%s: peer %d: a message of %llu bytes where %llu are "
+                   "expected",
+                   l->link->engine, l->link->peer, (unsigned long long)got,
+                   (unsigned long long)l->bytes);
+}
+
+static bool chunk_is_there(const struct rx *rx, const struct rs_rdma_slot *slot)
+{
+    if (rx->lane.notify == RS_NOTIFY_ADD)
+        return arrived(rx) > rx->lane.notices;
+    /* Acquire: the data and meta are read after the number. */
+    return atomic_load_explicit(&slot->arrived, memory_order_acquire) ==
+           rs_rdma_ring_number(&rx->lane.ring) + 1;
+}
+
+static int land(struct rx *rx)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+    struct rs_rdma_ring *ring = &l->ring;
+
+    while (ring->next < ring->num_chunks) {
+        const struct rs_rdma_slot *slot =
+            (void *)(rx->slots + rs_rdma_ring_slot(ring) * rx->stride);
+
+        if (!chunk_is_there(rx, slot))
+            return RSCHED_LANE_PENDING;
+        if (unlikely(slot->meta != l->meta))
+            return wrong_message(l, slot->meta);
+        rs_copies_unpack(&l->copies, &l->copies.chunks[ring->next], slot->data);
+        l->lane.stats.chunks++;
+        l->notices += l->notify == RS_NOTIFY_ADD;
+        ring->next++;
+        rx->consumed = rs_rdma_ring_number(ring);
+        if (ring->next == ring->num_chunks) {
+            rs_rdma_ring_finish(ring);
+            rx->consumed = ring->position;
+        }
+        tell_consumed(rx);
+    }
+    return RSCHED_LANE_DONE;
+}
+
+int rs_rdma_rx_progress(struct rsched_lane *lane)
+{
+    struct rx *rx = rx_of(lane);
+    struct rs_rdma_lane *l = &rx->lane;
+
+    if (unlikely(rx->ready_due)) {
+        tell_ready(rx);
+        lane->streams = rx->ready_due || rx->version == 0;
+    }
+    tell_consumed(rx);
+    if (rx->version == 0)
+        return land(rx);
+    if (l->ring.next == 0 && arrived(rx) == l->notices)
+        return RSCHED_LANE_PENDING;
+    if (l->ring.next == 0) {
+        l->notices++;
+        l->ring.next = l->ring.num_chunks;
+        lane->stats.chunks++;
+    }
+    return RSCHED_LANE_DONE;
+}
+
+int rs_rdma_rx_start(struct rsched_lane *lane)
+{
+    struct rx *rx = rx_of(lane);
+    struct rs_rdma_lane *l = &rx->lane;
+
+    l->epoch++;
+    l->ring.next = 0;
+    if (l->offers)
+        tell_ready(rx);
+    /* Where the message lands in several rounds we must empty slots. */
+    lane->streams = rx->ready_due || (rx->version == 0 &&
+                                      l->ring.num_chunks > l->ring.num_slots);
+    return RSCHED_LANE_PENDING;
+}

@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sending half of an edge. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "engines/rdma/program.h"
+#include "engines/rdma/rdma.h"
+#include "librsched/base/error.h"
+#include "librsched/base/log.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum { WORD = sizeof(uint64_t) };
+
+struct tx {
+    struct rs_rdma_lane lane; /* first */
+    struct rs_rdma_credits *credits;
+    struct rs_rdma_table *table; /* that the receiver writes */
+    uint64_t *meta; /* read by the device */
+    uint64_t *sink; /* where a fetch-and-add puts what was there before */
+    uint64_t remote_arrivals, remote_stride;
+    uint32_t remote_rkey;
+    struct rsched_message message; /* own copy */
+    size_t room_pieces;
+    enum rs_rdma_source source;
+    struct rs_rdma_block *staging; /* RS_SOURCE_PACK */
+    uint64_t staging_stride; /* 0: all of the message in one piece */
+    struct rs_rdma_writes writes;
+    /* For the slots: list start * num_chunks + chunk. */
+    struct rs_rdma_program landing;
+    struct rs_rdma_program direct;
+    struct rs_copies straight; /* from the message to the table */
+    struct rs_rdma_block *straight_staging;
+    uint32_t version;  /* that `direct` was made for, 0: none */
+    uint64_t consumed; /* last seen */
+    uint32_t next;     /* list of `direct` that comes next */
+    bool is_direct;    /* this epoch */
+    bool chosen;       /* this epoch's way is known */
+};
+
+static struct tx *tx_of(struct rsched_lane *lane)
+{
+    return (struct tx *)lane;
+}
+
+static void dispose(struct rs_rdma_lane *lane)
+{
+    struct tx *tx = (struct tx *)lane;
+
+    rs_rdma_program_fini(&tx->landing);
+    rs_rdma_program_fini(&tx->direct);
+    rs_rdma_writes_fini(&tx->writes);
+    rs_copies_fini(&tx->straight);
+    rs_rdma_block_release(tx->staging);
+    rs_rdma_block_release(tx->straight_staging);
+    free((void *)(uintptr_t)tx->message.pieces);
+    rs_rdma_lane_free(lane);
+}
+
+static int check_descriptor(const struct rs_rdma_link *link,
+                            const struct rs_rdma_descriptor *d)
+{
+    if (d->hash == XXH64(d, offsetof(struct rs_rdma_descriptor, hash), 0) &&
+        d->num_slots > 0 && d->chunk_bytes > 0 && d->notify < RS_NUM_NOTIFIES)
+        return 0;
+    return rs_fail(RSCHED_EMISMATCH,
+                   "%s: peer %d: a description of slots that is none",
+                   link->engine, link->peer);
+}
+
+static int allocate_block(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    uint64_t table = l->offers ? sizeof(struct rs_rdma_table) : 0;
+    int error = rs_rdma_block_allocate(
+        l->link->memory,
+        sizeof(struct rs_rdma_credits) + table + 2 * WORD, l->link, &l->block);
+
+    if (error != 0)
+        return error;
+    tx->credits = (void *)l->block->memory;
+    tx->table = (void *)(tx->credits + 1);
+    tx->meta = (void *)((char *)tx->table + table);
+    tx->sink = tx->meta + 1;
+    return 0;
+}
+
+static void adopt_descriptor(struct tx *tx, const struct rs_rdma_descriptor *d,
+                             const struct rsched_lane_spec *spec)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+
+    tx->remote_arrivals = d->arrivals;
+    tx->remote_rkey = d->rkey;
+    tx->remote_stride = rs_rdma_ring_stride(d->chunk_bytes);
+    l->ring.num_slots = d->num_slots;
+    l->ring.chunk_bytes = d->chunk_bytes;
+    l->ring.fixed = spec->bytes != 0;
+    l->offers = d->offers != 0;
+    l->notify = (enum rs_rdma_notify)d->notify;
+}
+
+int rs_rdma_tx_create(struct rsched_connection *connection,
+                      const struct rsched_lane_spec *spec,
+                      const unsigned char *descriptor, unsigned char *reply,
+                      struct rsched_lane **lane)
+{
+    struct rs_rdma_descriptor d;
+    struct rs_rdma_reply r;
+    struct rs_rdma_lane *l;
+    struct tx *tx;
+    int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*tx), dispose,
+                                 &l);
+
+    if (error != 0)
+        return error;
+    tx = (struct tx *)l;
+    memcpy(&d, descriptor, sizeof(d));
+    pthread_mutex_lock(&connection->engine->lock);
+    rs_rdma_lanes_bury(l->link);
+    error = check_descriptor(l->link, &d);
+    if (error == 0) {
+        adopt_descriptor(tx, &d, spec);
+        error = allocate_block(tx);
+    }
+    if (error == 0)
+        error = rs_rdma_link_word(
+            l->link, d.arrivals + offsetof(struct rs_rdma_arrivals, last),
+            d.rkey, &l->last);
+    if (error != 0 && l->block != NULL)
+        l->block->writer = NULL; /* nobody ever learnt of it */
+    if (error != 0)
+        dispose(l);
+    pthread_mutex_unlock(&connection->engine->lock);
+    if (error != 0)
+        return error;
+    tx->writes.max_pieces = l->link->memory->port->max_pieces;
+    l->link->in_use = true;
+    r = (struct rs_rdma_reply){.credits = (uintptr_t)tx->credits,
+                               .rkey = l->block->keys->rkey};
+    r.hash = XXH64(&r, offsetof(struct rs_rdma_reply, hash), 0);
+    memcpy(reply, &r, sizeof(r));
+    *lane = &l->lane;
+    return 0;
+}
+
+void rs_rdma_tx_abandon(struct rsched_lane *lane)
+{
+    rs_rdma_lane_abandon(&tx_of(lane)->lane);
+}
+
+int rs_rdma_tx_check(struct rsched_lane *lane)
+{
+    struct tx *tx = tx_of(lane);
+
+    return rs_rdma_lane_check(&tx->lane, &tx->credits->last);
+}
+
+void rs_rdma_tx_destroy(struct rsched_lane *lane)
+{
+    rs_rdma_tx_abandon(lane);
+    rs_rdma_lane_drop(&tx_of(lane)->lane);
+}
+
+/* ---- compiling ---- */
+
+static int add_notify(struct tx *tx, uint64_t flag)
+{
+    struct rs_rdma_piece sink = {.address = (uintptr_t)tx->sink,
+                                 .bytes = WORD,
+                                 .lkey = tx->lane.block->keys->lkey};
+    struct rs_rdma_op op = {.rkey = tx->remote_rkey};
+
+    if (tx->lane.notify == RS_NOTIFY_FLAG) {
+        op.opcode = RS_RDMA_WRITE;
+        op.stamp = RS_STAMP_EPOCH;
+        op.inlined = true;
+        op.remote = flag;
+    } else {
+        op.opcode = RS_RDMA_FETCH_ADD;
+        op.add = 1;
+        op.num_pieces = 1;
+        op.pieces = &sink;
+        op.remote =
+            tx->remote_arrivals + offsetof(struct rs_rdma_arrivals, arrived);
+    }
+    return rs_rdma_writes_add_op(&tx->writes, &op);
+}
+
+/* The message's bytes of one chunk, with the meta word in front. */
+static int add_chunk(struct tx *tx, uint32_t chunk, uint32_t slot,
+                     uint64_t remote)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    const struct rs_chunk *c = &l->copies.chunks[chunk];
+    int error;
+
+    if (tx->source == RS_SOURCE_PACK) {
+        char *from = tx->staging->memory + slot * tx->staging_stride;
+
+        return rs_rdma_writes_add(&tx->writes, (uintptr_t)from,
+                                  tx->staging->keys->lkey, WORD + c->bytes,
+                                  remote, tx->remote_rkey);
+    }
+    error = rs_rdma_writes_add(&tx->writes, (uintptr_t)tx->meta,
+                               l->block->keys->lkey, WORD, remote,
+                               tx->remote_rkey);
+    if (error == 0)
+        error = rs_rdma_writes_add_chunk(
+            &tx->writes, &l->copies, c,
+            tx->source == RS_SOURCE_INLINE ? NULL : &l->regions, remote + WORD,
+            tx->remote_rkey);
+    if (error == 0 && tx->source == RS_SOURCE_INLINE)
+        tx->writes.ops[tx->writes.num_ops - 1].inlined = true;
+    return error;
+}
+
+/* One list: data to a slot, then its notification. */
+static int compile_chunk(struct tx *tx, uint32_t chunk, uint32_t slot)
+{
+    uint64_t at = tx->remote_arrivals + sizeof(struct rs_rdma_arrivals) +
+                  slot * tx->remote_stride;
+    int error;
+
+    rs_rdma_writes_clear(&tx->writes);
+    error =
+        add_chunk(tx, chunk, slot, at + offsetof(struct rs_rdma_slot, meta));
+    if (error == 0)
+        error = add_notify(tx, at + offsetof(struct rs_rdma_slot, arrived));
+    if (error != 0)
+        return error;
+    return rs_rdma_program_append(&tx->landing, tx->lane.link->queue,
+                                  &tx->writes,
+                                  tx->lane.link->memory->port->max_ops);
+}
+
+static int compile_landing(struct tx *tx)
+{
+    struct rs_rdma_ring *ring = &tx->lane.ring;
+    int error = 0;
+
+    rs_rdma_program_clear(&tx->landing);
+    for (uint32_t start = 0; start < rs_rdma_ring_starts(ring); start++) {
+        for (uint32_t i = 0; i < ring->num_chunks && error == 0; i++)
+            error = compile_chunk(tx, i, (start + i) % ring->num_slots);
+    }
+    return error;
+}
+
+static int keep_message(struct tx *tx, const struct rsched_message *message)
+{
+    struct rsched_piece *pieces = (void *)(uintptr_t)tx->message.pieces;
+
+    if (message->num_pieces > tx->room_pieces) {
+        pieces = realloc(pieces, message->num_pieces * sizeof(*pieces));
+        if (pieces == NULL)
+            return rs_fail(RSCHED_ENOMEM, "no memory for pieces");
+        tx->room_pieces = message->num_pieces;
+    }
+    memcpy(pieces, message->pieces, message->num_pieces * sizeof(*pieces));
+    tx->message = *message;
+    tx->message.pieces = pieces;
+    return 0;
+}
+
+/* Memory of at least `bytes` to pack into. */
+static int provide_staging(struct tx *tx, uint64_t bytes,
+                           struct rs_rdma_block **staging)
+{
+    struct rs_rdma_block *b = *staging;
+
+    if (b != NULL && b->bytes >= bytes)
+        return 0;
+    *staging = NULL;
+    rs_rdma_block_release(b);
+    return rs_rdma_block_allocate(tx->lane.link->memory, bytes, NULL, staging);
+}
+
+/* The engine's lock is held. Where the user's memory cannot be registered it is
+ * packed. */
+static int prepare_source(struct tx *tx, const struct rsched_message *message)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    struct rs_rdma_memory *memory = l->link->memory;
+    struct rs_rdma_regions old = l->regions;
+
+    l->regions = (struct rs_rdma_regions){0};
+    tx->source = rs_rdma_source_choose(memory->port, message->bytes,
+                                       rs_rdma_count_blocks(&l->copies));
+    if (tx->source == RS_SOURCE_GATHER &&
+        rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, &l->regions) !=
+            0) {
+        rs_log(RS_LOG_WARN, "send buffers are copied: %s",
+               rsched_last_error());
+        tx->source = RS_SOURCE_PACK;
+    }
+    rs_rdma_regions_release(memory, &old);
+    if (tx->source != RS_SOURCE_PACK)
+        return 0;
+    tx->staging_stride = rs_rdma_ring_stride(l->ring.chunk_bytes);
+    return provide_staging(tx, tx->staging_stride * l->ring.num_slots,
+                           &tx->staging);
+}
+
+int rs_rdma_tx_load(struct rsched_lane *lane,
+                    const struct rsched_message *message)
+{
+    struct tx *tx = tx_of(lane);
+    struct rs_rdma_lane *l = &tx->lane;
+    int error = rs_rdma_lane_load(l, message);
+
+    if (error == 0)
+        error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
+    if (error != 0)
+        return error;
+    /* Lists that are under way are not destroyed. */
+    while (!rs_rdma_lane_drain(l, UINT64_MAX / 2))
+        ;
+    rs_rdma_ring_load(&l->ring, l->copies.num_chunks);
+    tx->version = 0;
+    *tx->meta = l->meta;
+    rs_rdma_lane_lock(l);
+    error = prepare_source(tx, message);
+    rs_rdma_lane_unlock(l);
+    if (error == 0)
+        error = keep_message(tx, message);
+    if (error == 0)
+        error = compile_landing(tx);
+    return error;
+}
+
+/* ---- the direct way ---- */
+
+static int __attribute__((cold)) wrong_table(const struct tx *tx)
+{
+    const struct rs_rdma_link *link = tx->lane.link;
+
+    return rs_fail(RSCHED_EMISMATCH,
+                   "%s: peer %d expects %llu bytes, this process sends %llu",
+                   link->engine, link->peer,
+                   (unsigned long long)rs_rdma_meta_bytes(tx->table->meta),
+                   (unsigned long long)tx->lane.bytes);
+}
+
+static bool table_is_sound(const struct tx *tx)
+{
+    uint64_t bytes = 0;
+
+    if (tx->table->meta != tx->lane.meta ||
+        tx->table->num_pieces > RS_RDMA_MAX_PIECES)
+        return false;
+    for (uint64_t i = 0; i < tx->table->num_pieces; i++)
+        bytes += tx->table->pieces[i].bytes;
+    return bytes == tx->lane.bytes;
+}
+
+/* The copies from what is sent, or from where it is packed, to the targets. */
+static int pair_with_table(struct tx *tx)
+{
+    struct rsched_piece targets[RS_RDMA_MAX_PIECES], packed;
+    struct rsched_message to = tx->message, from = tx->message;
+
+    for (uint64_t i = 0; i < tx->table->num_pieces; i++)
+        targets[i] = (struct rsched_piece){
+            .address = (char *)(uintptr_t)tx->table->pieces[i].address,
+            .bytes = tx->table->pieces[i].bytes,
+            .count = 1};
+    to.pieces = targets;
+    to.num_pieces = tx->table->num_pieces;
+    if (tx->source == RS_SOURCE_PACK) {
+        packed = (struct rsched_piece){.address = tx->straight_staging->memory,
+                                       .bytes = tx->lane.bytes,
+                                       .count = 1};
+        from.pieces = &packed;
+        from.num_pieces = 1;
+    }
+    return rs_copies_compile_pair(&tx->straight, &from, &to);
+}
+
+/* Called once for each table, when its version is met. */
+static int __attribute__((cold)) compile_direct(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    bool pack = tx->source == RS_SOURCE_PACK;
+    int error = 0;
+
+    if (!table_is_sound(tx))
+        return wrong_table(tx);
+    if (pack) {
+        rs_rdma_lane_lock(l);
+        error = provide_staging(tx, l->bytes, &tx->straight_staging);
+        rs_rdma_lane_unlock(l);
+    }
+    if (error == 0)
+        error = pair_with_table(tx);
+    if (error != 0)
+        return error;
+    rs_rdma_program_clear(&tx->direct);
+    rs_rdma_writes_clear(&tx->writes);
+    error = rs_rdma_writes_add_pair(&tx->writes, &tx->straight, &l->regions,
+                                    pack ? tx->straight_staging->keys : NULL,
+                                    tx->table);
+    if (error == 0)
+        error = add_notify(tx, tx->remote_arrivals +
+                                   offsetof(struct rs_rdma_arrivals, arrived));
+    if (error == 0)
+        error = rs_rdma_program_append(&tx->direct, l->link->queue, &tx->writes,
+                                       l->link->memory->port->max_ops / 2);
+    return error;
+}
+
+/* ---- running ---- */
+
+/* The message, chunk after chunk, into memory that is as long. */
+static void pack_all(struct tx *tx)
+{
+    const struct rs_copies *copies = &tx->lane.copies;
+    char *at = tx->straight_staging->memory;
+
+    for (uint32_t i = 0; i < copies->num_chunks; i++) {
+        rs_copies_pack(copies, &copies->chunks[i], at);
+        at += copies->chunks[i].bytes;
+    }
+}
+
+static void pack_chunk(struct tx *tx, uint32_t chunk, uint32_t slot)
+{
+    char *at = tx->staging->memory + slot * tx->staging_stride;
+
+    memcpy(at, tx->meta, WORD);
+    rs_copies_pack(&tx->lane.copies, &tx->lane.copies.chunks[chunk],
+                   at + WORD);
+}
+
+static bool has_credit(struct tx *tx)
+{
+    const struct rs_rdma_ring *ring = &tx->lane.ring;
+    uint64_t number = rs_rdma_ring_number(ring);
+
+    if (likely(number - tx->consumed < ring->num_slots))
+        return true;
+    /* Acquire: the receiver has read the slot before we write it again. */
+    tx->consumed = atomic_load_explicit(&tx->credits->consumed,
+                                        memory_order_acquire);
+    if (number - tx->consumed < ring->num_slots)
+        return true;
+    tx->lane.lane.stats.stalls++;
+    return false;
+}
+
+/* What was packed here before has left. Where each message begins at slot 0,
+ * its first slots may be those of the last chunks before. */
+static bool may_pack(const struct tx *tx)
+{
+    const struct rs_rdma_lane *l = &tx->lane;
+    uint64_t under_way =
+        l->posted -
+        atomic_load_explicit(&l->completed, memory_order_acquire);
+
+    return l->ring.aligned && l->ring.next == 0
+               ? under_way == 0
+               : under_way < l->ring.num_slots;
+}
+
+static bool post_chunk(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    struct rs_rdma_ring *ring = &l->ring;
+    uint32_t start = ring->aligned
+                         ? 0
+                         : (uint32_t)(ring->position % ring->num_slots);
+    uint32_t list = start * ring->num_chunks + ring->next;
+
+    if (!has_credit(tx))
+        return false;
+    if (tx->source == RS_SOURCE_PACK) {
+        if (!may_pack(tx))
+            return false;
+        pack_chunk(tx, ring->next, rs_rdma_ring_slot(ring));
+    }
+    if (!rs_rdma_link_post(l->link, tx->landing.lists[list],
+                           rs_rdma_ring_number(ring) + 1, &l->completed))
+        return false;
+    ring->next++;
+    return true;
+}
+
+static bool post_direct(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+
+    if (!rs_rdma_link_post(l->link, tx->direct.lists[tx->next], l->notices + 1,
+                           &l->completed))
+        return false;
+    tx->next++;
+    return true;
+}
+
+static bool all_is_posted(const struct tx *tx)
+{
+    return tx->is_direct ? tx->next == tx->direct.num_lists
+                         : tx->lane.ring.next == tx->lane.ring.num_chunks;
+}
+
+/* All that can be posted now, with one doorbell. */
+static void post_all(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    struct rs_rdma_link *link = l->link;
+    bool posted = false;
+
+    rs_rdma_link_lock(link);
+    rs_rdma_link_poll(link);
+    while (!all_is_posted(tx) &&
+           (tx->is_direct ? post_direct(tx) : post_chunk(tx))) {
+        l->posted++;
+        l->lane.stats.chunks++;
+        posted = true;
+    }
+    if (posted)
+        rs_rdma_link_ring(link);
+    rs_rdma_link_unlock(link);
+    if (!all_is_posted(tx) || !posted)
+        return;
+    if (tx->is_direct)
+        l->notices++;
+    else
+        rs_rdma_ring_finish(&l->ring);
+}
+
+/* Whether the device has let go of all that was posted. */
+static bool settle(struct tx *tx)
+{
+    if (!rs_rdma_lane_is_idle(&tx->lane)) {
+        rs_rdma_link_lock(tx->lane.link);
+        rs_rdma_link_poll(tx->lane.link);
+        rs_rdma_link_unlock(tx->lane.link);
+    }
+    return rs_rdma_lane_is_idle(&tx->lane);
+}
+
+/* Where the receiver offers tables, it says with `ready` which way an epoch
+ * goes. @return 1: known; 0: not yet; or an error */
+static int choose_way(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    uint64_t ready;
+    uint32_t version;
+    int error;
+
+    if (!l->offers)
+        return 1;
+    /* Acquire: the table is read after its version. */
+    ready = atomic_load_explicit(&tx->credits->ready, memory_order_acquire);
+    if (ready >> RS_RDMA_VERSION_BITS < l->epoch) {
+        l->lane.stats.stalls++;
+        return 0;
+    }
+    version = ready & ((1u << RS_RDMA_VERSION_BITS) - 1);
+    tx->is_direct = version != 0;
+    if (version != 0 && version != tx->version) {
+        /* Lists and packed bytes of epochs before may be under way. */
+        if (!settle(tx))
+            return 0;
+        error = compile_direct(tx);
+        if (error != 0)
+            return error;
+        tx->version = version;
+    }
+    if (tx->is_direct && tx->source == RS_SOURCE_PACK) {
+        if (!settle(tx))
+            return 0;
+        pack_all(tx);
+    }
+    return 1;
+}
+
+static int begin(struct tx *tx)
+{
+    int status = choose_way(tx);
+
+    if (status != 1)
+        return status;
+    tx->chosen = true;
+    tx->lane.lane.stats.bytes[tx->is_direct ? RSCHED_WAY_DIRECT
+                                            : RSCHED_WAY_LANDING] +=
+        tx->lane.bytes;
+    return 1;
+}
+
+/* What is gathered stays the device's until it says so; the rest is copied by
+ * the time it is posted. */
+static bool is_free(struct tx *tx)
+{
+    return tx->source != RS_SOURCE_GATHER ||
+           (settle(tx) && !rs_rdma_link_is_broken(tx->lane.link));
+}
+
+static int go_on(struct tx *tx)
+{
+    if (!tx->chosen) {
+        int status = begin(tx);
+
+        if (status != 1)
+            return status;
+    }
+    if (!all_is_posted(tx))
+        post_all(tx);
+    return all_is_posted(tx) && is_free(tx) ? RSCHED_LANE_DONE
+                                            : RSCHED_LANE_PENDING;
+}
+
+int rs_rdma_tx_progress(struct rsched_lane *lane)
+{
+    struct tx *tx = tx_of(lane);
+
+    if (unlikely(rs_rdma_link_is_broken(tx->lane.link)))
+        return rs_rdma_link_failed(tx->lane.link);
+    return go_on(tx);
+}
+
+int rs_rdma_tx_start(struct rsched_lane *lane)
+{
+    struct tx *tx = tx_of(lane);
+
+    tx->lane.epoch++;
+    tx->lane.ring.next = 0;
+    tx->next = 0;
+    tx->is_direct = false;
+    tx->chosen = false;
+    return go_on(tx);
+}

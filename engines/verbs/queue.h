@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A reliable-connected queue pair, its completion queue and what was posted. */
+#ifndef RS_VERBS_QUEUE_H
+#define RS_VERBS_QUEUE_H
+
+#include <infiniband/verbs.h>
+
+#include "engines/rdma/port.h"
+#include "engines/verbs/chain.h"
+
+struct rs_verbs_port;
+
+/* A list that has been posted; complete in the order of the posts. */
+struct rs_verbs_post {
+    uint64_t id;
+    uint32_t num_requests;
+};
+
+struct rs_verbs_queue {
+    struct rs_rdma_queue queue; /* first: the public part */
+    struct rs_verbs_port *port;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+    /* Posted and not rung yet: one chain over several lists. */
+    struct ibv_send_wr *head, *tail;
+    uint64_t rings;
+    /* Under way: a ring, oldest first. */
+    struct rs_verbs_post *posts;
+    uint32_t first_post, num_posts;
+    uint32_t depth, used; /* in requests */
+    uint32_t psn; /* of the first packet sent */
+    bool failed;
+};
+
+extern const struct rs_rdma_queue_ops rs_verbs_queue_ops;
+
+int rs_verbs_queue_create(struct rs_rdma_port *port,
+                          struct rs_rdma_endpoint *endpoint,
+                          struct rs_rdma_queue **queue);
+int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
+                           const unsigned char *address,
+                           const struct rs_rdma_endpoint *endpoint);
+void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
+
+/** The most bytes that can be inlined, found by trying to make queue pairs.
+ * @return less than 0: none can be made, and errno says why */
+int rs_verbs_max_inline(struct rs_verbs_port *port);
+
+#endif

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/conformance/node.h"
+
+const struct rsched_engine_ops *node_engine_at(size_t index)
+{
+    return rsched_engine_at(index);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/verbs/interpreter.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/verbs/chain.h"
+#include "librsched/base/error.h"
+
+enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096 };
+
+/* Registered memory, of all instances; the key is its place in the table. */
+struct memory {
+    char *address;
+    uint64_t bytes; /* 0: it has been released */
+    enum rs_rdma_access access;
+};
+
+struct queue {
+    struct rs_rdma_queue queue; /* first */
+    uint32_t number;
+    struct queue *peer;
+    bool gone; /* destroyed: what its peer sends is not answered */
+    struct ibv_send_wr *head, *tail;
+    uint32_t used;
+    struct {
+        uint64_t id;
+        uint32_t requests;
+    } posts[DEPTH];
+    uint32_t first, posted, executed; /* counts modulo 2^32 */
+    bool failed;
+};
+
+struct list {
+    struct rs_rdma_list list; /* first */
+    struct rs_verbs_chain chain;
+};
+
+/* One lock for all: a device executes one request after the other. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct memory *memories;
+static uint32_t num_memories;
+static struct queue *queues[MAX_QUEUES];
+static uint32_t num_queues;
+static struct interpreter_counts counts;
+
+static int wrong(const char *what)
+{
+    fprintf(stderr, "interpreter: %s\n", what);
+    return -1;
+}
+
+static uint32_t add_memory(void *address, uint64_t bytes,
+                           enum rs_rdma_access access)
+{
+    uint32_t key = num_memories++;
+
+    memories = realloc(memories, num_memories * sizeof(*memories));
+    assert(memories != NULL);
+    memories[key] = (struct memory){address, bytes, access};
+    return key;
+}
+
+/* Keys are not small numbers, and local ones are no remote ones. */
+static uint32_t lkey_of(uint32_t key)
+{
+    return 0x10000 + key;
+}
+
+static uint32_t rkey_of(uint32_t key)
+{
+    return 0x5000000 + key;
+}
+
+static bool covers(uint32_t key, uint64_t address, uint64_t bytes,
+                   enum rs_rdma_access access)
+{
+    const struct memory *m = &memories[key];
+
+    return key < num_memories && m->access >= access &&
+           address >= (uintptr_t)m->address && bytes <= m->bytes &&
+           address - (uintptr_t)m->address <= m->bytes - bytes;
+}
+
+void interpreter_register(void *address, uint64_t bytes,
+                          enum rs_rdma_access access, struct rs_rdma_keys *keys)
+{
+    uint32_t key;
+
+    pthread_mutex_lock(&lock);
+    key = add_memory(address, bytes, access);
+    pthread_mutex_unlock(&lock);
+    *keys = (struct rs_rdma_keys){.lkey = lkey_of(key), .rkey = rkey_of(key)};
+}
+
+static uint64_t total_bytes(const struct ibv_send_wr *wr)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < wr->num_sge; i++)
+        bytes += wr->sg_list[i].length;
+    return bytes;
+}
+
+/* What is polled is written at once. */
+static void copy(char *to, const char *from, uint64_t bytes)
+{
+    if (bytes == 8 && (uintptr_t)to % 8 == 0) {
+        uint64_t word;
+
+        memcpy(&word, from, 8);
+        atomic_store_explicit((_Atomic uint64_t *)(void *)to, word,
+                              memory_order_release);
+    } else {
+        memcpy(to, from, bytes);
+    }
+}
+
+static int execute_write(const struct ibv_send_wr *wr)
+{
+    char *to = (char *)(uintptr_t)wr->wr.rdma.remote_addr;
+
+    if (!covers(wr->wr.rdma.rkey - rkey_of(0), (uintptr_t)to, total_bytes(wr),
+                RS_RDMA_REMOTE))
+        return wrong("a write outside of registered memory");
+    for (int i = 0; i < wr->num_sge; i++) {
+        const struct ibv_sge *s = &wr->sg_list[i];
+
+        if ((wr->send_flags & IBV_SEND_INLINE) == 0 &&
+            !covers(s->lkey - lkey_of(0), s->addr, s->length, RS_RDMA_LOCAL))
+            return wrong("a piece outside of registered memory");
+        copy(to, (const char *)(uintptr_t)s->addr, s->length);
+        to += s->length;
+    }
+    return 0;
+}
+
+static int execute_add(const struct ibv_send_wr *wr)
+{
+    uint64_t at = wr->wr.atomic.remote_addr;
+    uint64_t before;
+
+    if (at % 8 != 0 || wr->num_sge != 1 || wr->sg_list[0].length != 8 ||
+        (wr->send_flags & IBV_SEND_INLINE) != 0 ||
+        !covers(wr->wr.atomic.rkey - rkey_of(0), at, 8, RS_RDMA_REMOTE) ||
+        !covers(wr->sg_list[0].lkey - lkey_of(0), wr->sg_list[0].addr, 8,
+                RS_RDMA_REMOTE))
+        return wrong("a fetch-and-add that cannot be");
+    before = atomic_fetch_add_explicit((_Atomic uint64_t *)(uintptr_t)at,
+                                       wr->wr.atomic.compare_add,
+                                       memory_order_release);
+    memcpy((void *)(uintptr_t)wr->sg_list[0].addr, &before, 8);
+    return 0;
+}
+
+static int execute_one(const struct ibv_send_wr *wr, uint32_t max_inline,
+                       uint32_t max_pieces)
+{
+    if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_pieces)
+        return wrong("too many pieces");
+    if ((wr->send_flags & IBV_SEND_INLINE) != 0 && total_bytes(wr) > max_inline)
+        return wrong("too long to be inlined");
+    switch (wr->opcode) {
+    case IBV_WR_RDMA_WRITE:
+        return execute_write(wr);
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return execute_add(wr);
+    default:
+        return wrong("an opcode that lanes do not use");
+    }
+}
+
+int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
+                        uint32_t max_pieces)
+{
+    int requests = 0;
+
+    for (; chain != NULL; chain = chain->next, requests++) {
+        if (execute_one(chain, max_inline, max_pieces) != 0)
+            return -1;
+    }
+    return requests;
+}
+
+/* ---- queues ---- */
+
+static int list_create(struct rs_rdma_queue *queue,
+                       const struct rs_rdma_op *ops, uint32_t num_ops,
+                       struct rs_rdma_list **list)
+{
+    struct list *l = calloc(1, sizeof(*l));
+
+    assert(l != NULL && num_ops <= DEPTH);
+    l->list.queue = queue;
+    *list = &l->list;
+    return rs_verbs_chain_init(&l->chain, ops, num_ops);
+}
+
+static void list_destroy(struct rs_rdma_list *list)
+{
+    struct list *l = (struct list *)list;
+
+    rs_verbs_chain_fini(&l->chain);
+    free(l);
+}
+
+static bool post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
+{
+    struct list *l = (struct list *)list;
+    struct queue *q = (struct queue *)list->queue;
+    struct rs_verbs_chain *c = &l->chain;
+
+    if (q->failed || q->used + c->num_requests > DEPTH)
+        return false;
+    rs_verbs_chain_stamp(c, epoch);
+    c->requests[c->num_requests - 1].next = NULL;
+    if (q->head == NULL)
+        q->head = c->requests;
+    else
+        q->tail->next = c->requests;
+    q->tail = &c->requests[c->num_requests - 1];
+    q->posts[q->posted % DEPTH].id = id;
+    q->posts[q->posted++ % DEPTH].requests = c->num_requests;
+    q->used += c->num_requests;
+    return true;
+}
+
+static int ring(struct rs_rdma_queue *queue)
+{
+    struct queue *q = (struct queue *)queue;
+    int done = 0;
+
+    if (q->head == NULL)
+        return 0;
+    pthread_mutex_lock(&lock);
+    if (q->peer == NULL || q->peer->gone)
+        q->failed = true;
+    else
+        done = interpreter_execute(q->head, INLINE, PIECES);
+    for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
+        counts.signals += (w->send_flags & IBV_SEND_SIGNALED) != 0;
+    counts.rings++;
+    counts.requests += (uint64_t)done;
+    pthread_mutex_unlock(&lock);
+    q->head = q->tail = NULL;
+    q->executed = q->posted;
+    assert(done >= 0);
+    return 0;
+}
+
+static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
+{
+    struct queue *q = (struct queue *)queue;
+
+    if (q->first == q->executed)
+        return 0;
+    *done = (struct rs_rdma_done){.id = q->posts[q->first % DEPTH].id,
+                                  .failed = q->failed,
+                                  .cause = "nobody answers"};
+    q->used -= q->posts[q->first++ % DEPTH].requests;
+    return 1;
+}
+
+static void reset(struct rs_rdma_queue *queue)
+{
+    struct queue *q = (struct queue *)queue;
+
+    q->head = q->tail = NULL;
+    q->used = q->first = q->posted = q->executed = 0;
+    q->failed = false;
+}
+
+static const struct rs_rdma_queue_ops queue_ops = {
+    .name = "interpreter",
+    .list_create = list_create,
+    .list_destroy = list_destroy,
+    .poll = poll,
+    .post = post,
+    .reset = reset,
+    .ring = ring,
+};
+
+static int queue_create(struct rs_rdma_port *port,
+                        struct rs_rdma_endpoint *endpoint,
+                        struct rs_rdma_queue **queue)
+{
+    struct queue *q = calloc(1, sizeof(*q));
+
+    (void)port;
+    assert(q != NULL);
+    pthread_mutex_lock(&lock);
+    assert(num_queues < MAX_QUEUES);
+    q->queue.ops = &queue_ops;
+    q->number = num_queues;
+    queues[num_queues++] = q;
+    pthread_mutex_unlock(&lock);
+    endpoint->number = q->number;
+    *queue = &q->queue;
+    return 0;
+}
+
+static int queue_connect(struct rs_rdma_queue *queue,
+                         const unsigned char *address,
+                         const struct rs_rdma_endpoint *endpoint)
+{
+    struct queue *q = (struct queue *)queue;
+
+    (void)address;
+    pthread_mutex_lock(&lock);
+    assert(endpoint->number < num_queues);
+    q->peer = queues[endpoint->number];
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+/* Kept, since the peer may still send to it; but no list of it may be left. */
+static void queue_destroy(struct rs_rdma_queue *queue)
+{
+    pthread_mutex_lock(&lock);
+    ((struct queue *)queue)->gone = true;
+    queue->ops = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- ports ---- */
+
+static void port_close(struct rs_rdma_port *port)
+{
+    free(port);
+}
+
+static void port_address(const struct rs_rdma_port *port,
+                         unsigned char *address)
+{
+    (void)port;
+    memset(address, 1, RS_PORT_ADDRESS_BYTES);
+}
+
+static int memory_register(struct rs_rdma_port *port, void *address,
+                           uint64_t bytes, enum rs_rdma_access access,
+                           struct rs_rdma_keys *keys)
+{
+    (void)port;
+    interpreter_register(address, bytes, access, keys);
+    return 0;
+}
+
+static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
+{
+    (void)port;
+    pthread_mutex_lock(&lock);
+    memories[keys->lkey - lkey_of(0)].bytes = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static const struct rs_rdma_port_ops port_ops = {
+    .address = port_address,
+    .close = port_close,
+    .memory_register = memory_register,
+    .memory_release = memory_release,
+    .queue_connect = queue_connect,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
+};
+
+int interpreter_ports(const struct rsched_engine_env *env,
+                      struct rs_rdma_port **ports)
+{
+    (void)env;
+    for (int i = 0; i < RAILS; i++) {
+        struct rs_rdma_port *p = calloc(1, sizeof(*p));
+
+        assert(p != NULL);
+        *p = (struct rs_rdma_port){.ops = &port_ops,
+                                   .name = "interpreter",
+                                   .max_pieces = PIECES,
+                                   .max_inline = INLINE,
+                                   .max_ops = DEPTH,
+                                   .fetch_add = true};
+        ports[i] = p;
+    }
+    return RAILS;
+}
+
+struct interpreter_counts interpreter_counts(void)
+{
+    struct interpreter_counts c;
+
+    pthread_mutex_lock(&lock);
+    c = counts;
+    pthread_mutex_unlock(&lock);
+    return c;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A device that is none: it executes chains of ibv_send_wr by copying within
+ * this process, so that lanes and chains are tested where there is no device.
+ * Each step checks what a device checks: keys, bounds, limits, alignment.
+ */
+#ifndef TESTS_VERBS_INTERPRETER_H
+#define TESTS_VERBS_INTERPRETER_H
+
+#include <infiniband/verbs.h>
+
+#include "engines/rdma/port.h"
+
+/** Ports of devices that all instances of this process share. */
+int interpreter_ports(const struct rsched_engine_env *env,
+                      struct rs_rdma_port **ports);
+
+/** Register memory; released when the process ends. For chains without a
+ * queue. */
+void interpreter_register(void *address, uint64_t bytes,
+                          enum rs_rdma_access access,
+                          struct rs_rdma_keys *keys);
+
+/** Execute a chain. @return the number of requests, or -1: one of them is
+ * wrong, and a line on standard error says how */
+int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
+                        uint32_t max_pieces);
+
+/** What the queues have done so far, all together. */
+struct interpreter_counts {
+    uint64_t rings, requests, signals;
+};
+struct interpreter_counts interpreter_counts(void);
+
+#endif

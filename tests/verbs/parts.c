@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of RDMA lanes by themselves: GIDs, names, lists of writes, slots. */
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/rdma/program.h"
+#include "engines/verbs/chain.h"
+#include "engines/verbs/gid.h"
+#include "engines/verbs/names.h"
+#include "tests/verbs/interpreter.h"
+
+enum { PORT = 1, V1 = IBV_GID_TYPE_ROCE_V1, V2 = IBV_GID_TYPE_ROCE_V2 };
+
+static struct ibv_gid_entry gid(uint32_t index, uint32_t port, uint32_t type,
+                                const char *prefix, size_t length)
+{
+    struct ibv_gid_entry e = {
+        .gid_index = index, .port_num = port, .gid_type = type};
+
+    memcpy(e.gid.raw, prefix, length);
+    return e;
+}
+
+#define LOCAL "\xfe\x80", 2
+#define GLOBAL "\x20\x01", 2
+#define IPV4 "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a", 13
+
+Test(gid, routable_ones_come_first)
+{
+    const struct ibv_gid_entry entries[] = {
+        gid(0, PORT, V1, LOCAL), gid(1, PORT, V2, LOCAL),
+        gid(2, PORT, V1, IPV4),  gid(3, PORT, V2, GLOBAL),
+        gid(4, PORT, V2, IPV4),  gid(5, PORT, V2, IPV4),
+        gid(9, PORT + 1, V2, IPV4),
+    };
+    const uint32_t best[] = {0, 1, 1, 3, 4, 4};
+
+    for (size_t n = 1; n <= 6; n++)
+        cr_assert_eq(rs_gid_choose(entries, n, PORT)->gid_index, best[n - 1]);
+    cr_assert_eq(rs_gid_choose(entries, 7, PORT + 1)->gid_index, 9);
+    cr_assert_null(rs_gid_choose(entries, 7, PORT + 2));
+    cr_assert_eq(rs_gid_find(entries, 7, PORT, 3), &entries[3]);
+    cr_assert_null(rs_gid_find(entries, 7, PORT, 9));
+}
+
+Test(names, groups_and_ports)
+{
+    struct rs_verbs_name name;
+    char group[16];
+    const char *rest = group;
+
+    cr_assert(rs_verbs_names_group("a:2,bc/d", 2, group, sizeof(group)));
+    cr_assert_str_eq(group, "a:2,bc");
+    cr_assert(rs_verbs_name_next(&rest, &name));
+    cr_assert(rs_verbs_name_is(&name, "a"));
+    cr_assert_eq(name.port, 2);
+    cr_assert(rs_verbs_name_next(&rest, &name));
+    cr_assert(rs_verbs_name_is(&name, "bc"));
+    cr_assert(!rs_verbs_name_is(&name, "b"));
+    cr_assert_eq(name.port, 0);
+    cr_assert(!rs_verbs_name_next(&rest, &name));
+    cr_assert(rs_verbs_names_group("a:2,bc/d", 1, group, sizeof(group)));
+    cr_assert_str_eq(group, "d");
+    cr_assert(rs_verbs_names_group("", 7, group, sizeof(group)));
+    cr_assert_str_eq(group, "");
+    cr_assert(!rs_verbs_names_group("0123456789abcdef", 0, group,
+                                    sizeof(group)));
+}
+
+enum { SPAN = 1 << 16 };
+
+struct sides {
+    char *from, *to;
+    struct rs_rdma_keys from_keys, to_keys;
+};
+
+static struct sides make_sides(void)
+{
+    struct sides s = {.from = malloc(SPAN), .to = calloc(1, SPAN)};
+
+    for (int i = 0; i < SPAN; i++)
+        s.from[i] = (char)(i * 7 + (i >> 8));
+    interpreter_register(s.from, SPAN, RS_RDMA_LOCAL, &s.from_keys);
+    interpreter_register(s.to, SPAN, RS_RDMA_REMOTE, &s.to_keys);
+    return s;
+}
+
+static void execute(struct rs_rdma_writes *writes)
+{
+    struct rs_verbs_chain chain;
+
+    rs_rdma_writes_finish(writes);
+    cr_assert_eq(rs_verbs_chain_init(&chain, writes->ops, writes->num_ops), 0);
+    cr_assert_eq(interpreter_execute(chain.requests, 0, writes->max_pieces),
+                 (int)writes->num_ops);
+    for (uint32_t i = 0; i < writes->num_ops; i++)
+        cr_assert_eq((chain.requests[i].send_flags & IBV_SEND_SIGNALED) != 0,
+                     i == writes->num_ops - 1);
+    rs_verbs_chain_fini(&chain);
+}
+
+/* Random segments: what arrives is what a plain copy gives, and segments that
+ * go on at the remote side share requests. */
+Test(writes, random_segments)
+{
+    unsigned seed = 1;
+
+    for (int round = 0; round < 300; round++) {
+        struct rs_rdma_writes w = {.max_pieces = 1 + (uint32_t)round % 6};
+        struct sides s = make_sides();
+        char *expected = calloc(1, SPAN);
+        uint64_t at = 0;
+        uint32_t breaks = 0, segments = 0;
+
+        while (at < SPAN - 600) {
+            uint64_t bytes = 1 + (uint64_t)rand_r(&seed) % 300;
+            uint64_t local = (uint64_t)rand_r(&seed) % (SPAN - 300);
+
+            if (rand_r(&seed) % 3 == 0) {
+                at += 1 + (uint64_t)rand_r(&seed) % 200;
+                breaks++;
+            }
+            memcpy(expected + at, s.from + local, bytes);
+            cr_assert_eq(rs_rdma_writes_add(&w, (uintptr_t)s.from + local,
+                                            s.from_keys.lkey, bytes,
+                                            (uintptr_t)s.to + at,
+                                            s.to_keys.rkey),
+                         0);
+            at += bytes;
+            segments++;
+        }
+        cr_assert_geq(w.num_ops, (segments + w.max_pieces - 1) / w.max_pieces);
+        cr_assert_leq(w.num_ops, breaks + 1 + segments / w.max_pieces);
+        execute(&w);
+        cr_assert_eq(memcmp(s.to, expected, SPAN), 0);
+        rs_rdma_writes_fini(&w);
+        free(expected);
+        free(s.from);
+        free(s.to);
+    }
+}
+
+/* Contiguous on both sides: one piece. */
+Test(writes, neighbors_are_joined)
+{
+    struct rs_rdma_writes w = {.max_pieces = 4};
+    struct sides s = make_sides();
+
+    for (uint64_t at = 0; at < 4096; at += 64)
+        cr_assert_eq(rs_rdma_writes_add(&w, (uintptr_t)s.from + at,
+                                        s.from_keys.lkey, 64,
+                                        (uintptr_t)s.to + at, s.to_keys.rkey),
+                     0);
+    cr_assert_eq(w.num_ops, 1);
+    cr_assert_eq(w.num_pieces, 1);
+    execute(&w);
+    cr_assert_eq(memcmp(s.to, s.from, 4096), 0);
+    rs_rdma_writes_fini(&w);
+    free(s.from);
+    free(s.to);
+}
+
+/* The interpreter refuses what a device would. */
+Test(writes, out_of_bounds_is_refused)
+{
+    struct rs_rdma_writes w = {.max_pieces = 2};
+    struct sides s = make_sides();
+    struct rs_verbs_chain chain;
+
+    cr_assert_eq(rs_rdma_writes_add(&w, (uintptr_t)s.from, s.from_keys.lkey, 8,
+                                    (uintptr_t)s.to + SPAN - 7,
+                                    s.to_keys.rkey),
+                 0);
+    rs_rdma_writes_finish(&w);
+    cr_assert_eq(rs_verbs_chain_init(&chain, w.ops, w.num_ops), 0);
+    cr_assert_eq(interpreter_execute(chain.requests, 0, 2), -1);
+    rs_verbs_chain_fini(&chain);
+    rs_rdma_writes_fini(&w);
+    free(s.from);
+    free(s.to);
+}
+
+Test(program, source)
+{
+    const struct rs_rdma_port port = {.max_pieces = 4, .max_inline = 64};
+
+    cr_assert_eq(rs_rdma_source_choose(&port, 56, 3), RS_SOURCE_INLINE);
+    cr_assert_eq(rs_rdma_source_choose(&port, 57, 1), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&port, 56, 4), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&port, RS_GATHER_LEAST_BYTES, 1),
+                 RS_SOURCE_GATHER);
+    cr_assert_eq(rs_rdma_source_choose(&port, RS_GATHER_LEAST_BYTES,
+                                       RS_GATHER_LEAST_BYTES /
+                                               RS_GATHER_LEAST_BLOCK +
+                                           1),
+                 RS_SOURCE_PACK);
+}
+
+/* Slots of messages of random lengths: a chunk is posted only where the one
+ * that had the slot before has been consumed, and both ends agree. */
+static void run_ring(bool fixed, uint32_t slots, unsigned seed)
+{
+    struct rs_rdma_ring ring = {.num_slots = slots, .fixed = fixed};
+    uint64_t in_slot[8];
+    uint32_t chunks = 1 + (uint32_t)rand_r(&seed) % 10;
+
+    memset(in_slot, -1, sizeof(in_slot));
+    for (int message = 0; message < 50; message++) {
+        uint64_t position = ring.position;
+
+        rs_rdma_ring_load(&ring, chunks);
+        cr_assert(!ring.aligned || position % slots == 0);
+        cr_assert_lt(ring.aligned ? 0 : position % slots,
+                     rs_rdma_ring_starts(&ring));
+        for (ring.next = 0; ring.next < chunks; ring.next++) {
+            uint64_t number = rs_rdma_ring_number(&ring);
+            uint64_t before = in_slot[rs_rdma_ring_slot(&ring)];
+
+            /* The sender's rule lets it post once number - slots + 1 chunks
+             * have been consumed: the one before is among them. */
+            if (before != UINT64_MAX)
+                cr_assert_leq(before + slots, number);
+            in_slot[rs_rdma_ring_slot(&ring)] = number;
+        }
+        rs_rdma_ring_finish(&ring);
+        cr_assert_geq(ring.position, position + chunks);
+        cr_assert_lt(ring.position, position + chunks + slots);
+        if (!fixed)
+            chunks = 1 + (uint32_t)rand_r(&seed) % 10;
+    }
+}
+
+Test(ring, slots_are_used_in_turn)
+{
+    for (unsigned seed = 0; seed < 200; seed++) {
+        run_ring(true, 2 + seed % 5, seed);
+        run_ring(false, 2 + seed % 5, seed);
+    }
+}
+
+Test(chain, stamps)
+{
+    uint64_t word = 0, epoch = 0x123456789abcdefu;
+    struct rs_rdma_keys keys;
+    struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE,
+                            .stamp = RS_STAMP_EPOCH,
+                            .inlined = true,
+                            .remote = (uintptr_t)&word};
+    struct rs_verbs_chain chain;
+
+    interpreter_register(&word, sizeof(word), RS_RDMA_REMOTE, &keys);
+    op.rkey = keys.rkey;
+    cr_assert_eq(rs_verbs_chain_init(&chain, &op, 1), 0);
+    for (int i = 0; i < 3; i++, epoch++) {
+        rs_verbs_chain_stamp(&chain, epoch);
+        cr_assert_eq(interpreter_execute(chain.requests, 8, 1), 1);
+        cr_assert_eq(word, epoch);
+    }
+    cr_assert_eq(interpreter_execute(chain.requests, 7, 1), -1);
+    rs_verbs_chain_fini(&chain);
+}
