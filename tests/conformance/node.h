@@ -43,6 +43,9 @@ struct node_case {
 /** The engines that the cases run over; NULL: no more. What defines it is
  * linked with the cases. */
 const struct rsched_engine_ops *node_engine_at(size_t index);
+/** Whether what was started leaves although the process dies at once. A device
+ * in software that is part of the process dies with it. */
+bool node_device_outlives_process(void);
 
 /** @return whether the engine works here; else the reason is the last error */
 bool node_engine_opens(const struct rsched_engine_ops *ops);

@@ -22,3 +22,8 @@ const struct rsched_engine_ops *node_engine_at(size_t index)
 {
     return index == 0 ? &interpreter_ops : NULL;
 }
+
+bool node_device_outlives_process(void)
+{
+    return false;
+}

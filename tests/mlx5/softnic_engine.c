@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An engine for the conformance tests: the lanes of engines/rdma, the lists and
+ * queues of engines/mlx5, and a softnic as the device of each rail. Between
+ * instances, in threads or processes, the softnics talk to each other.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/rdma/rdma.h"
+#include "librsched/base/error.h"
+#include "tests/conformance/node.h"
+#include "tests/mlx5/pair.h"
+
+enum {
+    RAILS = 2,
+    DOMAIN = 1,
+    MAX_OPS = 64,
+    MAX_PIECES = 16,
+    MAX_INLINE = 220,
+    BLOCKS_OF_AN_OP = 5, /* of MAX_PIECES pieces */
+    BLOCKS = 1024,       /* MAX_OPS of them, padded to a power of two */
+};
+
+static_assert(MAX_OPS * BLOCKS_OF_AN_OP * 2 <= BLOCKS, "lists fit");
+
+struct port {
+    struct rs_rdma_port port; /* first: the public part */
+    struct rs_softnic *nic;
+    struct rs_softnic_address address;
+    bool recur;
+};
+static_assert(sizeof(struct rs_softnic_address) <= RS_PORT_ADDRESS_BYTES,
+              "wire layout");
+
+struct queue {
+    struct rs_mlx5_queue queue; /* first: the public part */
+    struct rs_softnic_qp *qp;
+};
+
+static struct port *port_of(struct rs_rdma_port *port)
+{
+    return (struct port *)port;
+}
+
+/* What the lists did wrong fails the test, whatever the engine made of it. */
+static void port_close(struct rs_rdma_port *port)
+{
+    struct port *p = port_of(port);
+    const char *violation;
+
+    rs_softnic_stop(p->nic);
+    violation = rs_softnic_violation(p->nic);
+    if (violation[0] != '\0') {
+        fprintf(stderr, "%s: %s\n", port->name, violation);
+        abort();
+    }
+    rs_softnic_destroy(p->nic);
+    free(p);
+}
+
+static void port_address(const struct rs_rdma_port *port,
+                         unsigned char *address)
+{
+    memcpy(address, &((const struct port *)port)->address,
+           sizeof(struct rs_softnic_address));
+}
+
+static int memory_register(struct rs_rdma_port *port, void *address,
+                           uint64_t bytes, enum rs_rdma_access access,
+                           struct rs_rdma_keys *keys)
+{
+    unsigned allowed = access == RS_RDMA_LOCAL
+                           ? 0
+                           : RS_SOFTNIC_LOCAL_WRITE | RS_SOFTNIC_REMOTE_WRITE |
+                                 RS_SOFTNIC_REMOTE_ATOMIC;
+    uint32_t key;
+    int error = rs_softnic_register(port_of(port)->nic, DOMAIN, address, bytes,
+                                    allowed, &key);
+
+    if (error == 0)
+        *keys = (struct rs_rdma_keys){.lkey = key, .rkey = key};
+    return error;
+}
+
+static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
+{
+    rs_softnic_deregister(port_of(port)->nic, keys->lkey);
+}
+
+static int queue_create(struct rs_rdma_port *port,
+                        struct rs_rdma_endpoint *endpoint,
+                        struct rs_rdma_queue **queue)
+{
+    static const struct rs_softnic_qp_attr attr = {.domain = DOMAIN,
+                                                   .send_blocks = BLOCKS,
+                                                   .cq_entries = BLOCKS,
+                                                   .cqe_bytes = 64};
+    struct port *p = port_of(port);
+    struct queue *q = calloc(1, sizeof(*q));
+    struct rs_mlx5_memory memory;
+    int error = RSCHED_ENOMEM;
+
+    if (q == NULL)
+        return error;
+    error = rs_softnic_qp_create(p->nic, &attr, &q->qp);
+    if (error != 0)
+        goto err_free;
+    memory = pair_memory(q->qp);
+    memory.max_segments = 2 + MAX_PIECES;
+    memory.max_inline = MAX_INLINE;
+    error = rs_mlx5_queue_init(&q->queue, &memory, p->recur);
+    if (error != 0)
+        goto err_destroy_qp;
+    *endpoint = (struct rs_rdma_endpoint){.number = memory.qpn};
+    *queue = &q->queue.base;
+    return 0;
+
+err_destroy_qp:
+    rs_softnic_qp_destroy(q->qp);
+err_free:
+    free(q);
+    return error;
+}
+
+static int queue_connect(struct rs_rdma_queue *queue,
+                         const unsigned char *address,
+                         const struct rs_rdma_endpoint *endpoint)
+{
+    struct rs_softnic_address far;
+
+    memcpy(&far, address, sizeof(far));
+    rs_softnic_connect_far(((struct queue *)queue)->qp, &far, endpoint->number);
+    return 0;
+}
+
+static void queue_destroy(struct rs_rdma_queue *queue)
+{
+    struct queue *q = (struct queue *)queue;
+
+    rs_softnic_qp_destroy(q->qp);
+    rs_mlx5_queue_fini(&q->queue);
+    free(q);
+}
+
+static const struct rs_rdma_port_ops port_ops = {
+    .address = port_address,
+    .close = port_close,
+    .memory_register = memory_register,
+    .memory_release = memory_release,
+    .queue_connect = queue_connect,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
+};
+
+static int port_open(const struct rsched_engine_env *env, uint32_t rail,
+                     struct rs_rdma_port **port)
+{
+    struct rs_softnic_options options = {
+        .seed = (uint64_t)env->process * RAILS + rail,
+        .drop_percent = rail == 0 ? 10 : 0,
+        .late_steps = 5,
+        .check_sources = true,
+    };
+    struct port *p = calloc(1, sizeof(*p));
+    int error = RSCHED_ENOMEM;
+
+    if (p == NULL)
+        return error;
+    p->port = (struct rs_rdma_port){.ops = &port_ops,
+                                    .max_pieces = MAX_PIECES,
+                                    .max_inline = MAX_INLINE,
+                                    .max_ops = MAX_OPS,
+                                    .fetch_add = true};
+    snprintf(p->port.name, sizeof(p->port.name), "softnic%u", rail);
+    p->recur = rail == 0;
+    error = rs_softnic_create(&options, &p->nic);
+    if (error != 0)
+        goto err_free;
+    error = rs_softnic_listen(p->nic, &p->address);
+    if (error == 0)
+        error = rs_softnic_start(p->nic);
+    if (error != 0)
+        goto err_destroy;
+    *port = &p->port;
+    return 0;
+
+err_destroy:
+    rs_softnic_destroy(p->nic);
+err_free:
+    free(p);
+    return error;
+}
+
+static int ports_open(const struct rsched_engine_env *env,
+                      struct rs_rdma_port **ports)
+{
+    for (uint32_t i = 0; i < RAILS; i++) {
+        int error = port_open(env, i, &ports[i]);
+
+        if (error != 0) {
+            while (i > 0)
+                port_close(ports[--i]);
+            return error;
+        }
+    }
+    return RAILS;
+}
+
+static int engine_open(const struct rsched_engine_env *env,
+                       struct rsched_engine **engine)
+{
+    return rs_rdma_open("softnic", env, ports_open, engine);
+}
+
+static const struct rsched_engine_ops softnic_ops = {
+    .name = "softnic",
+    .help = "mlx5 lists over a device in software, for tests",
+    RS_RDMA_LANE_OPS,
+    .open = engine_open,
+};
+
+const struct rsched_engine_ops *node_engine_at(size_t index)
+{
+    return index == 0 ? &softnic_ops : NULL;
+}
+
+bool node_device_outlives_process(void)
+{
+    return false;
+}
