@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HANG_SECONDS = 50, SPINS = 2000, CHECKS = 5000 };
+enum { HANG_SECONDS = 150, SPINS = 2000, CHECKS = 5000 };
 
 struct start {
     const struct rsched_engine_ops *ops;
