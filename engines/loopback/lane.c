@@ -203,7 +203,6 @@ static int attach_peer(struct lane *l, const struct rsched_lane_spec *spec,
     if (words == NULL)
         return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its slots: %m",
                        c->peer);
-    l->mapped_bytes = d->bytes;
     ring_init(&l->ring, words, d);
     l->tag = tag_of(d);
     l->sends = true;
@@ -340,7 +339,7 @@ void rs_loopback_tx_destroy(struct rsched_lane *lane)
         l->other->other = NULL;
     rs_loopback_tx_abandon(lane);
     if (l->ring.words != NULL)
-        rs_segment_unmap(l->ring.words, l->mapped_bytes);
+        rs_segment_unmap(l->ring.words);
     lane_free(l);
 }
 

@@ -46,7 +46,6 @@ struct lane {
     uint64_t consumed;        /* tx: last seen, in chunks */
     struct rs_pull pull;
     struct rs_block *block;   /* rx */
-    uint64_t mapped_bytes;    /* tx */
     bool abandoned;
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */

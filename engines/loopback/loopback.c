@@ -122,7 +122,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     return 0;
 
 err_unmap:
-    rs_segment_unmap(c->header, RS_HEADER_BYTES);
+    rs_segment_unmap(c->header);
 err_close:
     close(c->segment_fd);
     return error;
@@ -199,7 +199,7 @@ static void loopback_disconnect(struct rsched_connection *connection)
         if (connection->pidfd >= 0)
             close(connection->pidfd);
         rs_maps_fini(&connection->maps);
-        rs_segment_unmap(connection->header, RS_HEADER_BYTES);
+        rs_segment_unmap(connection->header);
         close(connection->segment_fd);
     }
     free(connection);

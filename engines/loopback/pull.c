@@ -447,10 +447,11 @@ static bool try_compile_help(struct lane *l, struct rs_work *work,
 
 void rs_pull_withdraw(struct lane *l)
 {
-    struct rs_work *work = work_of(l->ring.words);
+    struct rs_work *work;
 
     if (!l->pull.shares)
         return;
+    work = work_of(l->ring.words);
     l->pull.shares = false;
     atomic_store(&work->offered, 0);
     while (atomic_load(&work->reads_table) != 0 &&

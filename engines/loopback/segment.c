@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,23 +15,124 @@
 
 #define BASE_STEP (UINT64_C(1) << RS_BASE_BITS)
 
+/* ---- mappings ---- */
+
+/* A part of a segment that this process has mapped. */
+struct mapping {
+    struct mapping *next;
+    dev_t device; /* with `inode`: which memfd */
+    ino_t inode;
+    uint64_t offset, bytes;
+    void *address;
+    unsigned users;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct mapping *list;
+    bool handlers;
+} mapped = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&mapped.lock);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&mapped.lock);
+}
+
+/* The child has none of the mappings. */
+static void after_fork_child(void)
+{
+    /* Not freed: another thread may have held malloc's lock. */
+    mapped.list = NULL;
+    pthread_mutex_init(&mapped.lock, NULL);
+}
+
+/* Whether a fork is prepared for. errno if not. */
+static bool has_handlers(void)
+{
+    if (!mapped.handlers) {
+        errno = pthread_atfork(before_fork, after_fork_parent,
+                               after_fork_child);
+        mapped.handlers = errno == 0;
+    }
+    return mapped.handlers;
+}
+
+static struct mapping *find_mapping(const struct mapping *wanted)
+{
+    struct mapping *m = mapped.list;
+
+    while (m != NULL &&
+           (m->device != wanted->device || m->inode != wanted->inode ||
+            m->offset != wanted->offset || m->bytes != wanted->bytes))
+        m = m->next;
+    return m;
+}
+
+/* NULL with errno. */
+static struct mapping *add_mapping(int fd, const struct mapping *wanted,
+                                   bool sparse)
+{
+    struct mapping *m = malloc(sizeof(*m));
+
+    if (m == NULL)
+        return NULL;
+    *m = *wanted;
+    m->address = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | (sparse ? 0 : MAP_POPULATE), fd,
+                      (off_t)m->offset);
+    if (m->address == MAP_FAILED) {
+        free(m);
+        return NULL;
+    }
+    /* A forked child has no business here. */
+    madvise(m->address, m->bytes, MADV_DONTFORK);
+    m->next = mapped.list;
+    mapped.list = m;
+    return m;
+}
+
 void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse)
 {
-    void *address =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | (sparse ? 0 : MAP_POPULATE), fd, (off_t)offset);
+    struct mapping wanted = {.offset = offset, .bytes = bytes}, *m;
+    struct stat status;
 
-    if (address == MAP_FAILED)
+    if (fstat(fd, &status) != 0)
         return NULL;
-    /* A forked child has no business here. */
-    madvise(address, bytes, MADV_DONTFORK);
-    return address;
+    wanted.device = status.st_dev;
+    wanted.inode = status.st_ino;
+    pthread_mutex_lock(&mapped.lock);
+    m = find_mapping(&wanted);
+    if (m == NULL && has_handlers())
+        m = add_mapping(fd, &wanted, sparse);
+    if (m != NULL)
+        m->users++;
+    pthread_mutex_unlock(&mapped.lock);
+    return m != NULL ? m->address : NULL;
 }
 
-void rs_segment_unmap(void *address, uint64_t bytes)
+void rs_segment_unmap(void *address)
 {
-    munmap(address, bytes);
+    struct mapping **at, *m;
+
+    pthread_mutex_lock(&mapped.lock);
+    at = &mapped.list;
+    while (*at != NULL && (*at)->address != address)
+        at = &(*at)->next;
+    m = *at;
+    if (m != NULL && --m->users == 0) {
+        *at = m->next;
+        munmap(m->address, m->bytes);
+        free(m);
+    }
+    pthread_mutex_unlock(&mapped.lock);
 }
+
+/* ---- segments ---- */
 
 static uint64_t round_to_page(uint64_t bytes)
 {
@@ -73,7 +175,7 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
     return 0;
 
 err_unmap:
-    rs_segment_unmap(s.header, RS_HEADER_BYTES);
+    rs_segment_unmap(s.header);
 err_close:
     close(s.fd);
     return error;
@@ -83,10 +185,10 @@ void rs_segment_fini(struct rs_segment *segment)
 {
     for (struct rs_block *b = segment->blocks, *next; b != NULL; b = next) {
         next = b->next;
-        rs_segment_unmap(b->words, b->bytes);
+        rs_segment_unmap(b->words);
         free(b);
     }
-    rs_segment_unmap(segment->header, RS_HEADER_BYTES);
+    rs_segment_unmap(segment->header);
     close(segment->fd);
 }
 

@@ -137,8 +137,12 @@ void rs_segment_release(struct rs_block *block, bool attached);
 void rs_segment_forget(struct rs_segment *segment,
                        struct rsched_connection *writer);
 
-/** Map bytes [offset, offset + bytes) of a segment. NULL with errno. */
+/** Map bytes [offset, offset + bytes) of a segment. What a process has mapped
+ * it maps no second time: engines in its threads meet at one address, where
+ * thread sanitizers see that they do. Any thread may call it. @return NULL with
+ * errno */
 void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse);
-void rs_segment_unmap(void *address, uint64_t bytes);
+/** Once for each rs_segment_map(); a forked child has nothing to unmap. */
+void rs_segment_unmap(void *address);
 
 #endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Segments of the loopback engine: what engines of one process, and a forked
+ * child, have mapped of them. */
+#include <criterion/criterion.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engines/loopback/segment.h"
+
+enum { JOB = 4711 };
+
+static void *map_header(const struct rs_segment *segment)
+{
+    return rs_segment_map(segment->fd, 0, RS_HEADER_BYTES, false);
+}
+
+Test(runtime_segment, engines_of_a_process_meet_at_one_address)
+{
+    struct rs_segment one, other;
+    struct rs_segment_header *header;
+    uint64_t nonce;
+
+    cr_assert_eq(rs_segment_init(&one, JOB), 0);
+    cr_assert_eq(rs_segment_init(&other, JOB), 0);
+    cr_assert_neq(one.header, other.header);
+    nonce = one.header->nonce;
+    header = map_header(&one);
+    cr_assert_eq(header, one.header);
+    cr_assert_neq(map_header(&other), header);
+    rs_segment_unmap(other.header);
+    rs_segment_fini(&other);
+    /* A peer may still look when the owner is gone. */
+    rs_segment_fini(&one);
+    cr_assert_eq(header->nonce, nonce);
+    rs_segment_unmap(header);
+}
+
+Test(runtime_segment, memory_that_is_not_there_is_an_error)
+{
+    cr_assert_null(rs_segment_map(-1, 0, RS_HEADER_BYTES, false));
+}
+
+/* The child has none of its parent's mappings, and is a peer like any other. */
+Test(runtime_segment, a_forked_child_maps_for_itself)
+{
+    struct rs_segment segment;
+    pid_t child;
+    int status;
+
+    cr_assert_eq(rs_segment_init(&segment, JOB), 0);
+    child = fork();
+    if (child == 0) {
+        struct rs_segment_header *header = map_header(&segment);
+        bool good = header != NULL && header->job == JOB;
+
+        rs_segment_unmap(header);
+        header = map_header(&segment);
+        good = good && header != NULL;
+        atomic_store(&header->doorbell.rings, 7);
+        _exit(good ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(atomic_load(&segment.header->doorbell.rings), 7);
+    rs_segment_fini(&segment);
+}
