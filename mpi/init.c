@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The backend in this process, from MPI_Init to MPI_Finalize. */
-#include "mpi/internal.h"
+#include "mpi/persistent.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,6 +87,7 @@ static void native_progress(void *arg)
 
     (void)arg;
     rs_flights_progress();
+    rs_sessions_look();
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, rs_process.comm, &flag,
                 MPI_STATUS_IGNORE);
 }
@@ -165,6 +166,7 @@ static void find_node(void)
     PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
                          MPI_INFO_NULL, &node);
     PMPI_Comm_size(node, &rs_process.num_local);
+    PMPI_Comm_group(node, &rs_process.local);
     PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,
                    node);
     PMPI_Comm_free(&node);
@@ -192,12 +194,16 @@ static void backend_fini(void)
     if (reason == RS_ACCELERATED) {
         rs_flights_fini();
         rs_request_sweep();
+        rs_notes_fini();
+        rs_pairs_fini();
+        rs_names_fini();
         rs_comm_sweep();
         rsched_context_destroy(atomic_load(&context));
         rs_oob_fini();
         PMPI_Type_free_keyval(&rs_process.type_keyval);
         PMPI_Comm_free_keyval(&rs_process.comm_keyval);
         PMPI_Group_free(&rs_process.world);
+        PMPI_Group_free(&rs_process.local);
         PMPI_Comm_free(&rs_process.errors);
     }
     PMPI_Comm_free(&rs_process.comm);
@@ -251,7 +257,7 @@ static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
     const char *passed_by = rs_stacking_passed_by();
-    int values[3];
+    int values[3], level;
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &rs_process.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &rs_process.size);
@@ -290,6 +296,9 @@ static void backend_init(void)
     PMPI_Wait(&nothing, &rs_process.empty);
     find_node();
     share_job();
+    PMPI_Query_thread(&level);
+    rs_process.threads = level == MPI_THREAD_MULTIPLE;
+    rs_names_init();
 }
 
 int MPI_Init(int *argc, char ***argv)

@@ -84,7 +84,7 @@ int main(int argc, char **argv)
         expect("neighbor_alltoall_init.accelerated", 1);
         expect("accelerated", 2);
         expect("native", 10);
-        expect("send_init.native.release", 1);
+        expect("send_init.native.no-peer", 1);
         expect("recv_init.native", 1);
         expect("ineighbor_alltoallw.native.unprepared", 1);
         expect("ineighbor_allgather.native.disabled", 0);
