@@ -303,7 +303,7 @@ BLOCKING(Win_allocate,
          (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
           void *baseptr, MPI_Win *win),
          (size, disp_unit, info, comm, baseptr, win))
-BLOCKING(Win_allocate_shared,
+BLOCKING_PMPI(Win_allocate_shared,
          (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
           void *baseptr, MPI_Win *win),
          (size, disp_unit, info, comm, baseptr, win))
