@@ -76,6 +76,7 @@ enum rs_call {
     XX(RANKS, "ranks", "a process runs without the backend")                 \
     XX(TOOL, "tool",                                                         \
        "another tool is called before the backend and would pass it by")     \
+    XX(OFF, "off", "RSCHED_PERSISTENT is no in a process")                   \
     XX(UNPREPARED, "unprepared",                                             \
        "the call that made the communicator could not prepare it")           \
     XX(CHANNELS, "channels",                                                 \
@@ -176,6 +177,7 @@ struct rs_process {
     int node;              /* lowest rank on this node */
     int num_local;         /* processes on this node */
     bool threads;          /* MPI_THREAD_MULTIPLE */
+    bool persistent;       /* RSCHED_PERSISTENT, in all processes */
     uint64_t job;
     MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
     MPI_Group world;    /* its group */

@@ -554,6 +554,8 @@ static enum rs_reason find_lane(MPI_Comm comm, int peer, int tag, bool sends,
         return reason;
     if (rs_process.requests != RS_ACCELERATED)
         return rs_process.requests;
+    if (!rs_process.persistent)
+        return RS_REASON_OFF;
     if (rs_process.threads)
         return RS_REASON_THREADS;
     if (peer == MPI_ANY_SOURCE || tag == MPI_ANY_TAG)

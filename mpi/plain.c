@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plain point-to-point calls. They stay native; here they only tell the pairs
- * that they concern (docs/persistent.md). Where there are no pairs that costs
- * a comparison. */
+ * that they concern (docs/persistent.md). Where there are no pairs, or can be
+ * none (RSCHED_PERSISTENT), that costs a comparison. */
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
@@ -96,6 +96,13 @@ static inline void before_receive(MPI_Comm comm, int peer, int tag)
     }
 }
 
+/* It may cover a lane that is made later, so it is kept without pairs too. */
+static inline void before_posting(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_process.persistent))
+        rs_before_receive(comm, peer, tag, true);
+}
+
 #define RECEIVE_PARAMS                                                       \
     void *buf, RS_COUNT count, MPI_Datatype type, int peer, int tag,         \
         MPI_Comm comm
@@ -110,7 +117,7 @@ static inline void before_receive(MPI_Comm comm, int peer, int tag)
     RS_NATIVE(Irecv##c)                                                      \
     int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
     {                                                                        \
-        rs_before_receive(comm, peer, tag, true);                            \
+        before_posting(comm, peer, tag);                                     \
         return native_Irecv##c(SEND_ARGS, request);                          \
     }                                                                        \
     MPI_NAME(Irecv##c, (RECEIVE_PARAMS, MPI_Request *request))
@@ -142,7 +149,7 @@ static inline void before_receive(MPI_Comm comm, int peer, int tag)
     int PMPI_##Name(PARAMS, MPI_Request *request)                            \
     {                                                                        \
         before_send(comm, dest, sendtag);                                    \
-        rs_before_receive(comm, source, recvtag, true);                      \
+        before_posting(comm, source, recvtag);                               \
         return native_##Name(ARGS, request);                                 \
     }                                                                        \
     MPI_NAME(Name, (PARAMS, MPI_Request *request))

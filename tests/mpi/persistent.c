@@ -3,12 +3,14 @@
  * and that whatever a program does beside them has the native result. Each case
  * begins with lanes that are in a session, as the counters say.
  *
- * persistent [--native] */
+ * persistent [--native | --off]; off: the backend is loaded, but not to use
+ * lanes (RSCHED_PERSISTENT) */
 #include "tests/mpi/common.h"
 
 enum { MOST = 40000, TAGS = 4, ROUNDS = 4000 };
 
 static int left, right;
+static bool uses_lanes;
 static int sent[TAGS], got[TAGS]; /* values, by tag */
 static MPI_Request sends[TAGS], receives[TAGS];
 static int step; /* of what is sent: no value comes twice */
@@ -60,7 +62,7 @@ static void promote(void)
         good = counter("lane_sends") == s + TAGS &&
                counter("lane_receives") == r + TAGS;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-        if (all || !is_accelerated())
+        if (all || !uses_lanes)
             return;
         CHECK(round < ROUNDS, "no session: %" PRIu64 " sends, %" PRIu64
               " native starts, %" PRIu64 " sessions, %" PRIu64 " stops",
@@ -93,7 +95,7 @@ static void case_steady(void)
         finish_all();
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    if (is_accelerated() && native == counter("lane_native"))
+    if (uses_lanes && native == counter("lane_native"))
         CHECK(counter("lane_sends") == lanes + 200 * TAGS,
               "%" PRIu64 " more sends", counter("lane_sends") - lanes);
 }
@@ -389,7 +391,7 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t carried = counter("lane_sends") - before;
         bool enough = lanes == ALWAYS ? carried > 20 : i > 20;
-        int good = !is_accelerated() || enough, all;
+        int good = !uses_lanes || enough, all;
 
         for (int k = 0; k < ints; k++) {
             out[k] = world_rank * 7 + i + k;
@@ -465,7 +467,7 @@ static void case_lengths(void)
         MPI_Wait(&requests[0], &status);
         MPI_Get_count(&status, MPI_INT, &count);
         CHECK(count == 5 && in[4] == left + i + 4, "count %d", count);
-        good = !is_accelerated() || counter("lane_receives") > before;
+        good = !uses_lanes || counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         calm = all ? calm + 1 : 0;
         CHECK(i < ROUNDS - 1 || calm == 10, "no session");
@@ -500,7 +502,7 @@ static void case_native(void)
 
         MPI_Recv_init(&in, 1, MPI_INT, kinds[i].source, kinds[i].tag, comm,
                       &requests[0]);
-        CHECK(!is_accelerated() || counter(kinds[i].counter) == before + 1,
+        CHECK(!uses_lanes || counter(kinds[i].counter) == before + 1,
               "%s", kinds[i].counter);
         MPI_Send_init(&out, 1, MPI_INT,
                       kinds[i].source == MPI_PROC_NULL ? MPI_PROC_NULL : right,
@@ -527,11 +529,31 @@ static const struct {
     {"buffering", case_buffering},   {"beside", case_beside},
 };
 
+/* Nothing of the protocol has happened. */
+static void check_off(void)
+{
+    static const char *const zero[] = {
+        "lane_sends",          "lane_receives",         "lane_native",
+        "sessions",            "stops",                 "requests",
+        "send_init.accelerated", "recv_init.accelerated"};
+
+    for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
+        CHECK(counter(zero[i]) == 0, "%s is %" PRIu64, zero[i],
+              counter(zero[i]));
+    CHECK(counter("send_init.native.off") >= TAGS &&
+              counter("send_init.native.off") == counter("send_init.native") &&
+              counter("recv_init.native.off") == counter("recv_init.native"),
+          "%" PRIu64 " of %" PRIu64 " send_init are off",
+          counter("send_init.native.off"), counter("send_init.native"));
+}
+
 int main(int argc, char **argv)
 {
+    bool off = has_option(argc, argv, "--off");
     uint64_t before;
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    uses_lanes = is_accelerated() && !off;
     left = (world_rank + world_size - 1) % world_size;
     right = (world_rank + 1) % world_size;
     for (int tag = 0; tag < TAGS; tag++) {
@@ -560,9 +582,11 @@ int main(int argc, char **argv)
         MPI_Request_free(&sends[tag]);
         MPI_Request_free(&receives[tag]);
     }
-    CHECK(counter("send_init.accelerated") == (is_accelerated() ? 2 : 0) ||
+    CHECK(counter("send_init.accelerated") == (uses_lanes ? 2 : 0) ||
               counter("send_init.accelerated") > 2,
           "%" PRIu64 " send_init", counter("send_init.accelerated"));
     CHECK(counter("requests") == 0, "requests are left");
+    if (off)
+        check_off();
     return test_fini("persistent");
 }
