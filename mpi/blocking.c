@@ -34,6 +34,22 @@ void *rs_native(const char *name)
     BLOCKING_PMPI(Name, params, args)                                        \
     int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
 
+/* Initializing a persistent collective call is not local either. */
+#if MPI_VERSION >= 4
+#define AND_REQUEST(...) (__VA_ARGS__, MPI_Info info, MPI_Request *request)
+#define AND_REQUEST_ARGS(...) (__VA_ARGS__, info, request)
+#define COLLECTIVE(Name, c, params, args)                                    \
+    BLOCKING(Name##c, params, args)                                          \
+    BLOCKING(Name##_init##c, AND_REQUEST params, AND_REQUEST_ARGS args)
+#define COLLECTIVE_PMPI(Name, c, params, args)                               \
+    BLOCKING_PMPI(Name##c, params, args)                                     \
+    BLOCKING_PMPI(Name##_init##c, AND_REQUEST params, AND_REQUEST_ARGS args)
+#else
+#define COLLECTIVE(Name, c, params, args) BLOCKING(Name, params, args)
+#define COLLECTIVE_PMPI(Name, c, params, args)                               \
+    BLOCKING_PMPI(Name, params, args)
+#endif
+
 /* Calls that make a communicator give it a name. */
 #define MAKES_PMPI(Name, params, args, made)                                 \
     RS_NATIVE(Name)                                                          \

@@ -18,12 +18,12 @@
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
- * - persistent point-to-point requests (MPI_Send_init, Ssend_init, Rsend_init,
- *   Recv_init) between processes of one node go through shared memory where
- *   both sides use them for the same communicator, ranks and tag, and only
- *   while no other call could match differently. Plain point-to-point calls
- *   and calls that may block are intercepted for that, by their PMPI_ names
- *   too, and stay native;
+ * - with RSCHED_PERSISTENT=yes (default: no), persistent point-to-point
+ *   requests (MPI_Send_init, Ssend_init, Rsend_init, Recv_init) between
+ *   processes of one node go through shared memory where both sides use them
+ *   for the same communicator, ranks and tag, and only while no other call
+ *   could match differently. Plain point-to-point calls and calls that may
+ *   block are intercepted for that, by their PMPI_ names too, and stay native;
  * - everything else is the native MPI's.
  *
  * A communicator's neighborhood calls are accelerated on all its processes or
