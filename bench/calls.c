@@ -15,7 +15,9 @@ static void nothing(struct call_state *c)
     (void)c;
 }
 
-/* Plain and persistent point-to-point: message s has tag s. */
+/* Plain point-to-point: message s has tag s. Persistent: tags of its own, since
+ * a plain receive that was posted for a tag bars it for rsched. */
+enum { PERSISTENT_TAG = 100 };
 
 static void isend_run(struct call_state *c)
 {
@@ -36,9 +38,11 @@ static void persistent_setup(struct call_state *c)
 
     for (int s = 0; s < w->messages; s++) {
         MPI_Recv_init(w->receive + w->at[s], w->counts[s], MPI_BYTE,
-                      w->from[s], s, MPI_COMM_WORLD, &c->requests[s]);
-        MPI_Send_init(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s], s,
-                      MPI_COMM_WORLD, &c->requests[w->messages + s]);
+                      w->from[s], PERSISTENT_TAG + s, MPI_COMM_WORLD,
+                      &c->requests[s]);
+        MPI_Send_init(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s],
+                      PERSISTENT_TAG + s, MPI_COMM_WORLD,
+                      &c->requests[w->messages + s]);
     }
 }
 

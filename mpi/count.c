@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What was accelerated, what was not, and why. Exchanges count for themselves;
  * the hot path counts nothing here. */
-#include "mpi/internal.h"
+#include "mpi/persistent.h"
 
 #include <string.h>
 
@@ -90,6 +90,28 @@ void rs_count_retire(const struct rsched_exchange *exchange, bool persistent)
         count(&numbers[i], more[i]);
 }
 
+void rs_count_number(enum rs_number number, uint64_t by)
+{
+    count(&numbers[number], by);
+}
+
+static void add_message(struct rs_counts *to, const struct rs_message *message)
+{
+    to->calls[message->call][rs_message_reason(message)]++;
+    to->numbers[message->sends ? RS_NUMBER_LANE_SENDS
+                               : RS_NUMBER_LANE_RECEIVES] += message->puts;
+    to->numbers[RS_NUMBER_LANE_NATIVE] += message->natives;
+}
+
+void rs_count_message(const struct rs_message *message)
+{
+    count(&calls[message->call][rs_message_reason(message)], 1);
+    count(&numbers[message->sends ? RS_NUMBER_LANE_SENDS
+                                  : RS_NUMBER_LANE_RECEIVES],
+          message->puts);
+    count(&numbers[RS_NUMBER_LANE_NATIVE], message->natives);
+}
+
 void rs_count_collect(struct rs_counts *counts)
 {
     pthread_mutex_lock(&rs_process.lock);
@@ -102,6 +124,8 @@ void rs_count_collect(struct rs_counts *counts)
     for (const struct rs_request *r = rs_requests; r != NULL; r = r->next) {
         if (r->exchange != NULL)
             add_exchange(counts->numbers, r->exchange, true);
+        if (r->message != NULL)
+            add_message(counts, r->message);
     }
     for (const struct rs_request *r = rs_zombies; r != NULL; r = r->next) {
         if (r->exchange != NULL)
@@ -244,6 +268,11 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"credit_stalls", RS_NUMBER_STALLS},
         {"packed", RS_NUMBER_PACKED},
         {"loads", RS_NUMBER_LOADS},
+        {"lane_sends", RS_NUMBER_LANE_SENDS},
+        {"lane_receives", RS_NUMBER_LANE_RECEIVES},
+        {"lane_native", RS_NUMBER_LANE_NATIVE},
+        {"sessions", RS_NUMBER_SESSIONS},
+        {"stops", RS_NUMBER_STOPS},
     };
     struct rs_counts counts;
     uint64_t accelerated = 0, native = 0;

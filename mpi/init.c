@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The backend in this process, from MPI_Init to MPI_Finalize. */
-#include "mpi/internal.h"
+#include "mpi/persistent.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,6 +58,8 @@ static bool read_settings(void)
     rs_process.reason = position(rs_setting("RSCHED_DISABLE"), yes, 4) > 0
                             ? RS_REASON_DISABLED
                             : RS_ACCELERATED;
+    rs_process.persistent =
+        position(rs_setting("RSCHED_PERSISTENT"), yes, 4) > 0;
     return true;
 }
 
@@ -87,6 +89,7 @@ static void native_progress(void *arg)
 
     (void)arg;
     rs_flights_progress();
+    rs_sessions_look();
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, rs_process.comm, &flag,
                 MPI_STATUS_IGNORE);
 }
@@ -129,17 +132,19 @@ struct rsched_context *rs_context(void)
 
 /* ---- agreeing with the other processes ---- */
 
+enum { NUM_AGREED = 4 };
+
 /* Agree with all processes; complains when some do not come, which happens
  * when they run without the backend and nothing told us (presence.c). */
-static void agree(int *values, int num)
+static void agree(int values[NUM_AGREED])
 {
     MPI_Request request;
     struct timespec now, start;
     bool complained = false;
-    int done = 0, mine[3];
+    int done = 0, mine[NUM_AGREED];
 
-    memcpy(mine, values, (size_t)num * sizeof(int));
-    PMPI_Iallreduce(mine, values, num, MPI_INT, MPI_MAX, MPI_COMM_WORLD,
+    memcpy(mine, values, sizeof(mine));
+    PMPI_Iallreduce(mine, values, NUM_AGREED, MPI_INT, MPI_MAX, MPI_COMM_WORLD,
                     &request);
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (;;) {
@@ -165,6 +170,7 @@ static void find_node(void)
     PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
                          MPI_INFO_NULL, &node);
     PMPI_Comm_size(node, &rs_process.num_local);
+    PMPI_Comm_group(node, &rs_process.local);
     PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,
                    node);
     PMPI_Comm_free(&node);
@@ -192,12 +198,18 @@ static void backend_fini(void)
     if (reason == RS_ACCELERATED) {
         rs_flights_fini();
         rs_request_sweep();
+        if (rs_process.persistent) {
+            rs_notes_fini();
+            rs_pairs_fini();
+            rs_names_fini();
+        }
         rs_comm_sweep();
         rsched_context_destroy(atomic_load(&context));
         rs_oob_fini();
         PMPI_Type_free_keyval(&rs_process.type_keyval);
         PMPI_Comm_free_keyval(&rs_process.comm_keyval);
         PMPI_Group_free(&rs_process.world);
+        PMPI_Group_free(&rs_process.local);
         PMPI_Comm_free(&rs_process.errors);
     }
     PMPI_Comm_free(&rs_process.comm);
@@ -251,7 +263,7 @@ static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
     const char *passed_by = rs_stacking_passed_by();
-    int values[3];
+    int values[NUM_AGREED], level;
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &rs_process.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &rs_process.size);
@@ -264,7 +276,8 @@ static void backend_init(void)
     values[0] = rs_process.reason == RS_REASON_DISABLED;
     values[1] = (int)rs_process.report;
     values[2] = passed_by != NULL;
-    agree(values, 3);
+    values[3] = !rs_process.persistent;
+    agree(values);
     rs_process.report = (enum rs_report_level)values[1];
     PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
     call_at_finalize();
@@ -290,6 +303,11 @@ static void backend_init(void)
     PMPI_Wait(&nothing, &rs_process.empty);
     find_node();
     share_job();
+    PMPI_Query_thread(&level);
+    rs_process.threads = level == MPI_THREAD_MULTIPLE;
+    rs_process.persistent = values[3] == 0;
+    if (rs_process.persistent)
+        rs_names_init();
 }
 
 int MPI_Init(int *argc, char ***argv)

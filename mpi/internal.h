@@ -76,7 +76,7 @@ enum rs_call {
     XX(RANKS, "ranks", "a process runs without the backend")                 \
     XX(TOOL, "tool",                                                         \
        "another tool is called before the backend and would pass it by")     \
-    XX(RELEASE, "release", "not accelerated in this release")                \
+    XX(OFF, "off", "RSCHED_PERSISTENT is no in a process")                   \
     XX(UNPREPARED, "unprepared",                                             \
        "the call that made the communicator could not prepare it")           \
     XX(CHANNELS, "channels",                                                 \
@@ -89,6 +89,18 @@ enum rs_call {
        "the communicator has processes of another MPI_COMM_WORLD")           \
     XX(MEMORY, "memory", "out of memory in a process")                       \
     XX(CONTEXT, "context", "no rsched context in a process")                 \
+    XX(THREADS, "threads", "point-to-point with MPI_THREAD_MULTIPLE")        \
+    XX(BUFFERED, "buffered", "a buffered send")                              \
+    XX(WILDCARD, "wildcard", "MPI_ANY_SOURCE or MPI_ANY_TAG")                \
+    XX(NO_PEER, "no-peer", "MPI_PROC_NULL")                                  \
+    XX(UNNAMED, "unnamed",                                                   \
+       "the call that made the communicator could not give it a name")       \
+    XX(LAYOUT, "layout", "a datatype that only the native MPI packs")        \
+    XX(SIZE, "size", "longer than RSCHED_CHUNK")                             \
+    XX(COVERED, "covered",                                                   \
+       "other receives with the same tag, or wildcards, were posted")        \
+    XX(PEER, "peer",                                                         \
+       "the peer has no persistent request for it, or too few starts")       \
     XX(SETUP, "setup", "setting up the exchange failed in a process")        \
     XX(ARGUMENT, "argument", "an argument is invalid in a process")
 
@@ -125,6 +137,11 @@ enum rs_number {
     RS_NUMBER_STALLS,
     RS_NUMBER_PACKED,
     RS_NUMBER_LOADS,
+    RS_NUMBER_LANE_SENDS,
+    RS_NUMBER_LANE_RECEIVES,
+    RS_NUMBER_LANE_NATIVE,
+    RS_NUMBER_SESSIONS,
+    RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
     RS_NUM_NUMBERS = RS_NUMBER_ENGINES + RSCHED_MAX_ENGINES,
@@ -135,6 +152,10 @@ struct rs_counts {
     uint64_t numbers[RS_NUM_NUMBERS];
 };
 
+void rs_count_number(enum rs_number number, uint64_t by);
+struct rs_message;
+/** Keep what a persistent point-to-point request has done. */
+void rs_count_message(const struct rs_message *message);
 void rs_count_collect(struct rs_counts *counts);
 /** The name of a way or engine, counted from 0; NULL when there are no more. */
 const char *rs_way_name(size_t way);
@@ -155,9 +176,12 @@ struct rs_process {
     int rank, size;        /* in MPI_COMM_WORLD */
     int node;              /* lowest rank on this node */
     int num_local;         /* processes on this node */
+    bool threads;          /* MPI_THREAD_MULTIPLE */
+    bool persistent;       /* RSCHED_PERSISTENT, in all processes */
     uint64_t job;
     MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
     MPI_Group world;    /* its group */
+    MPI_Group local;    /* those on this node */
     MPI_Comm errors;    /* to raise errors of freed communicators on */
     int comm_keyval, type_keyval;
     enum rs_report_level report;
@@ -395,6 +419,9 @@ enum rs_state {
     RS_ACTIVE,
     RS_COMPLETE, /* its epoch is over, the program does not know yet */
     RS_FLYING,   /* a nonblocking call under way: ask nonblocking.c */
+    RS_PUT,      /* a message that is not known to be matched */
+    RS_GRANTED,  /* a receive, likewise */
+    RS_NATIVE,   /* a message's native request is active */
 };
 
 struct rs_request {
@@ -405,6 +432,7 @@ struct rs_request {
     MPI_Request handle; /* the carrier */
     struct rs_comm *comm;
     struct rs_plan *plan;
+    struct rs_message *message; /* point-to-point (persistent.h), else NULL */
     struct rs_request *next, *previous; /* of those in use or in the pool */
 
     /* Of a nonblocking call, which is gone once it has completed. */
@@ -420,6 +448,9 @@ struct rs_request *rs_request_create(void);
  * exchange. */
 void rs_request_open(struct rs_request *request, struct rs_comm *comm,
                      struct rsched_exchange *exchange, struct rs_plan *plan);
+/** The same for a persistent point-to-point request. */
+void rs_request_open_message(struct rs_request *request,
+                             struct rs_message *message);
 /** Give back one that was not opened. */
 void rs_request_discard(struct rs_request *request);
 void rs_request_sweep(void);

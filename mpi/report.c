@@ -77,6 +77,21 @@ static void print_calls(FILE *out, const struct rs_counts *counts)
                      "request was seen\n");
 }
 
+static void print_lanes(FILE *out, const uint64_t *n)
+{
+    if (n[RS_NUMBER_LANE_SENDS] + n[RS_NUMBER_LANE_RECEIVES] +
+            n[RS_NUMBER_LANE_NATIVE] ==
+        0)
+        return;
+    fprintf(out,
+            "rsched:   point-to-point: %" PRIu64 " sends and %" PRIu64
+            " receives through lanes in %" PRIu64 " sessions (%" PRIu64
+            " stopped), %" PRIu64 " starts native\n",
+            n[RS_NUMBER_LANE_SENDS], n[RS_NUMBER_LANE_RECEIVES],
+            n[RS_NUMBER_SESSIONS], n[RS_NUMBER_STOPS],
+            n[RS_NUMBER_LANE_NATIVE]);
+}
+
 /* Bytes by way or engine: those that carried any. */
 static void print_parts(FILE *out, const uint64_t *bytes,
                         const char *(*name_of)(size_t index))
@@ -97,6 +112,7 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
 {
     const uint64_t *n = counts->numbers;
 
+    print_lanes(out, n);
     if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
         return;
     fprintf(out,
@@ -177,6 +193,11 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_STALLS] = "credit_stalls",
     [RS_NUMBER_PACKED] = "packed",
     [RS_NUMBER_LOADS] = "loads",
+    [RS_NUMBER_LANE_SENDS] = "lane_sends",
+    [RS_NUMBER_LANE_RECEIVES] = "lane_receives",
+    [RS_NUMBER_LANE_NATIVE] = "lane_native",
+    [RS_NUMBER_SESSIONS] = "sessions",
+    [RS_NUMBER_STOPS] = "stops",
 };
 
 /* Bytes by way or engine. */

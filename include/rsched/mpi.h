@@ -18,8 +18,13 @@
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
- * - everything else is the native MPI's. Persistent point-to-point requests
- *   are counted, with the reason why they stay native.
+ * - with RSCHED_PERSISTENT=yes (default: no), persistent point-to-point
+ *   requests (MPI_Send_init, Ssend_init, Rsend_init, Recv_init) between
+ *   processes of one node go through shared memory where both sides use them
+ *   for the same communicator, ranks and tag, and only while no other call
+ *   could match differently. Plain point-to-point calls and calls that may
+ *   block are intercepted for that, by their PMPI_ names too, and stay native;
+ * - everything else is the native MPI's.
  *
  * A communicator's neighborhood calls are accelerated on all its processes or
  * on none, which they agree on when it is made or at the first call; edges are paired as the
@@ -32,7 +37,7 @@
  *
  * Fortran programs are accelerated with all three bindings, mpif.h, mpi and
  * mpi_f08, whose functions are intercepted where they do not call MPI_ ones.
- * Fortran's PMPI_ names are the native MPI's, as in C.
+ * PMPI_ names of other calls are the native MPI's.
  *
  * Other tools: the backend is to be preloaded before other tools that use PMPI_
  * names; they then see what it does not intercept. A tool that comes before
@@ -83,7 +88,8 @@ extern "C" {
  *
  *     accelerated, native           calls, all kinds together
  *     CALL.accelerated              calls made, or persistent requests made,
- *                                   that rsched carries
+ *                                   that rsched carries (point-to-point: has
+ *                                   carried at least once)
  *     CALL.native                   ... that were passed on
  *     CALL.native.REASON            ... for this reason
  *     starts                        of accelerated persistent requests
@@ -98,6 +104,10 @@ extern "C" {
  *                                   by the native MPI
  *     loads                         blocking calls that differed from the one
  *                                   before
+ *     lane_sends, lane_receives     starts of persistent point-to-point
+ *                                   requests that went through a lane
+ *     lane_native                   ... that went natively
+ *     sessions, stops               of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that

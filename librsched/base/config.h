@@ -34,6 +34,7 @@ struct rs_config {
     uint64_t progress_ps;    /* RSCHED_PROGRESS: tick of the safety net */
     uint64_t setup_timeout_ps; /* RSCHED_SETUP_TIMEOUT: 0 is for ever */
     uint64_t channels;       /* RSCHED_CHANNELS: read by the MPI backend */
+    bool persistent;         /* RSCHED_PERSISTENT: likewise */
     uint64_t report;         /* RSCHED_REPORT: enum in config.c's words */
     const char *report_file; /* RSCHED_REPORT_FILE */
     const char *failpoints;  /* RSCHED_FAILPOINTS */

@@ -2,7 +2,7 @@
 /* Calls that stay native, each counted with its reason; what the report says
  * of them is checked by the script check-run.
  *
- * reasons [--status N] [--disabled] */
+ * reasons [--status N] [--disabled] [--persistent] */
 #include "tests/mpi/ring.h"
 
 static void point_to_point(void)
@@ -84,7 +84,9 @@ int main(int argc, char **argv)
         expect("neighbor_alltoall_init.accelerated", 1);
         expect("accelerated", 2);
         expect("native", 10);
-        expect("send_init.native.release", 1);
+        expect(has_option(argc, argv, "--persistent")
+                   ? "send_init.native.no-peer"
+                   : "send_init.native.off", 1);
         expect("recv_init.native", 1);
         expect("ineighbor_alltoallw.native.unprepared", 1);
         expect("ineighbor_allgather.native.disabled", 0);

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Start, Wait and Test of several requests, ours and native ones mixed. */
+#include "mpi/request.h"
+
+#include <stdlib.h>
+
+/* Those of an array that native calls may see, in order. */
+struct natives {
+    int num;
+    MPI_Request *handles;
+    int *places; /* in the caller's array */
+    MPI_Status *statuses; /* one for each */
+    MPI_Status *wanted; /* the same, or MPI_STATUSES_IGNORE */
+    void *memory;
+    MPI_Request few_handles[32];
+    int few_places[32];
+    MPI_Status few_statuses[32];
+};
+
+/* Sort an array: false when none of it is ours, and *natives is not set then.
+ * *active tells whether something of ours is. */
+static bool natives_init(struct natives *natives, int count,
+                         MPI_Request *handles, const MPI_Status *statuses,
+                         bool *active)
+{
+    bool ours = false;
+
+    *active = false;
+    for (int i = 0; i < count; i++) {
+        const struct rs_request *request = rs_request_find(handles[i]);
+
+        if (request == NULL)
+            continue;
+        ours = true;
+        *active |= request->state != RS_INACTIVE;
+    }
+    if (!ours)
+        return false;
+    natives->num = 0;
+    natives->handles = natives->few_handles;
+    natives->places = natives->few_places;
+    natives->statuses = natives->few_statuses;
+    natives->memory = NULL;
+    if (count > (int)(sizeof(natives->few_places) / sizeof(int))) {
+        size_t n = (size_t)count;
+        char *memory = malloc(n * (sizeof(MPI_Status) + sizeof(MPI_Request) +
+                                   sizeof(int)));
+
+        if (memory == NULL) {
+            rs_log(RS_LOG_ERROR, "out of memory for %d requests", count);
+            PMPI_Abort(MPI_COMM_WORLD, 1);
+        }
+        natives->memory = memory;
+        natives->statuses = (MPI_Status *)(void *)memory;
+        memory += n * sizeof(MPI_Status);
+        natives->handles = (MPI_Request *)(void *)memory;
+        memory += n * sizeof(MPI_Request);
+        natives->places = (int *)(void *)memory;
+    }
+    natives->wanted = statuses == MPI_STATUSES_IGNORE ? MPI_STATUSES_IGNORE
+                                                      : natives->statuses;
+    for (int i = 0; i < count; i++) {
+        if (rs_request_find(handles[i]) != NULL)
+            continue;
+        natives->handles[natives->num] = handles[i];
+        natives->places[natives->num++] = i;
+    }
+    return true;
+}
+
+/* Write back the handles, which native calls may have set to null. */
+static void natives_fini(struct natives *natives, MPI_Request *handles)
+{
+    for (int i = 0; i < natives->num; i++)
+        handles[natives->places[i]] = natives->handles[i];
+    free(natives->memory);
+}
+
+/* The error of a call with several statuses; the handler is that of the first
+ * failed request's communicator. */
+static int raise_in_status(struct rs_request *failed)
+{
+    return rs_request_raise(failed, MPI_ERR_IN_STATUS);
+}
+
+/* Start an array whose first request is not ours. */
+static int startall_mixed(int count, MPI_Request *handles)
+{
+    int result = MPI_SUCCESS, natives = 0;
+
+    while (natives < count && rs_request_find(handles[natives]) == NULL)
+        natives++;
+    if (natives == count)
+        return PMPI_Startall(count, handles);
+    for (int i = 0; i < count && result == MPI_SUCCESS; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+
+        result = request != NULL ? rs_request_start(request) : PMPI_Start(&handles[i]);
+    }
+    return result;
+}
+
+int MPI_Startall(int count, MPI_Request *handles)
+{
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+        int error;
+
+        if (UNLIKELY(request == NULL))
+            return startall_mixed(count - i, handles + i);
+        error = rs_request_start(request);
+        if (UNLIKELY(error != MPI_SUCCESS))
+            return error;
+    }
+    return MPI_SUCCESS;
+}
+
+/* Pass the natives' statuses on to the caller's array. */
+static void copy_statuses(const struct natives *natives, MPI_Status *statuses,
+                          int result)
+{
+    if (statuses == MPI_STATUSES_IGNORE)
+        return;
+    for (int i = 0; i < natives->num; i++) {
+        MPI_Status *to = &statuses[natives->places[i]];
+
+        *to = natives->statuses[i];
+        if (result == MPI_SUCCESS)
+            to->MPI_ERROR = MPI_SUCCESS;
+    }
+}
+
+/* Wait for one of ours and set its status; *failed becomes the first that has
+ * failed. */
+static inline void wait_ours(struct rs_request *request, MPI_Request *handle,
+                             MPI_Status *statuses, int i,
+                             struct rs_request **failed)
+{
+    bool active = request->state != RS_INACTIVE;
+    int error = MPI_SUCCESS;
+
+    if (LIKELY(active))
+        error = rs_request_finish(request, handle);
+    if (UNLIKELY(error != MPI_SUCCESS) && *failed == NULL)
+        *failed = request;
+    rs_set_ith(request, active, statuses, i, error);
+}
+
+/* The natives of an array. They have moved on while ours were waited for,
+ * because that drives their progress. */
+static int waitall_natives(int count, MPI_Request *handles,
+                           MPI_Status *statuses)
+{
+    struct natives natives;
+    bool active;
+    int result;
+
+    rs_settle();
+    if (!natives_init(&natives, count, handles, statuses, &active))
+        return PMPI_Waitall(count, handles, statuses);
+    result = PMPI_Waitall(natives.num, natives.handles, natives.wanted);
+    copy_statuses(&natives, statuses, result);
+    natives_fini(&natives, handles);
+    return result;
+}
+
+/* A send that is not matched is waited for after the receives: those tell
+ * that the other side has come, too. */
+static inline bool can_be_later(struct rs_request *request)
+{
+    return request->state == RS_PUT && !rs_message_poll(request);
+}
+
+int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
+{
+    struct rs_request *failed = NULL;
+    int later = 0, natives = 0, result = MPI_SUCCESS;
+
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+
+        if (UNLIKELY(request == NULL))
+            natives++;
+        else if (UNLIKELY(can_be_later(request)))
+            later++;
+        else
+            wait_ours(request, &handles[i], statuses, i, &failed);
+    }
+    for (int i = 0; i < count && later > 0; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+
+        if (request == NULL || request->state == RS_INACTIVE)
+            continue;
+        wait_ours(request, &handles[i], statuses, i, &failed);
+        later--;
+    }
+    if (natives > 0)
+        result = waitall_natives(count, handles, statuses);
+    return LIKELY(failed == NULL) ? result : raise_in_status(failed);
+}
+
+int MPI_Testall(int count, MPI_Request *handles, int *flag,
+                MPI_Status *statuses)
+{
+    struct rs_request *failed = NULL;
+    struct natives natives;
+    bool active, done = true;
+    int result = MPI_SUCCESS;
+
+    if (!natives_init(&natives, count, handles, statuses, &active)) {
+        rs_look();
+        return PMPI_Testall(count, handles, flag, statuses);
+    }
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+
+        if (request != NULL && !rs_request_poll(request))
+            done = false;
+    }
+    /* The natives only when it can become true: they are gone then. */
+    *flag = done;
+    if (done)
+        result = PMPI_Testall(natives.num, natives.handles, flag,
+                              natives.wanted);
+    else
+        rs_native_progress();
+    for (int i = 0; i < count && (*flag || result != MPI_SUCCESS); i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+        bool was_active;
+        int error;
+
+        if (request == NULL)
+            continue;
+        was_active = request->state != RS_INACTIVE;
+        error = rs_request_take(request, &handles[i]);
+        if (error != MPI_SUCCESS && failed == NULL)
+            failed = request;
+        rs_set_ith(request, was_active, statuses, i, error);
+    }
+    if (*flag || result != MPI_SUCCESS)
+        copy_statuses(&natives, statuses, result);
+    natives_fini(&natives, handles);
+    return failed != NULL ? raise_in_status(failed) : result;
+}
+
+/* One look at an array for a call that completes one request. True when the
+ * call is over: *index and *result are set then. *active says whether
+ * something is left to wait for. */
+static bool any_once(int count, MPI_Request *handles, struct natives *natives,
+                     int *index, MPI_Status *status, bool *active, int *result)
+{
+    int flag = 0, place = MPI_UNDEFINED;
+
+    *result = MPI_SUCCESS;
+    *active = false;
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+
+        if (request == NULL || request->state == RS_INACTIVE)
+            continue;
+        *active = true;
+        if (!rs_request_poll(request))
+            continue;
+        *index = i;
+        rs_set_status(request, status);
+        *result = rs_request_take(request, &handles[i]);
+        if (*result != MPI_SUCCESS)
+            rs_request_raise(request, *result);
+        return true;
+    }
+    if (natives->num == 0)
+        return false;
+    *result = PMPI_Testany(natives->num, natives->handles, &place, &flag,
+                           status);
+    if (flag && place == MPI_UNDEFINED) {
+        natives->num = 0; /* none of them will ever complete */
+        return false;
+    }
+    *active = true;
+    if (!flag && *result == MPI_SUCCESS)
+        return false;
+    *index = place;
+    if (place != MPI_UNDEFINED) {
+        *index = natives->places[place];
+        handles[*index] = natives->handles[place];
+    }
+    return true;
+}
+
+int MPI_Testany(int count, MPI_Request *handles, int *index, int *flag,
+                MPI_Status *status)
+{
+    struct natives natives;
+    bool active;
+    int result;
+
+    if (!natives_init(&natives, count, handles, NULL, &active)) {
+        rs_look();
+        return PMPI_Testany(count, handles, index, flag, status);
+    }
+    *flag = 1;
+    if (!any_once(count, handles, &natives, index, status, &active, &result)) {
+        *index = MPI_UNDEFINED;
+        if (active) {
+            *flag = 0;
+            rs_native_progress();
+        } else {
+            rs_set_empty(status);
+        }
+    }
+    natives.num = 0; /* written back */
+    natives_fini(&natives, handles);
+    return result;
+}
+
+int MPI_Waitany(int count, MPI_Request *handles, int *index,
+                MPI_Status *status)
+{
+    struct rsched_pause pause = {0};
+    struct natives natives;
+    bool active;
+    int result;
+
+    if (!natives_init(&natives, count, handles, NULL, &active)) {
+        rs_settle();
+        return PMPI_Waitany(count, handles, index, status);
+    }
+    while (!any_once(count, handles, &natives, index, status, &active,
+                     &result)) {
+        if (!active) {
+            *index = MPI_UNDEFINED;
+            rs_set_empty(status);
+            break;
+        }
+        rsched_context_pause(rs_context(), &pause);
+    }
+    natives.num = 0; /* written back */
+    natives_fini(&natives, handles);
+    return result;
+}
+
+/* One look at an array for a call that completes some requests. Sets *num,
+ * MPI_UNDEFINED when nothing is active. */
+static int some_once(int count, MPI_Request *handles, struct natives *natives,
+                     int *num, int *indices, MPI_Status *statuses)
+{
+    struct rs_request *failed = NULL;
+    int more = MPI_UNDEFINED, result = MPI_SUCCESS;
+    bool active = false;
+    int *places = indices;
+
+    *num = 0;
+    for (int i = 0; i < count; i++) {
+        struct rs_request *request = rs_request_find(handles[i]);
+        int error;
+
+        if (request == NULL || request->state == RS_INACTIVE)
+            continue;
+        active = true;
+        if (!rs_request_poll(request))
+            continue;
+        error = rs_request_take(request, &handles[i]);
+        if (error != MPI_SUCCESS && failed == NULL)
+            failed = request;
+        rs_set_ith(request, true, statuses, *num, error);
+        indices[(*num)++] = i;
+    }
+    if (natives->num > 0) {
+        places += *num;
+        result = PMPI_Testsome(natives->num, natives->handles, &more, places,
+                               natives->wanted);
+    }
+    for (int i = 0; more != MPI_UNDEFINED && i < more; i++) {
+        int place = places[i];
+
+        if (statuses != MPI_STATUSES_IGNORE) {
+            statuses[*num] = natives->statuses[i];
+            if (result == MPI_SUCCESS)
+                statuses[*num].MPI_ERROR = MPI_SUCCESS;
+        }
+        places[i] = natives->places[place];
+        handles[places[i]] = natives->handles[place];
+        (*num)++;
+    }
+    if (!active && more == MPI_UNDEFINED)
+        *num = MPI_UNDEFINED;
+    return failed != NULL ? raise_in_status(failed) : result;
+}
+
+int MPI_Testsome(int count, MPI_Request *handles, int *num, int *indices,
+                 MPI_Status *statuses)
+{
+    struct natives natives;
+    bool active;
+    int result;
+
+    if (!natives_init(&natives, count, handles, statuses, &active)) {
+        rs_look();
+        return PMPI_Testsome(count, handles, num, indices, statuses);
+    }
+    result = some_once(count, handles, &natives, num, indices, statuses);
+    if (*num == 0)
+        rs_native_progress();
+    natives.num = 0; /* written back */
+    natives_fini(&natives, handles);
+    return result;
+}
+
+int MPI_Waitsome(int count, MPI_Request *handles, int *num, int *indices,
+                 MPI_Status *statuses)
+{
+    struct rsched_pause pause = {0};
+    struct natives natives;
+    bool active;
+    int result;
+
+    if (!natives_init(&natives, count, handles, statuses, &active)) {
+        rs_settle();
+        return PMPI_Waitsome(count, handles, num, indices, statuses);
+    }
+    for (;;) {
+        result = some_once(count, handles, &natives, num, indices, statuses);
+        if (*num != 0 || result != MPI_SUCCESS)
+            break;
+        rsched_context_pause(rs_context(), &pause);
+    }
+    natives.num = 0; /* written back */
+    natives_fini(&natives, handles);
+    return result;
+}

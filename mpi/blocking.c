@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Native calls that may block: whoever is inside one does not look at his
+ * pairs, so nothing of theirs may be unmatched (N4 of docs/persistent.md). All
+ * of them are here, but those of plain.c and completion; tests/mpi/check-calls
+ * compares with mpi.h. Their PMPI_ names are taken, so that Fortran's bindings
+ * do not pass by; MPI_ names only where no other file has them. */
+#include "mpi/native.h"
+#include "mpi/persistent.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void *rs_native(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+
+    if (found == NULL) {
+        fprintf(stderr, "rsched: %s is not in the MPI library\n", name);
+        abort();
+    }
+    return found;
+}
+
+#define BLOCKING_PMPI(Name, params, args)                                    \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name params                                                   \
+    {                                                                        \
+        rs_settle();                                                         \
+        return native_##Name args;                                           \
+    }
+/* MPI_Name too. */
+#define BLOCKING(Name, params, args)                                         \
+    BLOCKING_PMPI(Name, params, args)                                        \
+    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+
+/* Initializing a persistent collective call is not local either. */
+#if MPI_VERSION >= 4
+#define AND_REQUEST(...) (__VA_ARGS__, MPI_Info info, MPI_Request *request)
+#define AND_REQUEST_ARGS(...) (__VA_ARGS__, info, request)
+#define COLLECTIVE(Name, c, params, args)                                    \
+    BLOCKING(Name##c, params, args)                                          \
+    BLOCKING(Name##_init##c, AND_REQUEST params, AND_REQUEST_ARGS args)
+#define COLLECTIVE_PMPI(Name, c, params, args)                               \
+    BLOCKING_PMPI(Name##c, params, args)                                     \
+    BLOCKING_PMPI(Name##_init##c, AND_REQUEST params, AND_REQUEST_ARGS args)
+#else
+#define COLLECTIVE(Name, c, params, args) BLOCKING(Name, params, args)
+#define COLLECTIVE_PMPI(Name, c, params, args)                               \
+    BLOCKING_PMPI(Name, params, args)
+#endif
+
+/* Calls that make a communicator give it a name. */
+#define MAKES_PMPI(Name, params, args, made)                                 \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name params                                                   \
+    {                                                                        \
+        int error;                                                           \
+                                                                             \
+        rs_settle();                                                         \
+        error = native_##Name args;                                          \
+        if (error == MPI_SUCCESS)                                            \
+            rs_name_give(*(made));                                           \
+        return error;                                                        \
+    }
+#define MAKES(Name, params, args, made)                                      \
+    MAKES_PMPI(Name, params, args, made)                                     \
+    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+
+#include "mpi/blocking_calls.h"

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * LANE: messages of persistent point-to-point requests through shared memory.
+ *
+ * The protocol of docs/persistent.md, and nothing of MPI: what two processes
+ * share, and what each of them knows of it. A **pair** is all lanes of one
+ * communicator from one process to one other. Each side has its own struct
+ * rs_pair over the same words.
+ *
+ * Threads: one thread at a time on each side.
+ */
+#ifndef RS_MPI_LANE_H
+#define RS_MPI_LANE_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    RS_LANES = 64, /* of a pair; bits of a word */
+    RS_LANE_LINE = 64,
+    RS_LANE_SHORT = 48, /* bytes that travel in the line of their number */
+    RS_LANE_MOST_SLOTS = 8,
+    RS_LANE_LEAST_SLOTS = 2,
+};
+
+/** Bits of `mode`; the number of the session is above them. */
+enum {
+    RS_SENDER_READY = 1,
+    RS_RECEIVER_READY = 2,
+    RS_OPEN = 3,
+    RS_STOPPING = 4,
+    RS_MODE_BITS = 8,
+};
+
+/** Memory of the receiver that both sides map; all zero at first. Each word
+ * has one writer, but `mode`, and `final`, which belongs to who stops. */
+struct rs_pair_words {
+    alignas(RS_LANE_LINE) uint64_t nonce; /* of the pair, to know it by */
+    alignas(RS_LANE_LINE) _Atomic uint64_t mode;
+    _Atomic uint64_t final[RS_LANES];
+    alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
+    alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
+    alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
+    alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
+};
+
+/** A slot; longer messages go on behind it. */
+struct rs_slot {
+    alignas(RS_LANE_LINE) _Atomic uint64_t number;
+    uint64_t bytes;
+    char data[RS_LANE_SHORT];
+};
+static_assert(sizeof(struct rs_slot) == RS_LANE_LINE, "one line");
+
+/** One side's view of a lane. */
+struct rs_slots {
+    char *memory;
+    uint64_t stride; /* bytes from slot to slot */
+    uint64_t room;   /* of a message, bytes */
+    unsigned num;    /* a power of two */
+    uint64_t number; /* of the last put or grant, with the session */
+    uint64_t seen;   /* sender: last `consumed` that it has read */
+};
+
+/** One side's view of a pair. */
+struct rs_pair_view {
+    struct rs_pair_words *words; /* NULL: not attached */
+    bool sends;
+    uint64_t open;   /* the mode while it is in a session, else 0 */
+    uint64_t joined; /* then the lanes that have joined */
+};
+
+/** The geometry of a lane for messages of up to `bytes`. */
+void rs_slots_shape(struct rs_slots *slots, uint64_t bytes);
+/** What lane `index` and a whole pair need, for messages up to `most`. */
+size_t rs_slots_offset(unsigned index, uint64_t most);
+size_t rs_pair_bytes(uint64_t most);
+
+/** Set this side's bit, or go without when that is not possible now. True if
+ * the pair is open, and has been entered. `joined`: the sender's lanes. */
+bool rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
+bool rs_pair_is_ready(const struct rs_pair_view *pair);
+/** Take the bit back. False: the session has been entered instead, and must be
+ * stopped. */
+bool rs_pair_unready(struct rs_pair_view *pair);
+/** Enter the session if the pair is open. */
+bool rs_pair_enter(struct rs_pair_view *pair);
+/** Leave a session that this or the other side stops; `final` is valid
+ * then, until this side is ready again. True if it was this side. */
+bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
+                  unsigned num);
+/** Not to join any more. */
+void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
+
+/** Whether the session that this side is in is still open. */
+static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
+{
+    /* Acquire: who finds it stopped reads `final` next. */
+    return atomic_load_explicit(&pair->words->mode, memory_order_acquire) ==
+           pair->open;
+}
+
+/** Numbers carry the session, so that those of an earlier one mean nothing. */
+static inline uint64_t rs_pair_base(const struct rs_pair_view *pair)
+{
+    return pair->open >> RS_MODE_BITS << 32;
+}
+
+/** Whether `word` has reached `number`, in the same session. */
+static inline bool rs_lane_reached(uint64_t word, uint64_t number)
+{
+    return word >= number && (word ^ number) >> 32 == 0;
+}
+
+static inline struct rs_slot *rs_slots_at(const struct rs_slots *slots,
+                                          uint64_t number)
+{
+    return (struct rs_slot *)(void *)(slots->memory +
+                                      (number & (slots->num - 1)) *
+                                          slots->stride);
+}
+
+static inline char *rs_slot_data(struct rs_slot *slot, uint64_t bytes)
+{
+    return bytes <= RS_LANE_SHORT ? slot->data : (char *)(slot + 1);
+}
+
+/** The slot for the next put, or NULL when none is free. */
+static inline struct rs_slot *rs_lane_next(const struct rs_pair_view *pair,
+                                           struct rs_slots *slots,
+                                           unsigned index)
+{
+    uint64_t next = slots->number + 1, needed = next - slots->num;
+
+    if ((uint32_t)next > slots->num &&
+        !rs_lane_reached(slots->seen, needed)) {
+        /* Acquire: it has been unpacked before it is written again. */
+        slots->seen = atomic_load_explicit(&pair->words->consumed[index],
+                                           memory_order_acquire);
+        if (!rs_lane_reached(slots->seen, needed))
+            return NULL;
+    }
+    return rs_slots_at(slots, next);
+}
+
+/** Put what has been written into the slot; returns its number. */
+static inline uint64_t rs_lane_put(struct rs_slots *slots, struct rs_slot *slot,
+                                   uint64_t bytes)
+{
+    slot->bytes = bytes;
+    /* Release: the bytes must be seen with the number. */
+    atomic_store_explicit(&slot->number, ++slots->number,
+                          memory_order_release);
+    return slots->number;
+}
+
+static inline uint64_t rs_lane_grant(const struct rs_pair_view *pair,
+                                     struct rs_slots *slots, unsigned index)
+{
+    /* Release: what was unpacked before is over; the sender may learn of it
+     * from this word alone. */
+    atomic_store_explicit(&pair->words->granted[index], ++slots->number,
+                          memory_order_release);
+    return slots->number;
+}
+
+/** Whether the other side has the number too. Means nothing before
+ * rs_lane_fence() and rs_pair_is_open(). */
+static inline bool rs_lane_is_granted(const struct rs_pair_view *pair,
+                                      unsigned index, uint64_t number)
+{
+    /* Relaxed: nothing is read after it. */
+    return rs_lane_reached(
+        atomic_load_explicit(&pair->words->granted[index],
+                             memory_order_relaxed),
+        number);
+}
+
+/** The slot of a put that has this number, or NULL. */
+static inline struct rs_slot *rs_lane_is_put(const struct rs_slots *slots,
+                                             uint64_t number)
+{
+    struct rs_slot *slot = rs_slots_at(slots, number);
+
+    /* Acquire: its bytes are read next. */
+    return atomic_load_explicit(&slot->number, memory_order_acquire) == number
+               ? slot
+               : NULL;
+}
+
+static inline void rs_lane_consume(const struct rs_pair_view *pair,
+                                   unsigned index, uint64_t number)
+{
+    /* Release: the slot has been read. */
+    atomic_store_explicit(&pair->words->consumed[index], number,
+                          memory_order_release);
+}
+
+/** Between one's own puts and grants and the look at the mode. */
+static inline void rs_lane_fence(void)
+{
+    /* Who stops swaps the mode, then reads our numbers: either he sees
+     * them, or we see the mode that he has written. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The native functions whose PMPI_ names are ours too: Fortran's bindings and
+ * other tools call those, and must not pass us by. They are looked up when the
+ * object is loaded. */
+#ifndef RS_MPI_NATIVE_H
+#define RS_MPI_NATIVE_H
+
+#include "mpi/internal.h"
+
+/** NAME of the library behind us; ends the program when it has none. */
+void *rs_native(const char *name);
+
+/** A pointer to the native Name, for this file only. */
+#define RS_NATIVE(Name)                                                      \
+    static __typeof__(PMPI_##Name) *native_##Name;                           \
+    static void __attribute__((constructor)) find_##Name(void)               \
+    {                                                                        \
+        *(void **)&native_##Name = rs_native("PMPI_" #Name);                 \
+    }
+
+#endif

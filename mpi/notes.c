@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the two sides of a lane find each other: the sender offers it, the
+ * receiver answers with shared memory once it has a persistent receive there.
+ * Nobody waits for a note. */
+#include "mpi/native.h"
+#include "mpi/persistent.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+RS_NATIVE(Isend)
+RS_NATIVE(Improbe)
+RS_NATIVE(Mrecv)
+
+enum { NOTE_TAG = 8 }; /* oob.c has another one */
+enum { OFFER = 1, ANSWER = 2 };
+
+struct note {
+    uint32_t kind;
+    int32_t tag;
+    uint64_t id;    /* the communicator's name */
+    uint64_t bytes; /* of the longest message */
+    uint64_t nonce;
+    int32_t pid, fd;
+    uint32_t index;
+    uint32_t reserved;
+};
+
+/* One on its way, or an offer that nobody has use for yet. */
+struct letter {
+    struct letter *next;
+    MPI_Request request;
+    int peer;
+    struct note note;
+};
+
+static struct letter *on_the_way, *offers;
+
+/* Polls in vain since the last note: few come, and only at the beginning. */
+static unsigned vain;
+enum { EAGER_POLLS = 256, SELDOM = 64 };
+
+static void send_note(int world, const struct note *note)
+{
+    struct letter *letter = calloc(1, sizeof(*letter));
+
+    if (letter == NULL)
+        return; /* all stays native */
+    letter->note = *note;
+    if (native_Isend(&letter->note, sizeof(letter->note), MPI_BYTE, world,
+                     NOTE_TAG, rs_process.comm,
+                     &letter->request) != MPI_SUCCESS) {
+        free(letter);
+        return;
+    }
+    letter->next = on_the_way;
+    on_the_way = letter;
+}
+
+static void reap(void)
+{
+    for (struct letter **at = &on_the_way; *at != NULL;) {
+        struct letter *letter = *at;
+        int done;
+
+        PMPI_Test(&letter->request, &done, MPI_STATUS_IGNORE);
+        if (!done) {
+            at = &letter->next;
+            continue;
+        }
+        *at = letter->next;
+        free(letter);
+    }
+}
+
+void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
+{
+    const struct note note = {.kind = OFFER, .tag = lane->tag,
+                              .id = lane->pair->name->id, .bytes = bytes};
+
+    lane->offered = true;
+    vain = 0;
+    send_note(lane->pair->world, &note);
+}
+
+/* The receiver's half of a lane that both sides want. */
+static void answer(struct rs_lane *lane, const struct note *offer)
+{
+    struct rs_pair *pair = lane->pair;
+    struct note note = *offer;
+
+    if (lane->attached || pair->num_attached == RS_LANES ||
+        !rs_pair_share(pair) ||
+        !rs_lane_attach(lane, pair->num_attached, offer->bytes))
+        return;
+    if (lane->barred)
+        rs_pair_bar(&pair->view, lane->index);
+    note.kind = ANSWER;
+    note.index = lane->index;
+    note.nonce = pair->view.words->nonce;
+    note.pid = getpid();
+    note.fd = pair->fd;
+    send_note(pair->world, &note);
+}
+
+static bool fits(const struct rs_lane *lane, const struct letter *letter)
+{
+    return letter->peer == lane->pair->world &&
+           letter->note.tag == lane->tag &&
+           letter->note.id == lane->pair->name->id;
+}
+
+void rs_note_answer(struct rs_lane *lane)
+{
+    vain = 0;
+    for (struct letter **at = &offers; *at != NULL; at = &(*at)->next) {
+        struct letter *letter = *at;
+
+        if (!fits(lane, letter))
+            continue;
+        *at = letter->next;
+        answer(lane, &letter->note);
+        free(letter);
+        return;
+    }
+}
+
+/* ---- what comes ---- */
+
+static void take_offer(struct letter *letter)
+{
+    struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
+    struct rs_lane *lane =
+        pair != NULL ? rs_lane_find(pair, letter->note.tag) : NULL;
+
+    if (lane == NULL || lane->requests == 0) {
+        letter->next = offers;
+        offers = letter;
+        return;
+    }
+    answer(lane, &letter->note);
+    free(letter);
+}
+
+static void take_answer(struct letter *letter)
+{
+    const struct note *note = &letter->note;
+    struct rs_pair *pair = rs_pair_named(note->id, true, letter->peer);
+    struct rs_lane *lane = pair != NULL ? rs_lane_find(pair, note->tag) : NULL;
+
+    if (lane != NULL && !lane->attached &&
+        rs_pair_map(pair, note->pid, note->fd, note->nonce))
+        rs_lane_attach(lane, note->index, note->bytes);
+    free(letter);
+}
+
+static bool take_one(void)
+{
+    struct letter *letter;
+    MPI_Message message;
+    MPI_Status status;
+    int flag = 0;
+
+    native_Improbe(MPI_ANY_SOURCE, NOTE_TAG, rs_process.comm, &flag, &message,
+                   &status);
+    if (!flag)
+        return false;
+    letter = calloc(1, sizeof(*letter));
+    if (letter == NULL) {
+        rs_log(RS_LOG_ERROR, "out of memory");
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+        return false;
+    }
+    letter->peer = status.MPI_SOURCE;
+    native_Mrecv(&letter->note, sizeof(letter->note), MPI_BYTE, &message,
+                 MPI_STATUS_IGNORE);
+    if (letter->note.kind == OFFER)
+        take_offer(letter);
+    else
+        take_answer(letter);
+    return true;
+}
+
+void rs_notes_poll(void)
+{
+    if (++vain > EAGER_POLLS && vain % SELDOM != 0)
+        return;
+    while (take_one())
+        vain = 0;
+    reap();
+}
+
+void rs_notes_fini(void)
+{
+    struct letter *letter;
+
+    while (take_one())
+        ;
+    reap();
+    while ((letter = offers) != NULL) {
+        offers = letter->next;
+        free(letter);
+    }
+    while ((letter = on_the_way) != NULL) {
+        on_the_way = letter->next;
+        PMPI_Request_free(&letter->request); /* and its bytes stay */
+    }
+}

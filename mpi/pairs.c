@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pairs and lanes: finding them, and the memory that the two sides share. */
+#include "mpi/persistent.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+unsigned rs_num_pairs;
+unsigned rs_num_open;
+bool rs_unfenced;
+
+/* By communicator, rank and direction. */
+enum { BUCKETS = 256 };
+static struct rs_pair *buckets[BUCKETS];
+static struct rs_pair *all;
+static bool detached; /* some may be of no more use */
+
+static struct rs_pair **bucket(MPI_Comm comm, bool sends, int peer)
+{
+    uint64_t key = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+
+    key += (uint64_t)(2 * (unsigned)peer + sends) *
+           UINT64_C(0xbf58476d1ce4e5b9);
+    return &buckets[(key >> 40) % BUCKETS];
+}
+
+/* ---- finding ---- */
+
+struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer)
+{
+    for (struct rs_pair *p = *bucket(comm, sends, peer); p != NULL;
+         p = p->next_same) {
+        if (p->peer == peer && p->view.sends == sends && p->name->comm == comm)
+            return p;
+    }
+    return NULL;
+}
+
+struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world)
+{
+    struct rs_pair *p = all;
+
+    while (p != NULL && (p->name->id != id || p->view.sends != sends ||
+                         p->world != world))
+        p = p->next_all;
+    return p;
+}
+
+void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
+{
+    for (struct rs_pair *p = all; p != NULL; p = p->next_all)
+        visit(p);
+}
+
+struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag)
+{
+    struct rs_lane *lane = pair->lanes;
+
+    while (lane != NULL && lane->tag != tag)
+        lane = lane->next;
+    return lane;
+}
+
+/* ---- making ---- */
+
+static enum rs_reason locate(MPI_Comm comm, int peer, int *world)
+{
+    MPI_Group group;
+    int local = MPI_UNDEFINED;
+
+    PMPI_Comm_group(comm, &group);
+    PMPI_Group_translate_ranks(group, 1, &peer, rs_process.world, world);
+    PMPI_Group_translate_ranks(group, 1, &peer, rs_process.local, &local);
+    PMPI_Group_free(&group);
+    if (*world == MPI_UNDEFINED)
+        return RS_REASON_WORLD;
+    return local == MPI_UNDEFINED ? RS_REASON_NODES : RS_ACCELERATED;
+}
+
+static struct rs_pair *pair_create(struct rs_name *name, bool sends, int peer,
+                                   enum rs_reason *reason)
+{
+    struct rs_pair **at = bucket(name->comm, sends, peer), *pair;
+    int world;
+
+    *reason = locate(name->comm, peer, &world);
+    if (*reason != RS_ACCELERATED)
+        return NULL;
+    pair = calloc(1, sizeof(*pair));
+    if (pair == NULL) {
+        *reason = RS_REASON_MEMORY;
+        return NULL;
+    }
+    pair->name = name;
+    pair->handle = name->comm;
+    name->refs++;
+    pair->peer = peer;
+    pair->world = world;
+    pair->view.sends = sends;
+    pair->fd = -1;
+    pair->next = name->pairs;
+    name->pairs = pair;
+    pair->next_same = *at;
+    *at = pair;
+    pair->next_all = all;
+    if (all != NULL)
+        all->previous_all = pair;
+    all = pair;
+    rs_num_pairs++;
+    return pair;
+}
+
+struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
+                            int tag, enum rs_reason *reason)
+{
+    struct rs_pair *pair = rs_pair_find(name->comm, sends, peer);
+    struct rs_lane *lane;
+
+    *reason = RS_ACCELERATED;
+    if (pair == NULL)
+        pair = pair_create(name, sends, peer, reason);
+    if (pair == NULL)
+        return NULL;
+    lane = rs_lane_find(pair, tag);
+    if (lane != NULL)
+        return lane;
+    lane = calloc(1, sizeof(*lane));
+    if (lane == NULL) {
+        *reason = RS_REASON_MEMORY;
+        return NULL;
+    }
+    lane->pair = pair;
+    lane->tag = tag;
+    lane->sync = MPI_REQUEST_NULL;
+    lane->barred = !sends && rs_is_covered(name->comm, peer, tag);
+    lane->next = pair->lanes;
+    pair->lanes = lane;
+    return lane;
+}
+
+/* ---- shared memory ---- */
+
+uint64_t rs_lane_most(void)
+{
+    enum { LIMIT = 1 << 20 };
+    static uint64_t most;
+    char *end;
+
+    if (most == 0) {
+        /* RSCHED_CHUNK has been checked. */
+        most = strtoull(rs_setting("RSCHED_CHUNK"), &end, 10);
+        most <<= *end == 'k' || *end == 'K'   ? 10
+                 : *end == 'm' || *end == 'M' ? 20
+                 : *end == 'g' || *end == 'G' ? 30
+                                              : 0;
+        if (most > LIMIT)
+            most = LIMIT;
+    }
+    return most;
+}
+
+static void *map(struct rs_pair *pair, int fd)
+{
+    void *memory = mmap(NULL, rs_pair_bytes(rs_lane_most()),
+                        PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    /* A forked child has no business here. */
+    madvise(memory, rs_pair_bytes(rs_lane_most()), MADV_DONTFORK);
+    pair->mapped = rs_pair_bytes(rs_lane_most());
+    return memory;
+}
+
+bool rs_pair_share(struct rs_pair *pair)
+{
+    struct rs_pair_words *words = NULL;
+    uint64_t nonce;
+
+    if (pair->view.words != NULL)
+        return true;
+    pair->fd = memfd_create("rsched-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (pair->fd >= 0 && fchmod(pair->fd, 0600) == 0 &&
+        /* Pages are there when they are touched. */
+        ftruncate(pair->fd, (off_t)rs_pair_bytes(rs_lane_most())) == 0 &&
+        fcntl(pair->fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
+        getrandom(&nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce))
+        words = map(pair, pair->fd);
+    if (words == NULL) {
+        rs_log(RS_LOG_WARN, "no shared memory for lanes: %m");
+        if (pair->fd >= 0)
+            close(pair->fd);
+        pair->fd = -1;
+        return false;
+    }
+    words->nonce = nonce;
+    pair->view.words = words;
+    return true;
+}
+
+bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
+{
+    struct rs_pair_words *words;
+    char path[64];
+    off_t bytes;
+    int file;
+
+    if (pair->view.words != NULL)
+        return pair->view.words->nonce == nonce;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    file = open(path, O_RDWR | O_CLOEXEC);
+    bytes = file < 0 ? 0 : lseek(file, 0, SEEK_END);
+    /* The other side's settings may differ. */
+    words = bytes > 0 && (size_t)bytes == rs_pair_bytes(rs_lane_most())
+                ? map(pair, file)
+                : NULL;
+    if (file >= 0)
+        close(file);
+    if (words == NULL)
+        return false;
+    /* Process numbers mean nothing across namespaces. */
+    if (words->nonce != nonce) {
+        munmap(words, pair->mapped);
+        return false;
+    }
+    pair->view.words = words;
+    return true;
+}
+
+bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
+{
+    struct rs_pair *pair = lane->pair;
+    struct rs_slots *slots = &pair->slots[index];
+
+    if (index >= RS_LANES || bytes > rs_lane_most())
+        return false;
+    rs_slots_shape(slots, bytes);
+    slots->memory = (char *)pair->view.words +
+                    rs_slots_offset(index, rs_lane_most());
+    lane->index = index;
+    lane->attached = true;
+    if (index >= pair->num_attached)
+        pair->num_attached = index + 1;
+    return true;
+}
+
+/* ---- life ---- */
+
+/* Synchronous messages whose lanes are gone. They are not looked at while a
+ * communicator is being freed: MPICH's requests to oneself do not survive
+ * that. */
+struct orphan {
+    struct orphan *next;
+    MPI_Request request;
+    char *bytes;
+};
+
+static struct orphan *orphans;
+
+static void leave_orphan(struct rs_lane *lane)
+{
+    struct orphan *orphan = malloc(sizeof(*orphan));
+
+    if (orphan == NULL)
+        return; /* and its bytes stay */
+    *orphan = (struct orphan){orphans, lane->sync, lane->copy};
+    orphans = orphan;
+}
+
+static void reap_orphans(void)
+{
+    for (struct orphan **at = &orphans; *at != NULL;) {
+        struct orphan *orphan = *at;
+        int done;
+
+        PMPI_Test(&orphan->request, &done, MPI_STATUS_IGNORE);
+        if (!done) {
+            at = &orphan->next;
+            continue;
+        }
+        *at = orphan->next;
+        free(orphan->bytes);
+        free(orphan);
+    }
+}
+
+static void end_orphans(void)
+{
+    struct orphan *orphan;
+
+    reap_orphans();
+    while ((orphan = orphans) != NULL) {
+        orphans = orphan->next;
+        PMPI_Request_free(&orphan->request); /* and its bytes stay */
+        free(orphan);
+    }
+}
+
+static void pair_unlink(struct rs_pair *pair)
+{
+    struct rs_pair **at = &pair->name->pairs;
+
+    while (*at != pair)
+        at = &(*at)->next;
+    *at = pair->next;
+    at = bucket(pair->handle, pair->view.sends, pair->peer);
+    while (*at != pair)
+        at = &(*at)->next_same;
+    *at = pair->next_same;
+    if (pair->next_all != NULL)
+        pair->next_all->previous_all = pair->previous_all;
+    if (pair->previous_all != NULL)
+        pair->previous_all->next_all = pair->next_all;
+    else
+        all = pair->next_all;
+}
+
+static void pair_destroy(struct rs_pair *pair)
+{
+    struct rs_lane *lane;
+
+    pair_unlink(pair);
+    while ((lane = pair->lanes) != NULL) {
+        pair->lanes = lane->next;
+        if (lane->sync != MPI_REQUEST_NULL)
+            leave_orphan(lane);
+        free(lane);
+    }
+    /* The other side's mapping keeps the memory as long as it is needed. */
+    if (pair->view.words != NULL)
+        munmap(pair->view.words, pair->mapped);
+    if (pair->fd >= 0)
+        close(pair->fd);
+    rs_name_drop(pair->name);
+    rs_num_pairs--;
+    free(pair);
+}
+
+static bool pair_is_unused(const struct rs_pair *pair)
+{
+    for (const struct rs_lane *l = pair->lanes; l != NULL; l = l->next) {
+        if (l->requests > 0)
+            return false;
+    }
+    return true;
+}
+
+void rs_lane_release(struct rs_lane *lane)
+{
+    lane->requests--;
+    if (lane->pair->name->comm == MPI_COMM_NULL && pair_is_unused(lane->pair))
+        pair_destroy(lane->pair);
+}
+
+/* MPICH frees a communicator, and calls this, when the last request on it is
+ * complete, which may be anywhere inside a completion call. */
+void rs_pairs_detach(void)
+{
+    detached = true;
+}
+
+static void reap_detached(void)
+{
+    struct rs_pair *next;
+
+    detached = false;
+    for (struct rs_pair *pair = all; pair != NULL; pair = next) {
+        next = pair->next_all;
+        if (pair->name->comm == MPI_COMM_NULL && pair_is_unused(pair))
+            pair_destroy(pair);
+    }
+}
+
+void rs_lane_hold(struct rs_lane *lane)
+{
+    if (lane->requests++ == 0 && !lane->pair->view.sends && !lane->attached)
+        rs_note_answer(lane);
+    reap_orphans();
+    if (detached)
+        reap_detached();
+}
+
+void rs_pairs_fini(void)
+{
+    while (all != NULL)
+        pair_destroy(all);
+    end_orphans();
+}

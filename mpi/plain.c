@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plain point-to-point calls. They stay native; here they only tell the pairs
+ * that they concern (docs/persistent.md). Where there are no pairs, or can be
+ * none (RSCHED_PERSISTENT), that costs a comparison. */
+#include "mpi/native.h"
+#include "mpi/persistent.h"
+
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* The MPI_ name of a function whose PMPI_ name is ours. */
+#define MPI_NAME(Name, params)                                               \
+    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+
+/* ---- sends ---- */
+
+static inline void before_send(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_num_pairs > 0))
+        rs_before_send(comm, peer, tag);
+}
+
+/* N4 too. */
+static inline void before_blocking(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_num_pairs > 0)) {
+        rs_before_send(comm, peer, tag);
+        rs_settle();
+    }
+}
+
+/* A receive that was granted is not posted natively when its session ends: a
+ * message of a lane may not be a ready one. */
+static inline bool is_unready(MPI_Comm comm, int peer, int tag)
+{
+    return UNLIKELY(rs_num_pairs > 0) && rs_is_lane(comm, peer, tag);
+}
+
+#define BUFFER const void *buf, RS_COUNT count, MPI_Datatype type
+#define SEND_PARAMS BUFFER, int peer, int tag, MPI_Comm comm
+#define SEND_ARGS buf, count, type, peer, tag, comm
+
+#define SEND(Name)                                                           \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(SEND_PARAMS)                                             \
+    {                                                                        \
+        before_blocking(comm, peer, tag);                                    \
+        return native_##Name(SEND_ARGS);                                     \
+    }                                                                        \
+    MPI_NAME(Name, (SEND_PARAMS))
+#define READY_SEND(Name, Standard)                                           \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(SEND_PARAMS)                                             \
+    {                                                                        \
+        before_blocking(comm, peer, tag);                                    \
+        return is_unready(comm, peer, tag) ? native_##Standard(SEND_ARGS)    \
+                                           : native_##Name(SEND_ARGS);       \
+    }                                                                        \
+    MPI_NAME(Name, (SEND_PARAMS))
+#define ISEND(Name)                                                          \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(SEND_PARAMS, MPI_Request *request)                       \
+    {                                                                        \
+        before_send(comm, peer, tag);                                        \
+        return native_##Name(SEND_ARGS, request);                            \
+    }                                                                        \
+    MPI_NAME(Name, (SEND_PARAMS, MPI_Request *request))
+#define READY_ISEND(Name, Standard)                                          \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(SEND_PARAMS, MPI_Request *request)                       \
+    {                                                                        \
+        before_send(comm, peer, tag);                                        \
+        return is_unready(comm, peer, tag)                                   \
+                   ? native_##Standard(SEND_ARGS, request)                   \
+                   : native_##Name(SEND_ARGS, request);                      \
+    }                                                                        \
+    MPI_NAME(Name, (SEND_PARAMS, MPI_Request *request))
+
+#define SENDS(c)                                                             \
+    SEND(Send##c)                                                            \
+    SEND(Bsend##c)                                                           \
+    SEND(Ssend##c)                                                           \
+    READY_SEND(Rsend##c, Send##c)                                            \
+    ISEND(Isend##c)                                                          \
+    ISEND(Ibsend##c)                                                         \
+    ISEND(Issend##c)                                                         \
+    READY_ISEND(Irsend##c, Isend##c)
+
+/* ---- receives ---- */
+
+/* N2, N4 */
+static inline void before_receive(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_num_pairs > 0)) {
+        rs_before_receive(comm, peer, tag, false);
+        rs_settle();
+    }
+}
+
+/* It may cover a lane that is made later, so it is kept without pairs too. */
+static inline void before_posting(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_process.persistent))
+        rs_before_receive(comm, peer, tag, true);
+}
+
+#define RECEIVE_PARAMS                                                       \
+    void *buf, RS_COUNT count, MPI_Datatype type, int peer, int tag,         \
+        MPI_Comm comm
+#define RECEIVES(c)                                                          \
+    RS_NATIVE(Recv##c)                                                       \
+    int PMPI_Recv##c(RECEIVE_PARAMS, MPI_Status *status)                     \
+    {                                                                        \
+        before_receive(comm, peer, tag);                                     \
+        return native_Recv##c(SEND_ARGS, status);                            \
+    }                                                                        \
+    MPI_NAME(Recv##c, (RECEIVE_PARAMS, MPI_Status *status))                  \
+    RS_NATIVE(Irecv##c)                                                      \
+    int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
+    {                                                                        \
+        before_posting(comm, peer, tag);                                     \
+        return native_Irecv##c(SEND_ARGS, request);                          \
+    }                                                                        \
+    MPI_NAME(Irecv##c, (RECEIVE_PARAMS, MPI_Request *request))
+
+/* ---- both ---- */
+
+#define SENDRECV_PARAMS                                                      \
+    BUFFER, int dest, int sendtag, void *recvbuf, RS_COUNT recvcount,        \
+        MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm
+#define SENDRECV_ARGS                                                        \
+    buf, count, type, dest, sendtag, recvbuf, recvcount, recvtype, source,   \
+        recvtag, comm
+#define REPLACE_PARAMS                                                       \
+    void *buf, RS_COUNT count, MPI_Datatype type, int dest, int sendtag,     \
+        int source, int recvtag, MPI_Comm comm
+#define REPLACE_ARGS buf, count, type, dest, sendtag, source, recvtag, comm
+
+#define SENDRECV(Name, PARAMS, ARGS)                                         \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(PARAMS, MPI_Status *status)                              \
+    {                                                                        \
+        before_send(comm, dest, sendtag);                                    \
+        before_receive(comm, source, recvtag);                               \
+        return native_##Name(ARGS, status);                                  \
+    }                                                                        \
+    MPI_NAME(Name, (PARAMS, MPI_Status *status))
+#define ISENDRECV(Name, PARAMS, ARGS)                                        \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(PARAMS, MPI_Request *request)                            \
+    {                                                                        \
+        before_send(comm, dest, sendtag);                                    \
+        before_posting(comm, source, recvtag);                               \
+        return native_##Name(ARGS, request);                                 \
+    }                                                                        \
+    MPI_NAME(Name, (PARAMS, MPI_Request *request))
+
+/* ---- probes ---- */
+
+#define PROBE(Name, PARAMS, ARGS)                                            \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name PARAMS                                                   \
+    {                                                                        \
+        before_receive(comm, peer, tag);                                     \
+        return native_##Name ARGS;                                           \
+    }                                                                        \
+    MPI_NAME(Name, PARAMS)
+/* They do not block, but are called again and again. */
+#define IPROBE(Name, PARAMS, ARGS)                                           \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name PARAMS                                                   \
+    {                                                                        \
+        if (UNLIKELY(rs_num_pairs > 0)) {                                    \
+            rs_before_receive(comm, peer, tag, false);                       \
+            rs_look();                                                       \
+        }                                                                    \
+        return native_##Name ARGS;                                           \
+    }                                                                        \
+    MPI_NAME(Name, PARAMS)
+
+PROBE(Probe, (int peer, int tag, MPI_Comm comm, MPI_Status *status),
+      (peer, tag, comm, status))
+PROBE(Mprobe,
+      (int peer, int tag, MPI_Comm comm, MPI_Message *message,
+       MPI_Status *status),
+      (peer, tag, comm, message, status))
+IPROBE(Iprobe,
+       (int peer, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
+       (peer, tag, comm, flag, status))
+IPROBE(Improbe,
+       (int peer, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+        MPI_Status *status),
+       (peer, tag, comm, flag, message, status))
+
+/* ---- for both types of counts ---- */
+
+#define RS_COUNT int
+SENDS()
+RECEIVES()
+SENDRECV(Sendrecv, SENDRECV_PARAMS, SENDRECV_ARGS)
+SENDRECV(Sendrecv_replace, REPLACE_PARAMS, REPLACE_ARGS)
+
+#if MPI_VERSION >= 4
+ISENDRECV(Isendrecv, SENDRECV_PARAMS, SENDRECV_ARGS)
+ISENDRECV(Isendrecv_replace, REPLACE_PARAMS, REPLACE_ARGS)
+#undef RS_COUNT
+#define RS_COUNT MPI_Count
+SENDS(_c)
+RECEIVES(_c)
+SENDRECV(Sendrecv_c, SENDRECV_PARAMS, SENDRECV_ARGS)
+SENDRECV(Sendrecv_replace_c, REPLACE_PARAMS, REPLACE_ARGS)
+ISENDRECV(Isendrecv_c, SENDRECV_PARAMS, SENDRECV_ARGS)
+ISENDRECV(Isendrecv_replace_c, REPLACE_PARAMS, REPLACE_ARGS)
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions: when pairs open, and what stops them. The rules' names are those
+ * of docs/persistent.md. */
+#include "mpi/persistent.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
+    FIRST_PENALTY = 4, MOST_PENALTY = 1 << 16,
+    LONG_SESSION = 1000, /* puts that make up for a stop */
+};
+
+uint64_t rs_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- opening ---- */
+
+/* O1: lanes that join. 0: none can, or one that is in use is not quiet. */
+static uint64_t quiet_lanes(struct rs_pair *pair)
+{
+    uint64_t joined = 0, barred;
+
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        int done = 0;
+
+        if (!lane->attached)
+            continue;
+        if (lane->sync != MPI_REQUEST_NULL) {
+            PMPI_Test(&lane->sync, &done, MPI_STATUS_IGNORE);
+            if (done) {
+                free(lane->copy);
+                lane->copy = NULL;
+                lane->quiet |= lane->natives == lane->sync_number;
+            }
+        }
+        if (lane->quiet)
+            joined |= UINT64_C(1) << lane->index;
+    }
+    /* Acquire: the receiver bars before it is ready. */
+    barred = atomic_load_explicit(&pair->view.words->barred,
+                                  memory_order_acquire);
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->attached && lane->started && !lane->quiet &&
+            !(barred >> lane->index & 1))
+            return 0;
+    }
+    return joined & ~barred;
+}
+
+/* O2 */
+static bool receiver_is_clear(const struct rs_pair *pair)
+{
+    uint64_t both = atomic_load(&pair->view.words->joined) &
+                    atomic_load(&pair->view.words->barred);
+
+    if (both != 0)
+        return false; /* the sender has not seen it yet */
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->attached && lane->posted > 0)
+            return false;
+    }
+    return true;
+}
+
+static void enter(struct rs_pair *pair)
+{
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        pair->slots[i].number = rs_pair_base(&pair->view);
+        pair->slots[i].seen = 0;
+    }
+    pair->puts = 0;
+    pair->tries = pair->rest = 0;
+    rs_count_number(RS_NUMBER_SESSIONS, 1);
+}
+
+bool rs_session_open(struct rs_pair *pair)
+{
+    struct rs_pair_view *view = &pair->view;
+    uint64_t joined = 0;
+
+    if (view->words == NULL || view->open != 0)
+        return view->open != 0;
+    if (rs_pair_enter(view)) {
+        enter(pair);
+    } else {
+        if (view->sends) {
+            if (pair->skip > 0)
+                return false;
+            joined = quiet_lanes(pair);
+            if (joined == 0)
+                return false;
+        } else if (!receiver_is_clear(pair)) {
+            return false;
+        }
+        if (!rs_pair_ready(view, joined))
+            return false;
+        enter(pair);
+    }
+    /* A lane was barred between our look and the opening. */
+    if (view->joined & atomic_load(&view->words->barred)) {
+        rs_session_stop(pair);
+        return false;
+    }
+    return true;
+}
+
+static void prepare(struct rs_pair *pair)
+{
+    rs_session_open(pair);
+}
+
+void rs_sessions_prepare(void)
+{
+    rs_pairs_visit(prepare);
+}
+
+/* ---- stopping ---- */
+
+static void punish(struct rs_pair *pair)
+{
+    if (pair->puts >= LONG_SESSION || pair->penalty == 0)
+        pair->penalty = FIRST_PENALTY;
+    else if (pair->penalty < MOST_PENALTY)
+        pair->penalty *= 2;
+    pair->skip = pair->penalty;
+}
+
+void rs_session_stop(struct rs_pair *pair)
+{
+    struct rs_request *request;
+
+    if (rs_pair_stop(&pair->view, pair->slots, pair->num_attached))
+        rs_count_number(RS_NUMBER_STOPS, 1);
+    punish(pair);
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next)
+        lane->started = false;
+    /* T2: in their order. What is matched is none of the native MPI's
+     * business, so it does not matter between which others it is completed. */
+    while ((request = pair->first) != NULL) {
+        struct rs_message *message = request->message;
+        uint64_t final = atomic_load_explicit(
+            &pair->view.words->final[message->lane->index],
+            memory_order_relaxed);
+
+        if (rs_lane_reached(final, message->number))
+            rs_message_finish(request);
+        else
+            rs_message_go_native(request);
+    }
+}
+
+void rs_session_unready(struct rs_pair *pair)
+{
+    if (pair->view.words != NULL && !rs_pair_unready(&pair->view))
+        enter(pair);
+}
+
+void rs_session_close(struct rs_pair *pair)
+{
+    if (pair->view.open == 0)
+        rs_session_unready(pair);
+    if (pair->view.open != 0)
+        rs_session_stop(pair);
+}
+
+/* ---- looking ---- */
+
+static void look(struct rs_pair *pair)
+{
+    if (pair->view.open != 0 && !rs_pair_is_open(&pair->view))
+        rs_session_stop(pair);
+}
+
+void rs_sessions_look(void)
+{
+    if (rs_num_open > 0)
+        rs_pairs_visit(look);
+}
+
+/* Complete what is matched. */
+static void collect(struct rs_pair *pair)
+{
+    struct rs_request *next;
+
+    for (struct rs_request *r = pair->first; r != NULL; r = next) {
+        next = r->message->next_open;
+        if (!rs_message_poll(r) && pair->view.open == 0)
+            return; /* it has been stopped, and the list is empty */
+    }
+}
+
+void rs_session_settle(struct rs_pair *pair)
+{
+    uint64_t start;
+
+    collect(pair);
+    if (pair->first == NULL)
+        return;
+    start = rs_now_ns();
+    do {
+        sched_yield();
+        collect(pair);
+        if (pair->first == NULL)
+            return;
+    } while (rs_now_ns() - start < SETTLE_NS);
+    rs_session_stop(pair);
+}
+
+static void settle(struct rs_pair *pair)
+{
+    if (pair->first != NULL)
+        rs_session_settle(pair);
+}
+
+void rs_sessions_settle(void)
+{
+    rs_pairs_visit(settle);
+}
+
+/* ---- what other calls do ---- */
+
+void rs_before_send(MPI_Comm comm, int peer, int tag)
+{
+    struct rs_pair *pair = rs_pair_find(comm, true, peer);
+    struct rs_lane *lane;
+
+    if (pair == NULL)
+        return;
+    lane = rs_lane_find(pair, tag);
+    if (lane != NULL) {
+        rs_session_close(pair);
+        lane->natives++;
+        lane->quiet = false;
+    } else if (pair->first != NULL) {
+        rs_session_settle(pair);
+    }
+}
+
+static bool covers(int tag, int lane_tag)
+{
+    return tag == MPI_ANY_TAG || tag == lane_tag;
+}
+
+static void hide(struct rs_pair *pair, int tag, bool posted)
+{
+    bool covered = false;
+
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (!covers(tag, lane->tag))
+            continue;
+        covered = true;
+        if (!posted || lane->barred)
+            continue;
+        lane->barred = true;
+        if (lane->attached)
+            rs_pair_bar(&pair->view, lane->index);
+    }
+    if (covered)
+        rs_session_close(pair);
+}
+
+/* ---- nonblocking receives ---- */
+
+/* What they covered, ever: a set of hashes. It is kept from MPI_Init on,
+ * because nobody knows whether one that was posted is complete. */
+enum { FILTER_BITS = 1 << 16 };
+static _Atomic uint64_t filter[FILTER_BITS / 64];
+
+static unsigned filter_key(MPI_Comm comm, int peer, int tag)
+{
+    uint64_t key = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+
+    key ^= (uint64_t)(uint32_t)peer << 32 | (uint32_t)tag;
+    key *= UINT64_C(0xbf58476d1ce4e5b9);
+    return (unsigned)(key >> 48);
+}
+
+static bool filter_has(MPI_Comm comm, int peer, int tag)
+{
+    unsigned key = filter_key(comm, peer, tag);
+
+    return atomic_load_explicit(&filter[key / 64], memory_order_relaxed) >>
+               key % 64 & 1;
+}
+
+static void filter_add(MPI_Comm comm, int peer, int tag)
+{
+    unsigned key = filter_key(comm, peer, tag);
+
+    atomic_fetch_or_explicit(&filter[key / 64], UINT64_C(1) << key % 64,
+                             memory_order_relaxed);
+}
+
+bool rs_is_covered(MPI_Comm comm, int peer, int tag)
+{
+    return filter_has(comm, peer, tag) ||
+           filter_has(comm, MPI_ANY_SOURCE, tag) ||
+           filter_has(comm, peer, MPI_ANY_TAG) ||
+           filter_has(comm, MPI_ANY_SOURCE, MPI_ANY_TAG);
+}
+
+void rs_before_receive(MPI_Comm comm, int peer, int tag, bool posted)
+{
+    struct rs_name *name;
+    struct rs_pair *pair;
+
+    if (posted && !filter_has(comm, peer, tag))
+        filter_add(comm, peer, tag);
+    if (rs_num_pairs == 0)
+        return;
+    if (peer != MPI_ANY_SOURCE) {
+        pair = rs_pair_find(comm, false, peer);
+        if (pair != NULL)
+            hide(pair, tag, posted);
+        return;
+    }
+    name = rs_name_find(comm);
+    for (pair = name != NULL ? name->pairs : NULL; pair != NULL;
+         pair = pair->next) {
+        if (!pair->view.sends)
+            hide(pair, tag, posted);
+    }
+}
+
+bool rs_is_lane(MPI_Comm comm, int peer, int tag)
+{
+    struct rs_pair *pair = rs_pair_find(comm, true, peer);
+
+    return pair != NULL && rs_lane_find(pair, tag) != NULL;
+}

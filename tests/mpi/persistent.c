@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Persistent point-to-point requests around a ring: that they go through lanes,
+ * and that whatever a program does beside them has the native result. Each case
+ * begins with lanes that are in a session, as the counters say.
+ *
+ * persistent [--native | --off]; off: the backend is loaded, but not to use
+ * lanes (RSCHED_PERSISTENT) */
+#include "tests/mpi/common.h"
+
+enum { MOST = 40000, TAGS = 4, ROUNDS = 4000 };
+
+static int left, right;
+static bool uses_lanes;
+static int sent[TAGS], got[TAGS]; /* values, by tag */
+static MPI_Request sends[TAGS], receives[TAGS];
+static int step; /* of what is sent: no value comes twice */
+
+static int value(int rank, int tag)
+{
+    return rank * 1000000 + step * 10 + tag;
+}
+
+static void fill(void)
+{
+    step++;
+    for (int tag = 0; tag < TAGS; tag++) {
+        sent[tag] = value(world_rank, tag);
+        got[tag] = -1;
+    }
+}
+
+static void verify(int tag)
+{
+    CHECK(got[tag] == value(left, tag), "tag %d: %d, not %d", tag, got[tag],
+          value(left, tag));
+}
+
+static void start_all(void)
+{
+    fill();
+    MPI_Startall(TAGS, receives);
+    MPI_Startall(TAGS, sends);
+}
+
+static void finish_all(void)
+{
+    MPI_Waitall(TAGS, receives, MPI_STATUSES_IGNORE);
+    MPI_Waitall(TAGS, sends, MPI_STATUSES_IGNORE);
+    for (int tag = 0; tag < TAGS; tag++)
+        verify(tag);
+}
+
+/* Until all lanes of all processes are in a session. */
+static void promote(void)
+{
+    for (int round = 0;; round++) {
+        uint64_t s = counter("lane_sends"), r = counter("lane_receives");
+        int good, all;
+
+        start_all();
+        finish_all();
+        good = counter("lane_sends") == s + TAGS &&
+               counter("lane_receives") == r + TAGS;
+        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (all || !uses_lanes)
+            return;
+        CHECK(round < ROUNDS, "no session: %" PRIu64 " sends, %" PRIu64
+              " native starts, %" PRIu64 " sessions, %" PRIu64 " stops",
+              counter("lane_sends"), counter("lane_native"),
+              counter("sessions"), counter("stops"));
+    }
+}
+
+static void make_send(int tag)
+{
+    MPI_Send_init(&sent[tag], 1, MPI_INT, right, tag, MPI_COMM_WORLD,
+                  &sends[tag]);
+}
+
+static void make_receive(int tag)
+{
+    MPI_Recv_init(&got[tag], 1, MPI_INT, left, tag, MPI_COMM_WORLD,
+                  &receives[tag]);
+}
+
+/* ---- cases ---- */
+
+/* Nothing leaves the lanes while nothing else happens. */
+static void case_steady(void)
+{
+    uint64_t lanes = counter("lane_sends"), native = counter("lane_native");
+
+    for (int i = 0; i < 200; i++) {
+        start_all();
+        finish_all();
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    if (uses_lanes && native == counter("lane_native"))
+        CHECK(counter("lane_sends") == lanes + 200 * TAGS,
+              "%" PRIu64 " more sends", counter("lane_sends") - lanes);
+}
+
+static void case_singly(void)
+{
+    fill();
+    for (int tag = 0; tag < TAGS; tag++) {
+        MPI_Start(&sends[TAGS - 1 - tag]);
+        MPI_Start(&receives[tag]);
+    }
+    for (int tag = TAGS - 1; tag >= 0; tag--) {
+        int flag = 0;
+
+        while (!flag)
+            MPI_Test(&receives[tag], &flag, MPI_STATUS_IGNORE);
+        verify(tag);
+    }
+    MPI_Waitall(TAGS, sends, MPI_STATUSES_IGNORE);
+}
+
+static void case_statuses(void)
+{
+    MPI_Status statuses[TAGS], status;
+    int indices[TAGS], num, done = 0, index, flag, count;
+
+    start_all();
+    MPI_Waitany(TAGS, receives, &index, &status);
+    CHECK(index != MPI_UNDEFINED && status.MPI_SOURCE == left &&
+          status.MPI_TAG == index, "source %d tag %d of %d", status.MPI_SOURCE,
+          status.MPI_TAG, index);
+    verify(index);
+    for (done = 1; done < TAGS; done += num) {
+        MPI_Waitsome(TAGS, receives, &num, indices, statuses);
+        CHECK(num > 0, "%d", num);
+        for (int i = 0; i < num; i++) {
+            MPI_Get_count(&statuses[i], MPI_INT, &count);
+            CHECK(statuses[i].MPI_TAG == indices[i] && count == 1 &&
+                  statuses[i].MPI_SOURCE == left, "tag %d, count %d",
+                  statuses[i].MPI_TAG, count);
+            MPI_Test_cancelled(&statuses[i], &flag);
+            CHECK(!flag, "cancelled");
+            verify(indices[i]);
+        }
+    }
+    for (flag = 0; !flag;)
+        MPI_Testall(TAGS, sends, &flag, statuses);
+    MPI_Waitany(TAGS, receives, &index, &status);
+    CHECK(index == MPI_UNDEFINED, "inactive request %d", index);
+    MPI_Barrier(MPI_COMM_WORLD);
+    fill();
+    MPI_Start(&receives[0]);
+    MPI_Request_get_status(receives[0], &flag, &status);
+    MPI_Start(&sends[0]);
+    do
+        MPI_Request_get_status(receives[0], &flag, &status);
+    while (!flag);
+    CHECK(status.MPI_TAG == 0 && status.MPI_SOURCE == left, "status");
+    MPI_Request_get_status(receives[0], &flag, &status);
+    CHECK(flag, "not complete any more");
+    MPI_Wait(&receives[0], &status);
+    CHECK(status.MPI_TAG == 0, "tag %d", status.MPI_TAG);
+    verify(0);
+    MPI_Wait(&sends[0], MPI_STATUS_IGNORE);
+}
+
+/* Plain messages before, between and after, on the same lane and beside. */
+static void case_plain(void)
+{
+    int mine[3], theirs[3] = {-1, -1, -1};
+    MPI_Request requests[3];
+
+    fill();
+    for (int i = 0; i < 3; i++)
+        mine[i] = sent[0] * 10 + i;
+    MPI_Isend(&mine[0], 1, MPI_INT, right, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Start(&sends[0]);
+    MPI_Isend(&mine[1], 1, MPI_INT, right, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(&mine[2], 1, MPI_INT, right, 9, MPI_COMM_WORLD, &requests[2]);
+    MPI_Recv(&theirs[2], 1, MPI_INT, left, 9, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    MPI_Recv(&theirs[0], 1, MPI_INT, left, 0, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    MPI_Start(&receives[0]);
+    MPI_Wait(&receives[0], MPI_STATUS_IGNORE);
+    MPI_Recv(&theirs[1], 1, MPI_INT, left, 0, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    MPI_Wait(&sends[0], MPI_STATUS_IGNORE);
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    verify(0);
+    for (int i = 0; i < 3; i++)
+        CHECK(theirs[i] == value(left, 0) * 10 + i, "%d: %d", i, theirs[i]);
+}
+
+/* A plain receive takes what a persistent send sends, and the other way. */
+static void case_half(void)
+{
+    int plain = -1;
+
+    fill();
+    MPI_Start(&sends[1]);
+    MPI_Recv(&plain, 1, MPI_INT, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&sends[1], MPI_STATUS_IGNORE);
+    CHECK(plain == value(left, 1), "%d", plain);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Start(&receives[1]);
+    MPI_Sendrecv(&sent[1], 1, MPI_INT, right, 1, &plain, 1, MPI_INT,
+                 MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&receives[1], MPI_STATUS_IGNORE);
+    verify(1);
+}
+
+/* MPI_ANY_TAG receives take messages in the order of the sends. */
+static void case_any_tag(void)
+{
+    static const int order[] = {2, 9, 0, 1};
+    int plain, other;
+    MPI_Request request;
+    MPI_Status status;
+
+    fill();
+    other = sent[0] + 9;
+    MPI_Start(&sends[2]);
+    MPI_Isend(&other, 1, MPI_INT, right, 9, MPI_COMM_WORLD, &request);
+    MPI_Start(&sends[0]);
+    MPI_Start(&sends[1]);
+    for (int i = 0; i < 4; i++) {
+        MPI_Recv(&plain, 1, MPI_INT, left, MPI_ANY_TAG, MPI_COMM_WORLD,
+                 &status);
+        CHECK(status.MPI_TAG == order[i], "%d-th has tag %d, not %d", i,
+              status.MPI_TAG, order[i]);
+        CHECK(plain == value(left, 0) + order[i], "value %d", plain);
+    }
+    MPI_Waitall(3, sends, MPI_STATUSES_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* What was posted first gets the first message. */
+static void case_posting_order(void)
+{
+    int first[2] = {-1, -1};
+    MPI_Request early;
+
+    if (world_size == 1)
+        return; /* the order of sends to oneself is tested by case_plain */
+    MPI_Start(&receives[3]);
+    MPI_Irecv(&first[1], 1, MPI_INT, left, 3, MPI_COMM_WORLD, &early);
+    MPI_Barrier(MPI_COMM_WORLD);
+    fill();
+    MPI_Start(&sends[3]);
+    MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
+    MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
+    verify(3);
+    fill();
+    MPI_Start(&sends[3]);
+    MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
+    MPI_Wait(&early, MPI_STATUS_IGNORE);
+    CHECK(first[1] == value(left, 3), "%d", first[1]);
+}
+
+static void case_probe(void)
+{
+    MPI_Message message;
+    MPI_Status status;
+    int flag = 0, plain = -1, count;
+
+    fill();
+    MPI_Start(&sends[1]);
+    while (!flag)
+        MPI_Iprobe(left, 1, MPI_COMM_WORLD, &flag, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(status.MPI_TAG == 1 && count == 1, "tag %d", status.MPI_TAG);
+    MPI_Probe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
+    CHECK(status.MPI_SOURCE == left, "source %d", status.MPI_SOURCE);
+    MPI_Mprobe(left, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status);
+    MPI_Mrecv(&plain, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+    CHECK(plain == value(left, 1), "%d", plain);
+    MPI_Wait(&sends[1], MPI_STATUS_IGNORE);
+}
+
+static void case_cancel(void)
+{
+    MPI_Status status;
+    int flag;
+
+    MPI_Start(&receives[0]);
+    MPI_Cancel(&receives[0]);
+    MPI_Wait(&receives[0], &status);
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(flag, "not cancelled though nothing was sent");
+    MPI_Barrier(MPI_COMM_WORLD);
+    start_all();
+    finish_all();
+}
+
+/* One side makes its request anew, as PETSc does, or frees it. */
+static void case_one_side(void)
+{
+    bool mine = world_rank % 2 == 0;
+
+    for (int i = 0; i < 4; i++) {
+        if (mine) {
+            MPI_Request_free(&receives[1]);
+            make_receive(1);
+        } else if (i == 2) {
+            MPI_Request_free(&sends[2]);
+            make_send(2);
+        }
+        start_all();
+        finish_all();
+    }
+}
+
+/* Freed while active: they are completed all the same. */
+static void case_free_active(void)
+{
+    int plain = -1;
+
+    fill();
+    MPI_Start(&sends[2]);
+    MPI_Request_free(&sends[2]);
+    MPI_Recv(&plain, 1, MPI_INT, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK(plain == value(left, 2), "%d", plain);
+    MPI_Barrier(MPI_COMM_WORLD); /* its buffer may be used again */
+    make_send(2);
+}
+
+/* Programs lean on buffering, though MPI does not promise it. */
+static void case_buffering(void)
+{
+    int plain = -1;
+
+    if (world_size == 1)
+        return; /* MPICH does not buffer what a process sends to itself */
+    fill();
+    MPI_Start(&sends[3]);
+    MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Recv(&plain, 1, MPI_INT, left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK(plain == value(left, 3), "%d", plain);
+    /* Half of them are late, and wait in a native call. */
+    fill();
+    if (world_rank % 2 == 0) {
+        MPI_Start(&receives[0]);
+        MPI_Start(&sends[0]);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Start(&receives[0]);
+        MPI_Start(&sends[0]);
+    }
+    MPI_Wait(&receives[0], MPI_STATUS_IGNORE);
+    MPI_Wait(&sends[0], MPI_STATUS_IGNORE);
+    verify(0);
+}
+
+/* Native receives beside active lanes, completed first. */
+static void case_beside(void)
+{
+    static char large[2][1 << 20];
+    MPI_Request request;
+
+    fill();
+    MPI_Irecv(large[0], sizeof(large[0]), MPI_BYTE, left, 50, MPI_COMM_WORLD,
+              &request);
+    MPI_Startall(TAGS, sends);
+    MPI_Send(large[1], sizeof(large[1]), MPI_BYTE, right, 50, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Startall(TAGS, receives);
+    finish_all();
+}
+
+typedef int init_function(const void *, int, MPI_Datatype, int, int, MPI_Comm,
+                          MPI_Request *);
+
+enum lanes { NEVER, PERHAPS, ALWAYS };
+
+/* Other modes, longer messages, strided ones, on a communicator of their own,
+ * which is freed at once where that leaves them their lanes. */
+static void exchange(init_function *init, int ints, MPI_Datatype type,
+                     int count, enum lanes lanes)
+{
+    static int out[2 * MOST], in[2 * MOST];
+    uint64_t before = counter("lane_sends");
+    MPI_Request requests[2];
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Recv_init(in, count, type, left, 7, comm, &requests[0]);
+    init(out, count, type, right, 7, comm, &requests[1]);
+    if (init == MPI_Ssend_init)
+        MPI_Comm_free(&comm); /* they go on */
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t carried = counter("lane_sends") - before;
+        bool enough = lanes == ALWAYS ? carried > 20 : i > 20;
+        int good = !uses_lanes || enough, all;
+
+        for (int k = 0; k < ints; k++) {
+            out[k] = world_rank * 7 + i + k;
+            in[k] = -1;
+        }
+        MPI_Start(&requests[0]);
+        if (init == MPI_Rsend_init)
+            MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Start(&requests[1]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        for (int k = 0; k < ints; k++) {
+            bool gap = type != MPI_INT && k % 2 == 1;
+
+            CHECK(in[k] == (gap ? -1 : left * 7 + i + k), "%d: %d", k, in[k]);
+        }
+        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (all)
+            break;
+        CHECK(i < ROUNDS - 1, "%d ints: %" PRIu64 " sends through lanes", ints,
+              carried);
+    }
+    CHECK(lanes != NEVER || counter("lane_sends") == before, "carried");
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    if (comm != MPI_COMM_NULL)
+        MPI_Comm_free(&comm);
+}
+
+static void case_modes(void)
+{
+    static char space[1 << 16];
+    MPI_Datatype every_second;
+    int bytes = sizeof(space);
+    void *at = space;
+
+    exchange(MPI_Ssend_init, 10, MPI_INT, 10, ALWAYS);
+    exchange(MPI_Send_init, 12, MPI_INT, 12, ALWAYS);
+    exchange(MPI_Send_init, 13, MPI_INT, 13, ALWAYS);
+    exchange(MPI_Ssend_init, 4000, MPI_INT, 4000, ALWAYS);
+    exchange(MPI_Send_init, 0, MPI_INT, 0, ALWAYS);
+    exchange(MPI_Send_init, MOST, MPI_INT, MOST, NEVER);
+    MPI_Type_vector(50, 1, 2, MPI_INT, &every_second);
+    MPI_Type_commit(&every_second);
+    exchange(MPI_Send_init, 99, every_second, 1, ALWAYS);
+    MPI_Type_free(&every_second);
+    exchange(MPI_Rsend_init, 10, MPI_INT, 10, PERHAPS);
+    MPI_Buffer_attach(space, sizeof(space));
+    exchange(MPI_Bsend_init, 10, MPI_INT, 10, NEVER);
+    MPI_Buffer_detach(&at, &bytes);
+}
+
+/* A message may be shorter than the receive, and may not be longer. */
+static void case_lengths(void)
+{
+    int out[8] = {0}, in[8], count, error;
+    MPI_Request requests[3];
+    MPI_Status status;
+    MPI_Comm comm;
+
+    MPI_Comm_split(MPI_COMM_WORLD, 0, world_rank, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Recv_init(in, 8, MPI_INT, left, 1, comm, &requests[0]);
+    MPI_Send_init(out, 5, MPI_INT, right, 1, comm, &requests[1]);
+    MPI_Recv_init(in, 2, MPI_INT, left, 1, comm, &requests[2]);
+    for (int i = 0, calm = 0; i < ROUNDS && calm < 10; i++) {
+        uint64_t before = counter("lane_receives");
+        int good, all;
+
+        for (int k = 0; k < 5; k++)
+            out[k] = world_rank + i + k;
+        MPI_Startall(2, requests);
+        MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+        MPI_Wait(&requests[0], &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        CHECK(count == 5 && in[4] == left + i + 4, "count %d", count);
+        good = !uses_lanes || counter("lane_receives") > before;
+        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        calm = all ? calm + 1 : 0;
+        CHECK(i < ROUNDS - 1 || calm == 10, "no session");
+    }
+    MPI_Start(&requests[2]);
+    MPI_Start(&requests[1]);
+    error = MPI_Wait(&requests[2], &status);
+    MPI_Error_class(error, &error);
+    CHECK(error == MPI_ERR_TRUNCATE, "error %d", error);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    for (int i = 0; i < 3; i++)
+        MPI_Request_free(&requests[i]);
+    MPI_Comm_free(&comm);
+}
+
+/* Requests that stay native, and what the backend says of them. */
+static void case_native(void)
+{
+    int out = 1, in = 0;
+    MPI_Request requests[2];
+    struct {
+        int source, tag;
+        const char *counter;
+    } kinds[] = {{MPI_ANY_SOURCE, 5, "recv_init.native.wildcard"},
+                 {left, MPI_ANY_TAG, "recv_init.native.wildcard"},
+                 {MPI_PROC_NULL, 5, "recv_init.native.no-peer"}};
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < 3; i++) {
+        uint64_t before = counter(kinds[i].counter);
+
+        MPI_Recv_init(&in, 1, MPI_INT, kinds[i].source, kinds[i].tag, comm,
+                      &requests[0]);
+        CHECK(!uses_lanes || counter(kinds[i].counter) == before + 1,
+              "%s", kinds[i].counter);
+        MPI_Send_init(&out, 1, MPI_INT,
+                      kinds[i].source == MPI_PROC_NULL ? MPI_PROC_NULL : right,
+                      5, comm, &requests[1]);
+        for (int k = 0; k < 10; k++) {
+            MPI_Startall(2, requests);
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        }
+        MPI_Request_free(&requests[0]);
+        MPI_Request_free(&requests[1]);
+    }
+    MPI_Comm_free(&comm);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"steady", case_steady},         {"singly", case_singly},
+    {"statuses", case_statuses},     {"plain", case_plain},
+    {"half", case_half},             {"any tag", case_any_tag},
+    {"probe", case_probe},           {"cancel", case_cancel},
+    {"one side", case_one_side},     {"free active", case_free_active},
+    {"buffering", case_buffering},   {"beside", case_beside},
+};
+
+/* Nothing of the protocol has happened. */
+static void check_off(void)
+{
+    static const char *const zero[] = {
+        "lane_sends",          "lane_receives",         "lane_native",
+        "sessions",            "stops",                 "requests",
+        "send_init.accelerated", "recv_init.accelerated"};
+
+    for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
+        CHECK(counter(zero[i]) == 0, "%s is %" PRIu64, zero[i],
+              counter(zero[i]));
+    CHECK(counter("send_init.native.off") >= TAGS &&
+              counter("send_init.native.off") == counter("send_init.native") &&
+              counter("recv_init.native.off") == counter("recv_init.native"),
+          "%" PRIu64 " of %" PRIu64 " send_init are off",
+          counter("send_init.native.off"), counter("send_init.native"));
+}
+
+int main(int argc, char **argv)
+{
+    bool off = has_option(argc, argv, "--off");
+    uint64_t before;
+
+    test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    uses_lanes = is_accelerated() && !off;
+    left = (world_rank + world_size - 1) % world_size;
+    right = (world_rank + 1) % world_size;
+    for (int tag = 0; tag < TAGS; tag++) {
+        make_send(tag);
+        make_receive(tag);
+    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (has_option(argc, argv, "--verbose") && world_rank == 0)
+            fprintf(stderr, "%s\n", cases[i].name);
+        promote();
+        cases[i].run();
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    case_modes();
+    case_lengths();
+    case_native();
+    case_posting_order(); /* bars the lanes for good */
+    before = counter("lane_receives");
+    for (int i = 0; i < 20; i++) {
+        start_all();
+        finish_all();
+    }
+    CHECK(world_size == 1 || counter("lane_receives") - before <= 20 * 3,
+          "a lane that a nonblocking receive covered is in use");
+    for (int tag = 0; tag < TAGS; tag++) {
+        MPI_Request_free(&sends[tag]);
+        MPI_Request_free(&receives[tag]);
+    }
+    CHECK(counter("send_init.accelerated") == (uses_lanes ? 2 : 0) ||
+              counter("send_init.accelerated") > 2,
+          "%" PRIu64 " send_init", counter("send_init.accelerated"));
+    CHECK(counter("requests") == 0, "requests are left");
+    if (off)
+        check_off();
+    return test_fini("persistent");
+}
