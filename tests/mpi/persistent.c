@@ -241,10 +241,10 @@ static void case_posting_order(void)
 
     if (world_size == 1)
         return; /* the order of sends to oneself is tested by case_plain */
+    fill(); /* before anything can arrive */
     MPI_Start(&receives[3]);
     MPI_Irecv(&first[1], 1, MPI_INT, left, 3, MPI_COMM_WORLD, &early);
     MPI_Barrier(MPI_COMM_WORLD);
-    fill();
     MPI_Start(&sends[3]);
     MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
     MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
