@@ -241,10 +241,10 @@ static void case_posting_order(void)
 
     if (world_size == 1)
         return; /* the order of sends to oneself is tested by case_plain */
+    fill(); /* before anything can arrive */
     MPI_Start(&receives[3]);
     MPI_Irecv(&first[1], 1, MPI_INT, left, 3, MPI_COMM_WORLD, &early);
     MPI_Barrier(MPI_COMM_WORLD);
-    fill();
     MPI_Start(&sends[3]);
     MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
     MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
@@ -517,6 +517,8 @@ static void case_native(void)
     MPI_Comm_free(&comm);
 }
 
+enum { NUM_OFF = 4 }; /* of the cases that run with --off */
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -560,16 +562,21 @@ int main(int argc, char **argv)
         make_send(tag);
         make_receive(tag);
     }
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    /* Native MPIs fail some of the others: Open MPI 4 does not see that a
+     * message to itself is too long, nor frees an active request. */
+    for (size_t i = 0; i < (off ? NUM_OFF : sizeof(cases) / sizeof(cases[0]));
+         i++) {
         if (has_option(argc, argv, "--verbose") && world_rank == 0)
             fprintf(stderr, "%s\n", cases[i].name);
         promote();
         cases[i].run();
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    case_modes();
-    case_lengths();
-    case_native();
+    if (!off) {
+        case_modes();
+        case_lengths();
+        case_native();
+    }
     case_posting_order(); /* bars the lanes for good */
     before = counter("lane_receives");
     for (int i = 0; i < 20; i++) {
