@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/runtime/halo.h"
@@ -190,12 +191,25 @@ static double cpu_seconds(void)
            1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
 }
 
+/* What sleeping as long as a wait does, and doing nothing else, costs here: on
+ * some virtual machines more than the wait may. */
+static double bare_sleeps(void)
+{
+    enum { SLEEPS = 100 };
+    const struct timespec slice = {.tv_nsec = 4000000};
+    double before = cpu_seconds();
+
+    for (int i = 0; i < SLEEPS; i++)
+        nanosleep(&slice, NULL);
+    return (cpu_seconds() - before) * 1.9 / (SLEEPS * 0.004);
+}
+
 /* Rank 0 waits for two seconds, for data and for the one that takes its
  * data. All threads of the process count. */
 static int run_idle(struct rank *self)
 {
     const struct halo_edge edges[] = {{1, 0, 8}, {0, 1, 1 << 20}};
-    double before;
+    double before, limit = 0.019 + bare_sleeps();
     struct halo *h;
 
     RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
@@ -212,7 +226,7 @@ static int run_idle(struct rank *self)
         RANK_CHECK(rsched_exchange_wait(h->x) == 0);
         printf("waiting: %.2f %% of a core\n",
                (cpu_seconds() - before) / 1.9 * 100);
-        RANK_CHECK(cpu_seconds() - before < 0.019);
+        RANK_CHECK(cpu_seconds() - before < limit);
     } else {
         RANK_CHECK(rsched_exchange_start(h->x) == 0);
         RANK_CHECK(rsched_exchange_wait(h->x) == 0);
