@@ -3,8 +3,8 @@
  *
  * stacking above: it comes before the backend, and its MPI_Start and MPI_Wait
  *     would pass the backend by, so what has requests must be native.
- * stacking below: it comes after the backend; it sees what the backend does
- *     not intercept, and everything is accelerated. */
+ * stacking below: it comes after the backend; everything is accelerated, and it
+ *     does not see what the backend intercepts, which is all that may block. */
 #include "tests/mpi/ring.h"
 
 extern int tool_count(const char *call);
@@ -65,7 +65,8 @@ int main(int argc, char **argv)
     MPI_Comm_free(&comm);
     CHECK(counter("neighbor_alltoall.accelerated") == 1,
           "blocking calls are native");
-    CHECK(tool_count("allreduce") == 1, "the tool does not see all");
+    CHECK(tool_count("allreduce") == (above ? 1 : 0),
+          "the tool does not see all, or more than is left");
     if (above) {
         CHECK(counter("neighbor_alltoall_init.native.tool") == 1 &&
                   counter("ineighbor_alltoall.native.tool") == 1 &&
