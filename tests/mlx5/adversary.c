@@ -150,11 +150,12 @@ Test(adversary, data_that_changes_too_early_is_seen)
 
 Test(adversary, a_doorbell_without_its_record)
 {
+    static _Atomic uint32_t elsewhere;
     struct rs_rdma_list *list =
         begin((struct rs_softnic_options){.seed = 1}, NOTIFY_FLAG);
 
     cr_assert(q->post(list, 1, 1));
-    pair.a.queue.sq.dbrec = &(_Atomic uint32_t){0}; /* written elsewhere */
+    pair.a.queue.sq.dbrec = &elsewhere;
     q->ring(&pair.a.queue.base);
     rs_softnic_settle(pair.nic);
     expect_violation("doorbell of block 2, but the record says 0");
