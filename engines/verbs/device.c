@@ -3,6 +3,7 @@
 #include "engines/verbs/verbs.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,6 +294,16 @@ static int found_nothing(const struct search *s)
                    s->why[0] != '\0' ? s->why : "no device");
 }
 
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* Where a fork does not copy registered pages the library must know of them
+ * before the first registration. It is not made for two threads at once. */
+static void prepare_for_fork(void)
+{
+    if (ibv_is_fork_initialized() == IBV_FORK_DISABLED)
+        ibv_fork_init();
+}
+
 int rs_verbs_ports_open(const struct rsched_engine_env *env,
                         struct rs_rdma_port **ports)
 {
@@ -306,10 +317,7 @@ int rs_verbs_ports_open(const struct rsched_engine_env *env,
         return rs_fail(RSCHED_EINVAL, "RSCHED_DEVICES=%s: too long",
                        rs_config()->devices);
     s.names = group;
-    /* Where a fork does not copy registered pages the library must know of
-     * them before the first registration. */
-    if (ibv_is_fork_initialized() == IBV_FORK_DISABLED)
-        ibv_fork_init();
+    pthread_once(&fork_once, prepare_for_fork);
     devices = ibv_get_device_list(&num_devices);
     if (devices == NULL)
         return rs_fail(RSCHED_ENOTSUP, "verbs: no devices: %m");
