@@ -70,7 +70,7 @@ struct rs_pair {
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
     struct rs_request *first, *last; /* in the session, as they started */
-    uint64_t puts;     /* in this session */
+    uint64_t puts;     /* since the pair opened */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned tries;    /* bounded waits for the other side to be ready */
     unsigned rest;     /* starts before the next one */
