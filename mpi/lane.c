@@ -129,7 +129,8 @@ static void await_decision(const struct rs_pair_view *pair)
     }
 }
 
-/* The highest number that the other side has reached on a lane since the pair opened. */
+/* The highest number that the other side has reached on a lane since the pair
+ * opened. */
 static uint64_t other_number(const struct rs_pair_view *pair,
                              const struct rs_slots *slots, unsigned index)
 {
