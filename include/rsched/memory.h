@@ -60,7 +60,9 @@ RSCHED_API int rsched_free(void *memory);
  * of it where they have it themselves. It stays the caller's.
  *
  * @param id    the same in all processes for the same memory, and for no other
- *              memory as long as any of them runs; drawn at random, say
+ *              memory as long as any of them runs, nor again after it was
+ *              taken back, since neighbors remember where it was; drawn at
+ *              random, say
  * @param address where this process has it
  * @param bytes at least 1; the memory is the same number of bytes everywhere
  * @return 0, RSCHED_EINVAL (also if this process has told the id already),
