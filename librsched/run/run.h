@@ -38,6 +38,11 @@ struct rs_peer {
     struct rs_addresses addresses;
 };
 
+static inline uint32_t rs_peer_rails(const struct rs_peer *peer)
+{
+    return peer->ops->rails(peer->connection);
+}
+
 /* The thread that goes on where start, test and wait had to stop. */
 struct rs_safety {
     pthread_t thread;
