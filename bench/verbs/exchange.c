@@ -217,7 +217,8 @@ static void check_engine(const struct prepared *p, unsigned long epochs)
         die("bytes went another way");
 }
 
-/* Processes of different hosts must not find out that they share a kernel. */
+/* Processes of different hosts must not find out that they share a kernel. Who
+ * spins takes the processors from the fabric, which they emulate. */
 static struct rsched_context *open_context(void)
 {
     struct rsched_context_params params = {
@@ -235,6 +236,8 @@ static struct rsched_context *open_context(void)
 
     gethostname(name, sizeof(name) - 1);
     setenv("RSCHED_NODE", name, 1);
+    setenv("RSCHED_SPIN", "0", 0);
+    setenv("RSCHED_YIELD", "0", 0);
     if (rsched_context_create(&params, &context) != 0)
         die("opening");
     return context;
