@@ -128,7 +128,7 @@ static int accept_offer(struct rs_creation *c, struct rs_talk *t)
     if (!t->peer->accepted)
         error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
     t->peer->accepted = error == 0;
-    if (error != 0) /* its halves may be joined in part */
+    if (error != 0 && t->peer->ops->reconnects) /* joined in part, perhaps */
         atomic_store(&t->peer->dead, true);
     pthread_mutex_unlock(&c->context->lock);
     return error;
