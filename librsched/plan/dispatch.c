@@ -27,42 +27,26 @@ struct key {
     uint64_t value[3]; /* the first one counts most */
 };
 
-struct sorted {
-    uint64_t bytes;
-    uint32_t cls, put;
-};
-
-static int compare_sorted(const void *left, const void *right)
-{
-    const struct sorted *a = left, *b = right;
-
-    if (a->cls != b->cls)
-        return a->cls < b->cls ? -1 : 1;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    return (a->put > b->put) - (a->put < b->put);
-}
-
+/* Class by class, the longest first. */
 static int sort_puts(struct rs_dispatch *dispatch)
 {
     const struct rs_script *script = dispatch->script;
     const struct rs_problem *problem = script->problem;
-    struct sorted *sorted = calloc(problem->num_puts + 1, sizeof(*sorted));
+    size_t *at = calloc(script->num_classes + 1, sizeof(*at));
 
-    if (sorted == NULL)
+    if (at == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory to plan");
-    for (uint32_t i = 0; i < problem->num_puts; i++) {
-        uint32_t cls = script->class_of[problem->direction[i]];
-
-        sorted[i] = (struct sorted){problem->bytes[i], cls, i};
-        dispatch->first[cls + 1]++;
-    }
-    qsort(sorted, problem->num_puts, sizeof(*sorted), compare_sorted);
+    for (size_t i = 0; i < problem->num_puts; i++)
+        dispatch->first[script->class_of[problem->direction[i]] + 1]++;
     for (size_t c = 0; c < script->num_classes; c++)
         dispatch->first[c + 1] += dispatch->first[c];
-    for (size_t i = 0; i < problem->num_puts; i++)
-        dispatch->puts[i] = sorted[i].put;
-    free(sorted);
+    memcpy(at, dispatch->first, script->num_classes * sizeof(*at));
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t put = problem->by_bytes[i];
+
+        dispatch->puts[at[script->class_of[problem->direction[put]]]++] = put;
+    }
+    free(at);
     return 0;
 }
 

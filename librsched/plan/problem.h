@@ -32,6 +32,7 @@ struct rs_problem {
     struct rsched_part *parts; /* of each put */
     uint64_t *bytes;      /* of each put */
     uint32_t *direction;  /* of each put: number in `directions` */
+    uint32_t *by_bytes;   /* the puts, the longest first, then by number */
     size_t num_directions;
     struct rs_direction *directions;
     /* For the simulator: the resources are the machine's links, then the node.
