@@ -275,8 +275,7 @@ static int verbs_ring(struct rs_rdma_queue *queue)
         return 0;
     errno = error;
     q->failed = true;
-    return rs_fail(RSCHED_ESYS, "verbs %s: qp %#x: posting: %m",
-                   q->port->port.name, q->qp->qp_num);
+    return rs_fail(RSCHED_ESYS, "posting: %m"); /* the link says where */
 }
 
 static bool verbs_post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
@@ -334,8 +333,7 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
     if (polled == 0)
         return 0;
     if (polled < 0)
-        return rs_fail(RSCHED_ESYS, "verbs %s: qp %#x: polling failed",
-                       q->port->port.name, q->qp->qp_num);
+        return rs_fail(RSCHED_ESYS, "polling failed");
     take_post(q, done);
     if (wc.status == IBV_WC_SUCCESS)
         return 1;

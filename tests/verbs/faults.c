@@ -3,23 +3,28 @@
  * What happens to exchanges over verbs when something fails, with the rails of
  * tests/rdma-vm:
  *
- *     verbs-faults down|loss|kill|stop
+ *     verbs-faults down|loss|lossy|kill|stop|memlock
  *
  * A rail that is down, or loses all that it sends, ends an exchange with an
- * error; once it works again a new exchange does too. A process that is killed
- * is named, and the others go on; one that is stopped for seconds is waited
- * for. Processes of even and of odd number are on two nodes.
+ * error; once it works again a new exchange does too. One that loses some costs
+ * time only. A process that is killed is named, and the others go on; one that
+ * is stopped for seconds is waited for. What may not be locked in memory is an
+ * error that names the limit. Processes of even and of odd number are on two
+ * nodes.
  */
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
 
-enum { EPOCHS = 3, STOP_SECONDS = 3 };
+enum { EPOCHS = 3, STOP_SECONDS = 3, LOCKED_BYTES = 65536 };
 
 struct fault {
     const char *begin, *end; /* commands */
@@ -130,6 +135,59 @@ static int run_fault(struct rank *self)
     return 0;
 }
 
+static int run_lossy(struct rank *self)
+{
+    const struct fault *fault = self->arg;
+    struct halo *h;
+
+    RANK_CHECK(create(self, 1, &h) == 0);
+    RANK_CHECK(run_command(self, fault->begin) == 0);
+    RANK_CHECK(run_epochs(self, h) == 0);
+    RANK_CHECK(run_command(self, fault->end) == 0);
+    RANK_CHECK(run_epochs(self, h) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
+/* Root may lock any amount unless it gives that up. */
+static int give_up_locking(void)
+{
+    struct __user_cap_header_struct header = {
+        .version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+    if (syscall(SYS_capget, &header, data) != 0)
+        return -1;
+    data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+    return (int)syscall(SYS_capset, &header, data);
+}
+
+static int run_memlock(struct rank *self)
+{
+    struct rlimit limit;
+    struct halo *h;
+
+    RANK_CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    limit.rlim_cur = LOCKED_BYTES;
+    rank_close(self); /* a device is for those who opened it */
+    RANK_CHECK(give_up_locking() == 0);
+    RANK_CHECK(rank_open(self) == 0);
+    RANK_CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    RANK_CHECK(create(self, 1, &h) == RSCHED_ELIMIT);
+    printf("rank %d: %s\n", self->rank, rsched_last_error());
+    RANK_CHECK(strstr(rsched_last_error(),
+                      "the limit on locked memory (ulimit -l) is 64 KiB") !=
+               NULL);
+    limit.rlim_cur = limit.rlim_max;
+    RANK_CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    RANK_CHECK(create(self, 2, &h) == 0);
+    RANK_CHECK(run_epochs(self, h) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
 /* Rank 1 dies; rank 0 also has an exchange with rank 2. */
 static int run_kill(struct rank *self)
 {
@@ -190,8 +248,10 @@ int main(int argc, char **argv)
     } cases[] = {
         {"down", run_fault, {"rail h0r0 down", "rail h0r0 up"}, 2, 0},
         {"loss", run_fault, {"rail h1r1 loss 100", "rail h1r1 loss 0"}, 2, 0},
+        {"lossy", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0"}, 2, 0},
         {"kill", run_kill, {0}, 3, RANKS_KILLED},
         {"stop", run_stop, {0}, 2, 0},
+        {"memlock", run_memlock, {0}, 2, 0},
     };
     static const char *const nodes[2] = {"RSCHED_NODE=even", "RSCHED_NODE=odd"};
 
@@ -202,6 +262,6 @@ int main(int argc, char **argv)
                                   (void *)(uintptr_t)&cases[i].fault,
                                   nodes) != cases[i].result;
     }
-    fprintf(stderr, "usage: verbs-faults down|loss|kill|stop\n");
+    fprintf(stderr, "usage: verbs-faults down|loss|lossy|kill|stop|memlock\n");
     return 2;
 }
