@@ -188,6 +188,19 @@ static int run_processes(struct start *starts, int n)
     return result;
 }
 
+static const char *running; /* case */
+
+static void __attribute__((noreturn)) hang(int number)
+{
+    static const char text[] = " hangs\n";
+
+    (void)number;
+    if (write(STDERR_FILENO, running, strlen(running)) > 0 &&
+        write(STDERR_FILENO, text, sizeof(text) - 1) > 0)
+        _exit(1);
+    _exit(2);
+}
+
 int node_run(const struct rsched_engine_ops *ops, const struct node_case *c,
              bool threads, bool tiny)
 {
@@ -195,6 +208,8 @@ int node_run(const struct rsched_engine_ops *ops, const struct node_case *c,
     struct mesh *mesh = mesh_create(c->num_ranks);
     int result;
 
+    running = c->name;
+    signal(SIGALRM, hang);
     for (int i = 0; i < c->num_ranks; i++)
         starts[i] = (struct start){ops, c, mesh, i, threads, tiny, 0};
     result = threads ? run_threads(starts, c->num_ranks)
@@ -351,6 +366,10 @@ static int finish(struct node *node, struct rsched_lane *lane, bool tx,
             node->ops->sleep(node->engine, NULL, limit_ps, go_on, &p);
         else if (i % 16 == 15)
             sched_yield();
+        /* A connection that has failed is better told than waited for. */
+        if (i % CHECKS == CHECKS - 1 &&
+            node->ops->check(lane->connection) != 0 && !go_on(&p))
+            return RSCHED_EPEER;
     }
     return p.status < 0 ? p.status : 0;
 }
