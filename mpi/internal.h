@@ -140,7 +140,7 @@ enum rs_number {
     RS_NUMBER_LANE_SENDS,
     RS_NUMBER_LANE_RECEIVES,
     RS_NUMBER_LANE_NATIVE,
-    RS_NUMBER_SESSIONS,
+    RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */

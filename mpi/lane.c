@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions: opening and stopping. The fast path is in lane.h. */
+/* Incarnations: opening and stopping. The fast path is in lane.h. */
 #include "mpi/lane.h"
 
 #include <sched.h>

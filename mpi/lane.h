@@ -29,7 +29,7 @@ enum {
     RS_LANE_LEAST_SLOTS = 2,
 };
 
-/** Bits of `mode`; the number of the session is above them. */
+/** Bits of `mode`; the number of the incarnation is above them. */
 enum {
     RS_SENDER_READY = 1,
     RS_RECEIVER_READY = 2,
@@ -64,7 +64,7 @@ struct rs_slots {
     uint64_t stride; /* bytes from slot to slot */
     uint64_t room;   /* of a message, bytes */
     unsigned num;    /* a power of two */
-    uint64_t number; /* of the last put or grant, with the session */
+    uint64_t number; /* of the last put or grant, with the incarnation */
     uint64_t seen;   /* sender: last `consumed` that it has read */
 };
 
@@ -72,7 +72,7 @@ struct rs_slots {
 struct rs_pair_view {
     struct rs_pair_words *words; /* NULL: not attached */
     bool sends;
-    uint64_t open;   /* the mode while it is in a session, else 0 */
+    uint64_t open;   /* the mode while it is in an incarnation, else 0 */
     uint64_t joined; /* then the lanes that have joined */
 };
 
@@ -86,19 +86,19 @@ size_t rs_pair_bytes(uint64_t most);
  * the pair is open, and has been entered. `joined`: the sender's lanes. */
 bool rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
 bool rs_pair_is_ready(const struct rs_pair_view *pair);
-/** Take the bit back. False: the session has been entered instead, and must be
- * stopped. */
+/** Take the bit back. False: the incarnation has been entered instead, and must
+ * be stopped. */
 bool rs_pair_unready(struct rs_pair_view *pair);
-/** Enter the session if the pair is open. */
+/** Enter the incarnation if the pair is open. */
 bool rs_pair_enter(struct rs_pair_view *pair);
-/** Leave a session that this or the other side stops; `final` is valid
+/** Leave an incarnation that this or the other side stops; `final` is valid
  * then, until this side is ready again. True if it was this side. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                   unsigned num);
 /** Not to join any more. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
 
-/** Whether the session that this side is in is still open. */
+/** Whether the incarnation that this side is in is still open. */
 static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
 {
     /* Acquire: who finds it stopped reads `final` next. */
@@ -106,13 +106,13 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
            pair->open;
 }
 
-/** Numbers carry the session, so that those of an earlier one mean nothing. */
+/** Numbers carry the incarnation: those of an earlier one mean nothing. */
 static inline uint64_t rs_pair_base(const struct rs_pair_view *pair)
 {
     return pair->open >> RS_MODE_BITS << 32;
 }
 
-/** Whether `word` has reached `number`, in the same session. */
+/** Whether `word` has reached `number`, in the same incarnation. */
 static inline bool rs_lane_reached(uint64_t word, uint64_t number)
 {
     return word >= number && (word ^ number) >> 32 == 0;

@@ -35,7 +35,7 @@ RS_NATIVE(Rsend_init_c)
 RS_NATIVE(Recv_init_c)
 #endif
 
-/* ---- the requests of a session, as they started ---- */
+/* ---- the requests of an incarnation, as they started ---- */
 
 static inline void open_push(struct rs_pair *pair, struct rs_request *request)
 {
@@ -221,7 +221,7 @@ static void native_is_over(struct rs_request *request, int error)
     request->state = RS_COMPLETE;
     if (!message->sends) {
         lane->posted--;
-        rs_session_open(lane->pair);
+        rs_incarnation_open(lane->pair);
     } else if (message->synchronous &&
                message->native_number == lane->natives) {
         lane->quiet = true; /* O1 */
@@ -325,7 +325,7 @@ static void try_to_open(struct rs_pair *pair)
         pair->skip--;
         return;
     }
-    rs_sessions_prepare();
+    rs_incarnations_prepare();
     if (pair->view.open != 0 || !rs_pair_is_ready(&pair->view))
         return;
     if (pair->rest > 0) {
@@ -338,7 +338,7 @@ static void try_to_open(struct rs_pair *pair)
     start = rs_now_ns();
     do {
         sched_yield();
-        rs_sessions_prepare();
+        rs_incarnations_prepare();
     } while (pair->view.open == 0 &&
              (++polls < LEAST_POLLS || rs_now_ns() - start < limit));
 }
@@ -353,19 +353,19 @@ static int __attribute__((noinline)) start_slowly(struct rs_request *request)
     if (message->sends && !lane->offered &&
         message->reason == RS_ACCELERATED)
         rs_note_offer(lane, message->bytes);
-    rs_sessions_look();
+    rs_incarnations_look();
     if (pair->view.open == 0 && lane->attached && !lane->barred)
         try_to_open(pair);
     if (pair->view.open == 0)
-        rs_session_unready(pair); /* O3 */
+        rs_incarnation_unready(pair); /* O3 */
     if (pair->view.open != 0) {
         if (message->reason == RS_ACCELERATED &&
             (message->sends ? put(request) : grant(request)))
             return MPI_SUCCESS;
         if (has_joined(lane))
-            rs_session_close(pair); /* N1, N2 */
+            rs_incarnation_close(pair); /* N1, N2 */
         else if (message->sends)
-            rs_session_settle(pair); /* N1 */
+            rs_incarnation_settle(pair); /* N1 */
     }
     if (!message->sends || !send_sync(request))
         start_native(request);
@@ -397,7 +397,7 @@ static void lose_patience(struct rs_request *request)
     if (message->vain == POLLS_PER_LOOK)
         message->since = rs_now_ns();
     else if (rs_now_ns() - message->since > PATIENCE_NS)
-        rs_session_stop(message->lane->pair);
+        rs_incarnation_stop(message->lane->pair);
 }
 
 static bool poll_native(struct rs_request *request)
@@ -407,7 +407,7 @@ static bool poll_native(struct rs_request *request)
 
     if (request->state != RS_NATIVE)
         return true;
-    rs_sessions_look();
+    rs_incarnations_look();
     error = PMPI_Test(&message->native, &done, &message->status);
     if (!done && error == MPI_SUCCESS)
         return false;
@@ -417,7 +417,7 @@ static bool poll_native(struct rs_request *request)
 
 static bool __attribute__((noinline)) poll_stopped(struct rs_request *request)
 {
-    rs_session_stop(request->message->lane->pair);
+    rs_incarnation_stop(request->message->lane->pair);
     return poll_native(request);
 }
 
@@ -480,11 +480,11 @@ int rs_message_raise(struct rs_request *request, int error)
 
 /* ---- the end ---- */
 
-/* Not in a session any more: complete, or native (N5). */
-static void leave_session(struct rs_request *request)
+/* Not in an incarnation any more: complete, or native (N5). */
+static void leave_incarnation(struct rs_request *request)
 {
     if (!rs_message_poll(request) && request->state != RS_NATIVE)
-        rs_session_stop(request->message->lane->pair);
+        rs_incarnation_stop(request->message->lane->pair);
 }
 
 int rs_message_cancel(struct rs_request *request)
@@ -492,7 +492,7 @@ int rs_message_cancel(struct rs_request *request)
     if (request->state == RS_INACTIVE)
         return rs_name_raise(request->message->lane->pair->name,
                              MPI_ERR_REQUEST);
-    leave_session(request);
+    leave_incarnation(request);
     return request->state == RS_NATIVE
                ? native_Cancel(&request->message->native)
                : MPI_SUCCESS;
@@ -505,7 +505,7 @@ void rs_message_abandon(struct rs_request *request)
 
     if (request->state == RS_INACTIVE)
         return;
-    leave_session(request);
+    leave_incarnation(request);
     if (request->state == RS_NATIVE && !message->sends) {
         /* Nobody will know when it is complete (N3). */
         lane->posted--;
@@ -682,7 +682,7 @@ static void pass_on(enum rs_call call, enum rs_reason reason,
 }
 
 /* Ready sends become standard ones natively: a receive that was granted is not
- * posted there yet when a session ends. */
+ * posted there yet when an incarnation ends. */
 #define RS_INIT_FUNCTION(Name, suffix, ID, Const, Native)                    \
     int PMPI_##Name##_init##suffix(Const void *buf, RS_COUNT count,          \
                                    MPI_Datatype type, int peer, int tag,     \

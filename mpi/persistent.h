@@ -44,7 +44,7 @@ struct rs_lane {
     /* The sender's. */
     bool offered;
     bool quiet;         /* all its messages have been matched (O1) */
-    bool started;       /* natively, since the last session */
+    bool started;       /* natively, since the last incarnation */
     uint64_t natives;   /* messages sent natively */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
@@ -69,7 +69,7 @@ struct rs_pair {
     int fd;        /* receiver */
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
-    struct rs_request *first, *last; /* in the session, as they started */
+    struct rs_request *first, *last; /* in the incarnation, as they started */
     uint64_t puts;     /* since the pair opened */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned tries;    /* bounded waits for the other side to be ready */
@@ -78,7 +78,7 @@ struct rs_pair {
 
 /** Pairs of this process; plain calls need not look when there are none. */
 extern unsigned rs_num_pairs;
-/** Messages in sessions that are not known to be matched. */
+/** Messages in incarnations that are not known to be matched. */
 extern unsigned rs_num_open;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
@@ -115,36 +115,36 @@ void rs_note_answer(struct rs_lane *lane);
 void rs_notes_poll(void);
 void rs_notes_fini(void);
 
-/* ---- sessions (session.c) ---- */
+/* ---- incarnations (incarnation.c) ---- */
 
 /** Become ready, if that is possible. True: the pair is open. */
-bool rs_session_open(struct rs_pair *pair);
+bool rs_incarnation_open(struct rs_pair *pair);
 /** Do what is to be done for pairs to open. */
-void rs_sessions_prepare(void);
+void rs_incarnations_prepare(void);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
- * session then. */
-void rs_session_unready(struct rs_pair *pair);
-/** T1 to T3: leave the session. */
-void rs_session_stop(struct rs_pair *pair);
+ * incarnation then. */
+void rs_incarnation_unready(struct rs_pair *pair);
+/** T1 to T3: leave the incarnation. */
+void rs_incarnation_stop(struct rs_pair *pair);
 /** O3, N2: afterwards the pair is not open. */
-void rs_session_close(struct rs_pair *pair);
+void rs_incarnation_close(struct rs_pair *pair);
 /** N1: nothing of the pair is unmatched afterwards. */
-void rs_session_settle(struct rs_pair *pair);
+void rs_incarnation_settle(struct rs_pair *pair);
 /** N4: likewise, for all pairs. */
-void rs_sessions_settle(void);
+void rs_incarnations_settle(void);
 /** Learn of stops. */
-void rs_sessions_look(void);
+void rs_incarnations_look(void);
 /** Before a native call that may block (N4). */
 static inline void rs_settle(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
-        rs_sessions_settle();
+        rs_incarnations_settle();
 }
 /** In all other calls that a program may make again and again. */
 static inline void rs_look(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
-        rs_sessions_look();
+        rs_incarnations_look();
 }
 /** Before a native send, of any kind but those of requests of ours. */
 void rs_before_send(MPI_Comm comm, int peer, int tag);
@@ -189,7 +189,7 @@ int rs_message_cancel(struct rs_request *request);
 /** The program has freed it. */
 void rs_message_abandon(struct rs_request *request);
 void rs_message_close(struct rs_request *request);
-/** For the end of a session: complete it, or start it natively. */
+/** For the end of an incarnation: complete it, or start it natively. */
 void rs_message_finish(struct rs_request *request);
 void rs_message_go_native(struct rs_request *request);
 /** Why it has been native so far. */

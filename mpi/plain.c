@@ -28,8 +28,8 @@ static inline void before_blocking(MPI_Comm comm, int peer, int tag)
     }
 }
 
-/* A receive that was granted is not posted natively when its session ends: a
- * message of a lane may not be a ready one. */
+/* A receive that was granted is not posted natively when its incarnation ends:
+ * a message of a lane may not be a ready one. */
 static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 {
     return UNLIKELY(rs_num_pairs > 0) && rs_is_lane(comm, peer, tag);

@@ -107,7 +107,7 @@ extern "C" {
  *     lane_sends, lane_receives     starts of persistent point-to-point
  *                                   requests that went through a lane
  *     lane_native                   ... that went natively
- *     sessions, stops               of lanes: begun, and stopped by this side
+ *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that

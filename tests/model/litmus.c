@@ -38,7 +38,7 @@ static void prepare(uint64_t bytes)
     }
 }
 
-static void open_session(void)
+static void open_incarnation(void)
 {
     rs_pair_ready(&sides[0], 1);
     rs_pair_ready(&sides[1], 0);
@@ -100,7 +100,7 @@ static unsigned run_stops(int who, bool with_fence)
     atomic_store(&arrived, 0);
     prepare(8);
     for (int i = 0; i < STOPS; i++) {
-        open_session();
+        open_incarnation();
         /* The stopper has its own half of the match. */
         if (who == 0)
             rs_lane_put(&slots[0], rs_slots_at(&slots[0], 1), 8);
@@ -148,7 +148,7 @@ static unsigned run_stream(void)
     pthread_t thread;
 
     prepare(LENGTH);
-    open_session();
+    open_incarnation();
     if (pthread_create(&thread, NULL, send_stream, NULL) != 0)
         abort();
     for (unsigned i = 0; i < MESSAGES; i++) {

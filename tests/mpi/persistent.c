@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent point-to-point requests around a ring: that they go through lanes,
  * and that whatever a program does beside them has the native result. Each case
- * begins with lanes that are in a session, as the counters say.
+ * begins with lanes that are in an incarnation, as the counters say.
  *
  * persistent [--native | --off]; off: the backend is loaded, but not to use
  * lanes (RSCHED_PERSISTENT) */
@@ -50,7 +50,7 @@ static void finish_all(void)
         verify(tag);
 }
 
-/* Until all lanes of all processes are in a session. */
+/* Until all lanes of all processes are in an incarnation. */
 static void promote(void)
 {
     for (int round = 0;; round++) {
@@ -64,10 +64,10 @@ static void promote(void)
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all || !uses_lanes)
             return;
-        CHECK(round < ROUNDS, "no session: %" PRIu64 " sends, %" PRIu64
-              " native starts, %" PRIu64 " sessions, %" PRIu64 " stops",
+        CHECK(round < ROUNDS, "no incarnation: %" PRIu64 " sends, %" PRIu64
+              " native starts, %" PRIu64 " incarnations, %" PRIu64 " stops",
               counter("lane_sends"), counter("lane_native"),
-              counter("sessions"), counter("stops"));
+              counter("incarnations"), counter("stops"));
     }
 }
 
@@ -470,7 +470,7 @@ static void case_lengths(void)
         good = !uses_lanes || counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         calm = all ? calm + 1 : 0;
-        CHECK(i < ROUNDS - 1 || calm == 10, "no session");
+        CHECK(i < ROUNDS - 1 || calm == 10, "no incarnation");
     }
     MPI_Start(&requests[2]);
     MPI_Start(&requests[1]);
@@ -536,7 +536,7 @@ static void check_off(void)
 {
     static const char *const zero[] = {
         "lane_sends",          "lane_receives",         "lane_native",
-        "sessions",            "stops",                 "requests",
+        "incarnations",            "stops",                 "requests",
         "send_init.accelerated", "recv_init.accelerated"};
 
     for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions: when pairs open, and what stops them. The rules' names are those
- * of docs/persistent.md. */
+/* Incarnations: when pairs open, and what stops them. The rules' names are
+ * those of docs/persistent.md. */
 #include "mpi/persistent.h"
 
 #include <sched.h>
@@ -10,7 +10,7 @@
 enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 16,
-    LONG_SESSION = 1000, /* puts that make up for a stop */
+    LONG_LIFE = 1000, /* puts that make up for a stop */
 };
 
 uint64_t rs_now_ns(void)
@@ -78,10 +78,10 @@ static void enter(struct rs_pair *pair)
     }
     pair->puts = 0;
     pair->tries = pair->rest = 0;
-    rs_count_number(RS_NUMBER_SESSIONS, 1);
+    rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
-bool rs_session_open(struct rs_pair *pair)
+bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
     uint64_t joined = 0;
@@ -106,7 +106,7 @@ bool rs_session_open(struct rs_pair *pair)
     }
     /* A lane was barred between our look and the opening. */
     if (view->joined & atomic_load(&view->words->barred)) {
-        rs_session_stop(pair);
+        rs_incarnation_stop(pair);
         return false;
     }
     return true;
@@ -114,10 +114,10 @@ bool rs_session_open(struct rs_pair *pair)
 
 static void prepare(struct rs_pair *pair)
 {
-    rs_session_open(pair);
+    rs_incarnation_open(pair);
 }
 
-void rs_sessions_prepare(void)
+void rs_incarnations_prepare(void)
 {
     rs_pairs_visit(prepare);
 }
@@ -126,14 +126,14 @@ void rs_sessions_prepare(void)
 
 static void punish(struct rs_pair *pair)
 {
-    if (pair->puts >= LONG_SESSION || pair->penalty == 0)
+    if (pair->puts >= LONG_LIFE || pair->penalty == 0)
         pair->penalty = FIRST_PENALTY;
     else if (pair->penalty < MOST_PENALTY)
         pair->penalty *= 2;
     pair->skip = pair->penalty;
 }
 
-void rs_session_stop(struct rs_pair *pair)
+void rs_incarnation_stop(struct rs_pair *pair)
 {
     struct rs_request *request;
 
@@ -157,18 +157,18 @@ void rs_session_stop(struct rs_pair *pair)
     }
 }
 
-void rs_session_unready(struct rs_pair *pair)
+void rs_incarnation_unready(struct rs_pair *pair)
 {
     if (pair->view.words != NULL && !rs_pair_unready(&pair->view))
         enter(pair);
 }
 
-void rs_session_close(struct rs_pair *pair)
+void rs_incarnation_close(struct rs_pair *pair)
 {
     if (pair->view.open == 0)
-        rs_session_unready(pair);
+        rs_incarnation_unready(pair);
     if (pair->view.open != 0)
-        rs_session_stop(pair);
+        rs_incarnation_stop(pair);
 }
 
 /* ---- looking ---- */
@@ -176,10 +176,10 @@ void rs_session_close(struct rs_pair *pair)
 static void look(struct rs_pair *pair)
 {
     if (pair->view.open != 0 && !rs_pair_is_open(&pair->view))
-        rs_session_stop(pair);
+        rs_incarnation_stop(pair);
 }
 
-void rs_sessions_look(void)
+void rs_incarnations_look(void)
 {
     if (rs_num_open > 0)
         rs_pairs_visit(look);
@@ -197,7 +197,7 @@ static void collect(struct rs_pair *pair)
     }
 }
 
-void rs_session_settle(struct rs_pair *pair)
+void rs_incarnation_settle(struct rs_pair *pair)
 {
     uint64_t start;
 
@@ -211,16 +211,16 @@ void rs_session_settle(struct rs_pair *pair)
         if (pair->first == NULL)
             return;
     } while (rs_now_ns() - start < SETTLE_NS);
-    rs_session_stop(pair);
+    rs_incarnation_stop(pair);
 }
 
 static void settle(struct rs_pair *pair)
 {
     if (pair->first != NULL)
-        rs_session_settle(pair);
+        rs_incarnation_settle(pair);
 }
 
-void rs_sessions_settle(void)
+void rs_incarnations_settle(void)
 {
     rs_pairs_visit(settle);
 }
@@ -236,11 +236,11 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
         return;
     lane = rs_lane_find(pair, tag);
     if (lane != NULL) {
-        rs_session_close(pair);
+        rs_incarnation_close(pair);
         lane->natives++;
         lane->quiet = false;
     } else if (pair->first != NULL) {
-        rs_session_settle(pair);
+        rs_incarnation_settle(pair);
     }
 }
 
@@ -264,7 +264,7 @@ static void hide(struct rs_pair *pair, int tag, bool posted)
             rs_pair_bar(&pair->view, lane->index);
     }
     if (covered)
-        rs_session_close(pair);
+        rs_incarnation_close(pair);
 }
 
 /* ---- nonblocking receives ---- */
