@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What was accelerated, what was not, and why. Exchanges count for themselves;
  * the hot path counts nothing here. */
-#include "mpi/persistent.h"
+#include "mpi/message.h"
 
 #include <string.h>
 
