@@ -18,7 +18,7 @@
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
- * - with RSCHED_PERSISTENT=yes (default: no), persistent point-to-point
+ * - unless RSCHED_PERSISTENT is no in a process, persistent point-to-point
  *   requests (MPI_Send_init, Ssend_init, Rsend_init, Recv_init) between
  *   processes of one node go through shared memory where both sides use them
  *   for the same communicator, ranks and tag, and only while no other call

@@ -211,7 +211,7 @@ static const char *has_values(const void *arg)
     if (!c->disable || c->log_level != RS_LOG_DEBUG || c->chunk_bytes != 3 << 10 ||
         c->ring_bytes != 2 << 20 || c->spin_polls != 0 || c->yield_polls != 7 ||
         c->sleep_ps != 250000000 || c->progress_ps != 0 ||
-        c->setup_timeout_ps != 500000 || !c->persistent || c->report != 3 ||
+        c->setup_timeout_ps != 500000 || c->persistent || c->report != 3 ||
         strcmp(c->report_file, "r-%r.txt") != 0 ||
         strcmp(c->failpoints, "start@1=kill") != 0)
         return "a value is wrong";
@@ -226,7 +226,7 @@ Test(config, values_of_every_kind)
                       "RSCHED_CHUNK=3k", "RSCHED_RING=2M", "RSCHED_SPIN=0",
                       "RSCHED_YIELD=7", "RSCHED_SLEEP=250us", "RSCHED_PROGRESS=0",
                       "RSCHED_SETUP_TIMEOUT=500ns",
-                      "RSCHED_PERSISTENT=yes", "RSCHED_REPORT=json",
+                      "RSCHED_PERSISTENT=no", "RSCHED_REPORT=json",
                       "RSCHED_REPORT_FILE=r-%r.txt",
                       "RSCHED_FAILPOINTS=start@1=kill"),
              has_values, NULL);
