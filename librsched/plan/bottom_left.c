@@ -35,38 +35,52 @@ struct gaps {
 
 struct box {
     uint32_t put;
-    uint32_t rank;
-    uint64_t bytes;
+    uint32_t rank; /* among those of equal bytes */
 };
 
 struct packer {
     const struct rs_problem *problem;
     struct gaps *engines;
     struct gaps *directions;
+    struct gaps kept;  /* those of a direction that a box fits into */
     struct box *boxes; /* in the order of placement */
 };
 
 static const struct gaps always_free = {.count = 1,
                                         .gap = {{0, UINT64_MAX}}};
 
-/* The first time at which both have `height` of free time. */
-static uint64_t find_gap(const struct gaps *a, const struct gaps *b,
-                         uint64_t height)
+/* The gaps of at least `height`. */
+static void keep_long(const struct gaps *gaps, uint64_t height,
+                      struct gaps *kept)
 {
-    size_t i = 0, j = 0;
-
-    for (;;) {
-        const struct gap *x = &a->gap[i], *y = &b->gap[j];
-        uint64_t from = x->from > y->from ? x->from : y->from;
-        uint64_t to = x->to < y->to ? x->to : y->to;
-
-        if (to >= from && to - from >= height)
-            return from;
-        if (x->to < y->to)
-            i++;
-        else
-            j++;
+    kept->count = 0;
+    for (size_t i = 0; i < gaps->count; i++) {
+        kept->gap[kept->count] = gaps->gap[i];
+        kept->count += gaps->gap[i].to - gaps->gap[i].from >= height;
     }
+}
+
+/* The first time before `limit` at which both have `height` of free time, or
+ * `limit`. All gaps in `b` are as long as that. */
+static uint64_t find_gap(const struct gaps *a, const struct gaps *b,
+                         uint64_t height, uint64_t limit)
+{
+    const struct gap *y = b->gap;
+
+    for (const struct gap *x = a->gap; x->from < limit; x++) {
+        uint64_t from;
+
+        if (x->to - x->from < height)
+            continue;
+        while (y->to < x->from + height)
+            y++;
+        from = x->from > y->from ? x->from : y->from;
+        if (from >= limit)
+            break;
+        if (from + height <= x->to)
+            return from;
+    }
+    return limit;
 }
 
 static void forget_shortest(struct gaps *gaps)
@@ -110,12 +124,11 @@ static void take(struct gaps *gaps, uint64_t from, uint64_t to)
     }
 }
 
+/* Of equal bytes. */
 static int compare_boxes(const void *left, const void *right)
 {
     const struct box *a = left, *b = right;
 
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
     return a->put < b->put ? -1 : 1;
@@ -165,8 +178,10 @@ static uint64_t place(struct packer *packer, uint32_t put, uint32_t engines,
         if (rs_problem_rate(problem, e) != rate) {
             rate = rs_problem_rate(problem, e);
             height = rs_boxes_height(problem, put, rate);
+            keep_long(color, height, &packer->kept);
         }
-        start = find_gap(&packer->engines[e], color, height);
+        start = find_gap(&packer->engines[e], &packer->kept, height,
+                         where->order);
         if (start < where->order) {
             where->order = start;
             where->engine = e;
@@ -177,6 +192,28 @@ static uint64_t place(struct packer *packer, uint32_t put, uint32_t engines,
     if (colored)
         take(&packer->directions[number], where->order, end);
     return end;
+}
+
+static void sort_boxes(struct packer *packer, const struct rs_packing *packing)
+{
+    const struct rs_problem *problem = packer->problem;
+    size_t run = 0; /* the first one of as many bytes as the last one */
+
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t put = problem->by_bytes[i];
+        uint32_t direction = problem->direction[put];
+
+        packer->boxes[i] = (struct box){
+            put, packing->requested ? direction
+                                    : problem->directions[direction].rank};
+        if (problem->bytes[put] != problem->bytes[packer->boxes[run].put]) {
+            qsort(&packer->boxes[run], i - run, sizeof(*packer->boxes),
+                  compare_boxes);
+            run = i;
+        }
+    }
+    qsort(&packer->boxes[run], problem->num_puts - run, sizeof(*packer->boxes),
+          compare_boxes);
 }
 
 static int pack(struct packer *packer, const struct rs_packing *packing,
@@ -194,16 +231,7 @@ static int pack(struct packer *packer, const struct rs_packing *packing,
     }
     for (size_t i = 0; i < problem->num_directions; i++)
         packer->directions[i] = always_free;
-    for (uint32_t i = 0; i < problem->num_puts; i++) {
-        uint32_t direction = problem->direction[i];
-
-        packer->boxes[i] = (struct box){
-            i, packing->requested ? direction
-                                  : problem->directions[direction].rank,
-            problem->bytes[i]};
-    }
-    qsort(packer->boxes, problem->num_puts, sizeof(*packer->boxes),
-          compare_boxes);
+    sort_boxes(packer, packing);
     for (size_t i = 0; i < problem->num_puts; i++) {
         uint32_t put = packer->boxes[i].put;
         bool diagonal = problem->directions[problem->direction[put]].diagonal;

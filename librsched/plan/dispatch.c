@@ -27,42 +27,28 @@ struct key {
     uint64_t value[3]; /* the first one counts most */
 };
 
-struct sorted {
-    uint64_t bytes;
-    uint32_t cls, put;
-};
-
-static int compare_sorted(const void *left, const void *right)
-{
-    const struct sorted *a = left, *b = right;
-
-    if (a->cls != b->cls)
-        return a->cls < b->cls ? -1 : 1;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    return (a->put > b->put) - (a->put < b->put);
-}
-
+/* Class by class, the longest first. */
 static int sort_puts(struct rs_dispatch *dispatch)
 {
     const struct rs_script *script = dispatch->script;
     const struct rs_problem *problem = script->problem;
-    struct sorted *sorted = calloc(problem->num_puts + 1, sizeof(*sorted));
+    size_t *at = calloc(script->num_classes + 1, sizeof(*at));
 
-    if (sorted == NULL)
+    if (at == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory to plan");
-    for (uint32_t i = 0; i < problem->num_puts; i++) {
-        uint32_t cls = script->class_of[problem->direction[i]];
-
-        sorted[i] = (struct sorted){problem->bytes[i], cls, i};
-        dispatch->first[cls + 1]++;
-    }
-    qsort(sorted, problem->num_puts, sizeof(*sorted), compare_sorted);
+    for (size_t i = 0; i < problem->num_puts; i++)
+        dispatch->first[script->class_of[problem->direction[i]] + 1]++;
     for (size_t c = 0; c < script->num_classes; c++)
         dispatch->first[c + 1] += dispatch->first[c];
-    for (size_t i = 0; i < problem->num_puts; i++)
-        dispatch->puts[i] = sorted[i].put;
-    free(sorted);
+    memcpy(at, dispatch->first, script->num_classes * sizeof(*at));
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint32_t put = problem->by_bytes[i];
+        size_t place = at[script->class_of[problem->direction[put]]]++;
+
+        dispatch->puts[place] = put;
+        dispatch->bytes[place] = problem->bytes[put];
+    }
+    free(at);
     return 0;
 }
 
@@ -117,6 +103,7 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
         .script = script,
         .stage = rs_stage_create(script),
         .puts = calloc(problem->num_puts + 1, sizeof(*dispatch->puts)),
+        .bytes = calloc(problem->num_puts + 1, sizeof(*dispatch->bytes)),
         .first = calloc(classes, sizeof(*dispatch->first)),
         .next = calloc(classes, sizeof(*dispatch->next)),
         .loads = calloc(problem->num_resources + 1, sizeof(*dispatch->loads)),
@@ -125,6 +112,7 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
                           sizeof(*dispatch->by_rate)),
     };
     if (dispatch->stage == NULL || dispatch->puts == NULL ||
+        dispatch->bytes == NULL ||
         dispatch->first == NULL || dispatch->next == NULL ||
         dispatch->loads == NULL || dispatch->used == NULL ||
         dispatch->by_rate == NULL)
@@ -144,6 +132,7 @@ void rs_dispatch_fini(struct rs_dispatch *dispatch)
 {
     free(dispatch->stage);
     free(dispatch->puts);
+    free(dispatch->bytes);
     free(dispatch->first);
     free(dispatch->next);
     free(dispatch->loads);
@@ -273,8 +262,7 @@ static struct key key_of(const struct rs_dispatch *dispatch,
     const struct rs_script *script = dispatch->script;
     const struct rs_fluid_route *route = rs_script_route(script, cls, engine);
     uint64_t conf = 0, gain = 8, crit = 0, sum = 0;
-    uint64_t bytes =
-        script->problem->bytes[dispatch->puts[dispatch->next[cls]]];
+    uint64_t bytes = dispatch->bytes[dispatch->next[cls]];
 
     for (size_t k = 0; k < route->num_resources; k++) {
         const struct rs_link_load *load =
@@ -340,22 +328,21 @@ static uint32_t choose(struct rs_dispatch *dispatch, enum rs_rule rule,
 static void serve(struct rs_dispatch *dispatch, enum rs_rule rule,
                   uint32_t engine, struct rs_place *places, uint64_t *order)
 {
-    const struct rs_problem *problem = dispatch->script->problem;
-
     for (;;) {
         uint32_t cls = choose(dispatch, rule, engine);
+        uint64_t bytes;
         uint32_t put;
 
         if (cls == UINT32_MAX) {
             rs_stage_close(dispatch->stage, engine);
             return;
         }
+        bytes = dispatch->bytes[dispatch->next[cls]];
         put = dispatch->puts[dispatch->next[cls]++];
         places[put] = (struct rs_place){engine, (*order)++};
-        add_queued(dispatch, cls, -(int64_t)problem->bytes[put]);
+        add_queued(dispatch, cls, -(int64_t)bytes);
         add_flying(dispatch, cls, engine, 1);
-        if (!rs_stage_start(dispatch->stage, engine, cls,
-                            problem->bytes[put]))
+        if (!rs_stage_start(dispatch->stage, engine, cls, bytes))
             return;
         add_flying(dispatch, cls, engine, -1);
     }

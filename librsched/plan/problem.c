@@ -13,6 +13,7 @@ void rs_problem_fini(struct rs_problem *problem)
     free(problem->parts);
     free(problem->bytes);
     free(problem->direction);
+    free(problem->by_bytes);
     free(problem->directions);
     free(problem->rates);
     free(problem->routes);
@@ -48,6 +49,7 @@ static int allocate(struct rs_problem *problem)
     problem->parts = calloc(problem->num_puts + 1, sizeof(*problem->parts));
     problem->bytes = calloc(problem->num_puts + 1, sizeof(uint64_t));
     problem->direction = calloc(problem->num_puts + 1, sizeof(uint32_t));
+    problem->by_bytes = calloc(problem->num_puts + 1, sizeof(uint32_t));
     problem->directions = calloc(directions, sizeof(*problem->directions));
     problem->rates = calloc(problem->num_rails, sizeof(*problem->rates));
     problem->routes = calloc(directions * problem->num_rails,
@@ -57,7 +59,8 @@ static int allocate(struct rs_problem *problem)
                                       sizeof(uint32_t));
     problem->capacity = calloc(resources, sizeof(uint64_t));
     if (problem->parts == NULL || problem->bytes == NULL ||
-        problem->direction == NULL || problem->directions == NULL ||
+        problem->direction == NULL || problem->by_bytes == NULL ||
+        problem->directions == NULL ||
         problem->rates == NULL || problem->routes == NULL ||
         problem->certain == NULL || problem->route_resources == NULL ||
         problem->capacity == NULL)
@@ -226,6 +229,58 @@ static int fill_parts(struct rs_problem *problem, const struct rs_cut *cuts,
     return 0;
 }
 
+struct measured {
+    uint64_t bytes;
+    uint32_t put;
+};
+
+/* Stable, by one digit of the bytes, from the longest to the shortest. */
+static void sort_by_digit(const struct measured *from, struct measured *to,
+                          size_t count, unsigned shift)
+{
+    enum { DIGITS = 256 };
+    size_t first[DIGITS] = {0}, sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        first[~from[i].bytes >> shift & (DIGITS - 1)]++;
+    for (size_t d = 0; d < DIGITS; d++) {
+        size_t of_digit = first[d];
+
+        first[d] = sum;
+        sum += of_digit;
+    }
+    for (size_t i = 0; i < count; i++)
+        to[first[~from[i].bytes >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Planners sort by bytes first; this is in linear time. */
+static int sort_by_bytes(struct rs_problem *problem)
+{
+    size_t puts = problem->num_puts;
+    struct measured *sorted = calloc(2 * puts + 1, sizeof(*sorted));
+    struct measured *from = sorted, *to = sorted + puts;
+    uint64_t longest = 0;
+
+    if (sorted == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to plan %zu puts", puts);
+    for (uint32_t i = 0; i < puts; i++) {
+        from[i] = (struct measured){problem->bytes[i], i};
+        if (problem->bytes[i] > longest)
+            longest = problem->bytes[i];
+    }
+    for (unsigned shift = 0; shift < 64 && longest >> shift != 0; shift += 8) {
+        struct measured *sorted_so_far = to;
+
+        sort_by_digit(from, to, puts, shift);
+        to = from;
+        from = sorted_so_far;
+    }
+    for (size_t i = 0; i < puts; i++)
+        problem->by_bytes[i] = from[i].put;
+    free(sorted);
+    return 0;
+}
+
 int rs_problem_init(struct rs_problem *problem,
                     const struct rsched_pattern *pattern,
                     const struct rsched_machine *machine,
@@ -244,6 +299,8 @@ int rs_problem_init(struct rs_problem *problem,
     error = allocate(problem);
     if (error == 0)
         error = fill_parts(problem, cuts, num_cuts);
+    if (error == 0)
+        error = sort_by_bytes(problem);
     if (error != 0)
         goto err_fini;
     fill_capacities(problem);
@@ -389,7 +446,7 @@ static int compare_entries(const void *left, const void *right)
     return (a->put > b->put) - (a->put < b->put);
 }
 
-/* Most planners give places in order already. */
+/* Some planners give places in order already. */
 static void sort_queue(struct entry *entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -400,16 +457,35 @@ static void sort_queue(struct entry *entries, size_t count)
     }
 }
 
+/* Put ids by the order of their places, where that counts them from 0, as it
+ * does for most planners. Returns whether it does. */
+static bool count_places(const struct rs_place *places, size_t puts,
+                         uint32_t *counted)
+{
+    memset(counted, 0xff, puts * sizeof(*counted));
+    for (uint32_t i = 0; i < puts; i++) {
+        if (places[i].order >= puts || counted[places[i].order] != UINT32_MAX)
+            return false;
+        counted[places[i].order] = i;
+    }
+    return true;
+}
+
 int rs_problem_queue(const struct rs_problem *problem,
                      const struct rs_place *places, size_t *queues,
                      uint32_t *order)
 {
     size_t engines = problem->costs.num_engines, puts = problem->num_puts;
     struct entry *entries = calloc(puts + 1, sizeof(*entries));
+    uint32_t *counted = calloc(puts + 1, sizeof(*counted));
+    bool sorted;
 
-    if (entries == NULL)
+    if (entries == NULL || counted == NULL) {
+        free(entries);
+        free(counted);
         return rs_fail(RSCHED_ENOMEM, "no memory for a schedule of %zu puts",
                        puts);
+    }
     memset(queues, 0, (engines + 1) * sizeof(*queues));
     for (size_t i = 0; i < puts; i++)
         queues[places[i].engine + 1]++;
@@ -417,15 +493,20 @@ int rs_problem_queue(const struct rs_problem *problem,
         queues[e + 1] += queues[e];
     /* Filling a queue moves its beginning to its end, which is where the next
      * one begins: moved back below. */
-    for (uint32_t i = 0; i < puts; i++)
-        entries[queues[places[i].engine]++] =
-            (struct entry){places[i].order, i};
+    sorted = count_places(places, puts, counted);
+    for (uint32_t i = 0; i < puts; i++) {
+        uint32_t put = sorted ? counted[i] : i;
+
+        entries[queues[places[put].engine]++] =
+            (struct entry){places[put].order, put};
+    }
     memmove(queues + 1, queues, engines * sizeof(*queues));
     queues[0] = 0;
-    for (size_t e = 0; e < engines; e++)
+    for (size_t e = 0; !sorted && e < engines; e++)
         sort_queue(entries + queues[e], queues[e + 1] - queues[e]);
     for (size_t i = 0; i < puts; i++)
         order[i] = entries[i].put;
+    free(counted);
     free(entries);
     return 0;
 }

@@ -7,12 +7,12 @@
 
 struct box {
     uint64_t height; /* on the fastest engine */
-    uint32_t direction, put;
+    uint32_t put;
 };
 
 struct skyline {
     const struct rs_problem *problem;
-    struct box *boxes;   /* direction by direction, the highest first */
+    struct box *boxes;   /* direction by direction, the longest first */
     size_t *next, *end;  /* per direction, in `boxes` */
     uint64_t *left;      /* per direction: heights of the boxes left */
     uint64_t *busy;      /* per direction: until when it is at work */
@@ -20,41 +20,33 @@ struct skyline {
     uint32_t engines;
 };
 
-static int compare_boxes(const void *left, const void *right)
-{
-    const struct box *a = left, *b = right;
-
-    if (a->direction != b->direction)
-        return a->direction < b->direction ? -1 : 1;
-    if (a->height != b->height)
-        return a->height > b->height ? -1 : 1;
-    return (a->put > b->put) - (a->put < b->put);
-}
-
 static int sort_boxes(struct skyline *skyline)
 {
     const struct rs_problem *problem = skyline->problem;
     uint64_t sum = problem->costs.engine_open * problem->costs.num_engines;
 
     for (uint32_t i = 0; i < problem->num_puts; i++) {
-        struct box *box = &skyline->boxes[i];
         int error = rs_boxes_measure(problem, i, &sum);
 
         if (error != 0)
             return error;
-        box->height = rs_boxes_height(problem, i, problem->fastest);
-        box->put = i;
-        box->direction = problem->direction[i];
-        skyline->left[box->direction] += box->height;
+        skyline->end[problem->direction[i]]++;
     }
-    qsort(skyline->boxes, problem->num_puts, sizeof(*skyline->boxes),
-          compare_boxes);
-    for (size_t i = 0; i < problem->num_puts; i++) {
-        uint32_t direction = skyline->boxes[i].direction;
+    for (size_t d = 1; d < problem->num_directions; d++)
+        skyline->end[d] += skyline->end[d - 1];
+    for (size_t i = problem->num_puts; i-- > 0;) {
+        uint32_t put = problem->by_bytes[i];
+        uint32_t direction = problem->direction[put];
+        uint64_t height = rs_boxes_height(problem, put, problem->fastest);
 
-        if (skyline->end[direction] == 0)
-            skyline->next[direction] = i;
-        skyline->end[direction] = i + 1;
+        skyline->boxes[--skyline->end[direction]] = (struct box){height, put};
+        skyline->left[direction] += height;
+    }
+    /* Where one direction begins the one before it ends. */
+    for (size_t d = 0; d < problem->num_directions; d++) {
+        skyline->next[d] = skyline->end[d];
+        skyline->end[d] = d + 1 < problem->num_directions ? skyline->end[d + 1]
+                                                          : problem->num_puts;
     }
     return 0;
 }

@@ -12,7 +12,7 @@ typedef unsigned __int128 wide;
 #define TICKS_MOST (UINT64_C(7200000000000000) << RS_STAGE_TICK_BITS)
 #define BYTES_MOST (UINT64_C(1) << 60)
 
-enum { MEMORY_BITS = 13, MEMORY = 1 << MEMORY_BITS };
+enum { MEMORY_BITS = 14, MEMORY = 1 << MEMORY_BITS };
 
 /* ---------------------------------------------------------------- script */
 
@@ -60,13 +60,13 @@ static void find_classes(struct rs_script *script)
     }
 }
 
-/* A key has a field for every engine; without room for it nothing is
- * remembered. */
+/* A key has room for a put of every engine, or else nothing is remembered. */
 static int allocate_memory(struct rs_script *script)
 {
+    size_t kinds = script->num_classes * script->problem->num_rails;
     unsigned bits = 1;
 
-    while (script->num_classes >> bits != 0)
+    while (kinds >> bits != 0)
         bits++;
     if ((uint64_t)bits * script->num_engines > 64)
         return 0;
@@ -109,6 +109,7 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
 {
     size_t directions = problem->num_directions + 1;
     size_t resources = problem->num_resources + 1;
+    size_t kinds = directions * problem->num_rails;
     int error;
 
     *script = (struct rs_script){
@@ -118,12 +119,15 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .classes = calloc(directions, sizeof(*script->classes)),
         .caps = calloc(problem->costs.num_engines, sizeof(*script->caps)),
         .cap = problem->fastest << RS_STAGE_RATE_BITS,
+        .slowest = problem->slowest << RS_STAGE_RATE_BITS,
         .command = problem->costs.command << RS_STAGE_TICK_BITS,
         .open = problem->costs.engine_open << RS_STAGE_TICK_BITS,
         .left = calloc(resources, sizeof(*script->left)),
         .waiting = calloc(resources, sizeof(*script->waiting)),
         .touched = calloc(resources, sizeof(*script->touched)),
-        .fresh = calloc(problem->costs.num_engines, sizeof(*script->fresh)),
+        .rates = calloc(kinds, sizeof(*script->rates)),
+        .flying = calloc(kinds, sizeof(*script->flying)),
+        .kinds = calloc(kinds, sizeof(*script->kinds)),
         .position = calloc(problem->costs.num_engines,
                            sizeof(*script->position)),
         .rest = calloc(problem->costs.num_engines, sizeof(*script->rest)),
@@ -132,7 +136,8 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
     if (script->class_of == NULL || script->classes == NULL ||
         script->caps == NULL ||
         script->left == NULL || script->waiting == NULL ||
-        script->touched == NULL || script->fresh == NULL ||
+        script->touched == NULL || script->rates == NULL ||
+        script->flying == NULL || script->kinds == NULL ||
         script->position == NULL || script->rest == NULL ||
         script->least == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
@@ -160,7 +165,9 @@ void rs_script_fini(struct rs_script *script)
     free(script->left);
     free(script->waiting);
     free(script->touched);
-    free(script->fresh);
+    free(script->rates);
+    free(script->flying);
+    free(script->kinds);
     free(script->position);
     free(script->rest);
     free(script->least);
@@ -169,13 +176,34 @@ void rs_script_fini(struct rs_script *script)
 
 /* ----------------------------------------------------------------- rates */
 
-static void take(struct rs_script *script, const struct rs_fluid_route *route,
-                 uint64_t rate)
+static uint32_t kind_of(const struct rs_stage *stage, uint32_t engine)
 {
+    const struct rs_problem *problem = stage->script->problem;
+
+    return stage->actors[engine].cls * (uint32_t)problem->num_rails +
+           (uint32_t)rs_problem_rail(problem, engine);
+}
+
+static const struct rs_fluid_route *route_of(const struct rs_script *script,
+                                             uint32_t kind)
+{
+    size_t rails = script->problem->num_rails;
+
+    return rails == 1 ? script->classes[kind]
+                      : &script->classes[kind / rails][kind % rails];
+}
+
+/* All puts of a kind get a rate. */
+static void take(struct rs_script *script, uint32_t kind, uint64_t rate)
+{
+    const struct rs_fluid_route *route = route_of(script, kind);
+    uint32_t puts = script->flying[kind];
+
     for (size_t k = 0; k < route->num_resources; k++) {
-        script->left[route->resources[k]] -= rate;
-        script->waiting[route->resources[k]]--;
+        script->left[route->resources[k]] -= puts * rate;
+        script->waiting[route->resources[k]] -= puts;
     }
+    script->rates[kind] = rate;
 }
 
 /* The resource with the least share, of the lowest number among equals. */
@@ -209,28 +237,26 @@ static bool uses(const struct rs_fluid_route *route, uint32_t resource)
     return false;
 }
 
-static const struct rs_fluid_route *route_of(const struct rs_stage *stage,
-                                             uint32_t engine)
-{
-    return rs_script_route(stage->script, stage->actors[engine].cls, engine);
-}
-
-/* Count, per resource, the puts that flow. Returns their number. */
-static size_t begin_sharing(const struct rs_stage *stage, uint64_t *rates,
-                            size_t *touched)
+/* Count the puts in flight, per kind, and per resource that they use. Returns
+ * the number of kinds. */
+static size_t begin_sharing(const struct rs_stage *stage, size_t *touched)
 {
     struct rs_script *script = stage->script;
-    size_t flows = 0;
+    size_t kinds = 0;
 
     *touched = 0;
     for (uint32_t e = 0; e < stage->num_engines; e++) {
         const struct rs_fluid_route *route;
+        uint32_t kind;
 
-        rates[e] = 0;
         if (stage->actors[e].phase != RS_FLOWS)
             continue;
-        flows++;
-        route = route_of(stage, e);
+        kind = kind_of(stage, e);
+        if (script->flying[kind]++ == 0) {
+            script->kinds[kinds++] = kind;
+            script->rates[kind] = 0;
+        }
+        route = route_of(script, kind);
         for (size_t k = 0; k < route->num_resources; k++) {
             uint32_t r = route->resources[k];
 
@@ -241,68 +267,83 @@ static size_t begin_sharing(const struct rs_stage *stage, uint64_t *rates,
             }
         }
     }
-    return flows;
+    return kinds;
 }
 
 /* Give those that use `bottleneck` the share, or, when that is UINT32_MAX,
  * those whose engine has at most the share its rate. Returns how many. */
-static size_t give(const struct rs_stage *stage, uint32_t bottleneck,
-                   uint64_t share, uint64_t *rates)
+static size_t give(struct rs_script *script, size_t kinds, uint32_t bottleneck,
+                   uint64_t share)
 {
-    struct rs_script *script = stage->script;
-    size_t given = 0;
+    size_t rails = script->problem->num_rails, given = 0;
 
-    for (uint32_t e = 0; e < stage->num_engines; e++) {
-        const struct rs_fluid_route *route;
+    for (size_t i = 0; i < kinds; i++) {
+        uint32_t kind = script->kinds[i];
+        uint64_t cap = script->caps[rails == 1 ? 0 : kind % rails];
 
-        if (stage->actors[e].phase != RS_FLOWS || rates[e] != 0)
+        if (script->rates[kind] != 0)
             continue;
-        route = route_of(stage, e);
-        if (bottleneck == UINT32_MAX ? script->caps[e] > share
-                                     : !uses(route, bottleneck))
+        if (bottleneck == UINT32_MAX
+                ? cap > share
+                : !uses(route_of(script, kind), bottleneck))
             continue;
-        rates[e] = bottleneck == UINT32_MAX ? script->caps[e] : share;
-        take(script, route, rates[e]);
+        take(script, kind, bottleneck == UINT32_MAX ? cap : share);
         given++;
     }
     return given;
 }
 
-/* Max-min fair rates, as models/fluid.h defines them. */
-static void share_out(const struct rs_stage *stage, uint64_t *rates)
+/* Max-min fair rates of what is in flight, as models/fluid.h defines them. A
+ * rate of 0 cannot be: capacities are whole bytes per second, so a share is at
+ * least one unit unless there are 2^16 engines. */
+static void share_out(const struct rs_stage *stage)
 {
-    size_t touched, flows = begin_sharing(stage, rates, &touched);
+    struct rs_script *script = stage->script;
+    size_t touched, kinds = begin_sharing(stage, &touched), left = kinds;
 
-    while (flows > 0) {
+    while (left > 0) {
         uint64_t share;
-        uint32_t bottleneck = find_bottleneck(stage->script, touched, &share);
-        size_t given = give(stage, UINT32_MAX, share, rates);
+        uint32_t bottleneck = find_bottleneck(script, touched, &share);
+        size_t given = share < script->slowest
+                           ? 0
+                           : give(script, kinds, UINT32_MAX, share);
 
         if (given == 0)
-            given = give(stage, bottleneck, share, rates);
-        flows -= given;
+            given = give(script, kinds, bottleneck, share);
+        left -= given;
     }
+    for (size_t i = 0; i < kinds; i++)
+        script->flying[script->kinds[i]] = 0;
 }
 
-/* The rates of what is in flight, from memory if possible. A rate of 0 cannot
- * be: capacities are whole bytes per second, so a share is at least one unit
- * unless there are 2^16 engines. */
-static const uint64_t *find_rates(struct rs_stage *stage)
+/* Rates as from share_out(), from memory if possible. */
+static void find_rates(const struct rs_stage *stage)
 {
     struct rs_script *script = stage->script;
     struct rs_rates *entry;
+    uint64_t mask, *rate;
+    bool known;
 
     if (script->bits == 0) {
-        share_out(stage, script->fresh);
-        return script->fresh;
+        share_out(stage);
+        return;
     }
+    mask = UINT64_MAX >> (64 - script->bits);
     entry = &script->memory[stage->key * UINT64_C(0x9e3779b97f4a7c15) >>
                             (64 - MEMORY_BITS)];
-    if (entry->key != stage->key) {
-        share_out(stage, entry->rate);
-        entry->key = stage->key;
+    known = entry->key == stage->key;
+    if (!known)
+        share_out(stage);
+    entry->key = stage->key;
+    rate = entry->rate;
+    for (uint64_t left = stage->key; left != 0; left >>= script->bits) {
+        uint64_t *of = &script->rates[(left & mask) - 1];
+
+        if (known)
+            *of = *rate++;
+        else
+            *rate++ = *of;
     }
-    return entry->rate;
 }
 
 static uint64_t end_of(uint64_t now, wide left, uint64_t rate)
@@ -314,17 +355,20 @@ static uint64_t end_of(uint64_t now, wide left, uint64_t rate)
 
 static void set_rates(struct rs_stage *stage)
 {
-    const uint64_t *rates = find_rates(stage);
-
+    find_rates(stage);
     stage->changed = false;
     for (uint32_t e = 0; e < stage->num_engines; e++) {
         struct rs_actor *actor = &stage->actors[e];
+        uint64_t rate;
 
-        if (actor->phase != RS_FLOWS || rates[e] == actor->rate)
+        if (actor->phase != RS_FLOWS)
+            continue;
+        rate = stage->script->rates[kind_of(stage, e)];
+        if (rate == actor->rate)
             continue;
         actor->left -= (wide)actor->rate * (stage->now - actor->since);
         actor->since = stage->now;
-        actor->rate = rates[e];
+        actor->rate = rate;
         actor->next = end_of(stage->now, actor->left, actor->rate);
     }
 }
@@ -370,12 +414,26 @@ void rs_stage_copy(struct rs_stage *to, const struct rs_stage *from)
                          from->num_engines * sizeof(*from->actors));
 }
 
-static void set_key(struct rs_stage *stage, uint32_t engine, uint64_t value)
+/* What is in flight becomes one more, or one less, of an engine's kind: a field
+ * comes into the key, or out of it. */
+static void set_key(struct rs_stage *stage, uint32_t engine, bool flies)
 {
-    unsigned bits = stage->script->bits;
+    unsigned bits = stage->script->bits, at = 0;
+    uint64_t value = kind_of(stage, engine) + UINT64_C(1), key = stage->key;
+    uint64_t mask, low, high;
 
-    stage->key ^= value << (bits * engine);
     stage->changed = true;
+    if (bits == 0)
+        return;
+    mask = UINT64_MAX >> (64 - bits);
+    while ((key >> at & mask) > value)
+        at += bits;
+    low = key & ~(UINT64_MAX << at);
+    high = key >> at;
+    if (flies)
+        stage->key = (high << (bits - 1) << 1 | value) << at | low;
+    else
+        stage->key = (high >> (bits - 1) >> 1) << at | low;
 }
 
 /* The command is done. Returns whether the put is done too. */
@@ -392,7 +450,7 @@ static bool flow(struct rs_stage *stage, uint32_t engine)
     actor->since = stage->now;
     actor->rate = 0;
     actor->next = RS_NEVER;
-    set_key(stage, engine, actor->cls + UINT64_C(1));
+    set_key(stage, engine, true);
     return false;
 }
 
@@ -439,7 +497,7 @@ static bool end_phases(struct rs_stage *stage)
             continue;
         }
         if (actor->phase == RS_FLOWS) {
-            set_key(stage, e, actor->cls + UINT64_C(1));
+            set_key(stage, e, false);
             stage->last = stage->now;
         }
         actor->phase = RS_FREE;
@@ -502,12 +560,12 @@ void rs_stage_rates(struct rs_stage *stage, uint64_t *rates)
     struct rs_script *script = stage->script;
 
     memset(rates, 0, (script->num_classes + 1) * sizeof(*rates));
-    share_out(stage, script->fresh);
+    share_out(stage);
     for (uint32_t e = 0; e < stage->num_engines; e++) {
         const struct rs_actor *actor = &stage->actors[e];
 
         if (actor->phase == RS_FLOWS)
-            rates[actor->cls] += script->fresh[e];
+            rates[actor->cls] += script->rates[kind_of(stage, e)];
         else if (actor->phase == RS_COMMAND)
             rates[script->num_classes] += script->cap;
     }

@@ -33,15 +33,16 @@ enum {
 #define RS_NEVER UINT64_MAX
 
 
-/** Rates that were worked out: of engine k in flight with the class that `key`
- * has for it. */
+/** Rates that were worked out for what `key` says is in flight. */
 struct rs_rates {
     uint64_t key;
-    uint64_t *rate; /* per engine, units of fluid.c; 0 for those at rest */
+    uint64_t *rate; /* of each kind in the order of the key, units of fluid.c */
 };
 
-/** Puts of a class use the same resources, whichever engine they are on. What
- * all stages of one problem share. Not thread-safe: it remembers. */
+/** Puts of a class use the same resources on engines of the same rail. Class
+ * and rail make a kind of put in flight, number class * rails + rail; those of
+ * a kind have the same rate. What all stages of one problem share. Not
+ * thread-safe: it remembers. */
 struct rs_script {
     const struct rs_problem *problem;
     uint32_t num_engines;
@@ -51,15 +52,18 @@ struct rs_script {
     size_t num_classes;
     uint64_t *caps;   /* rate of each engine, units */
     uint64_t cap;     /* the largest of them */
+    uint64_t slowest; /* the smallest of them */
     uint64_t command; /* ticks */
     uint64_t open;    /* ticks */
-    unsigned bits;    /* of a key that an engine takes; 0: not remembered */
+    unsigned bits;    /* of a key that a put takes; 0: not remembered */
     struct rs_rates *memory;
     uint64_t *memory_rates;
     uint64_t *left; /* per resource, while rates are shared out */
     uint32_t *waiting;
     uint32_t *touched;
-    uint64_t *fresh; /* rates, when they are not remembered */
+    uint64_t *rates;  /* per kind in flight, when rates are set */
+    uint32_t *flying; /* per kind, while rates are shared out */
+    uint32_t *kinds;  /* those in flight, likewise */
     uint64_t *least; /* per put: what it takes alone, ticks */
     size_t *position; /* per engine, in rs_stage_play() */
     uint64_t *rest;   /* likewise: `least` of the puts not started */
@@ -80,7 +84,7 @@ struct rs_stage {
     struct rs_script *script;
     uint64_t now;  /* ticks */
     uint64_t last; /* when the last put so far ended, ticks */
-    uint64_t key;  /* the classes in flight */
+    uint64_t key;  /* kinds in flight, plus 1, the highest in the lowest bits */
     bool changed;  /* other puts are in flight than when rates were set */
     uint32_t num_engines; /* that take part: the first ones */
     struct rs_actor actors[]; /* per engine */
@@ -98,7 +102,7 @@ void rs_script_fini(struct rs_script *script);
 static inline const struct rs_fluid_route *
 rs_script_route(const struct rs_script *script, uint32_t cls, uint32_t engine)
 {
-    return &script->classes[cls][engine % script->problem->num_rails];
+    return &script->classes[cls][rs_problem_rail(script->problem, engine)];
 }
 
 /** Bytes of a stage of all engines. */

@@ -4,7 +4,9 @@
  *
  * Five rounds of out-of-band messages with each peer, each of known length:
  *
- *   hello   who I am, what I can, how many puts and receives we share
+ *   hello   who I am, what I can, how many puts and receives we share, and
+ *           which of the connections between us I know to be the latest that
+ *           has not failed; the later one of the two is used
  *   reach   the engine that I reach you by; the later one of the two is used
  *   sizes   my half of the connection; my puts to you in the order in which
  *           they will travel; the bytes that I expect from you
@@ -19,7 +21,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -28,281 +29,6 @@
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 #include "librsched/run/talk.h"
-
-/* ---- edges ---- */
-
-/* The edge of a peer and rail in an array with room; made if there is none. */
-static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
-                                 struct rs_peer *peer, uint32_t rail)
-{
-    for (uint32_t e = *num_edges; e-- > 0;) {
-        if (edges[e].peer == peer && edges[e].rail == rail)
-            return &edges[e];
-    }
-    edges[*num_edges] = (struct rs_edge){.peer = peer, .rail = rail};
-    return &edges[(*num_edges)++];
-}
-
-static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
-                       struct rs_peer *peer, uint32_t rail, uint32_t id)
-{
-    struct rs_edge *e = find_edge(edges, num_edges, peer, rail);
-
-    return rs_order_append(&e->order, &e->num_order, id);
-}
-
-static struct rs_talk *talk_with(struct rs_creation *c, int process)
-{
-    if (process == c->context->params.process)
-        return &c->self;
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (c->talks[i].process == process)
-            return &c->talks[i];
-    }
-    return NULL;
-}
-
-static uint32_t num_rails(const struct rs_peer *peer)
-{
-    return peer->ops->rails(peer->connection);
-}
-
-static uint32_t most_rails(const struct rs_creation *c)
-{
-    uint32_t most = 1;
-
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (num_rails(c->talks[i].peer) > most)
-            most = num_rails(c->talks[i].peer);
-    }
-    return most;
-}
-
-/* Edges begin in the order of their first puts in the plan. */
-static int make_out_edges(struct rs_creation *c)
-{
-    struct rsched_exchange *x = c->x;
-
-    x->out = calloc((size_t)x->num_puts + 1, sizeof(*x->out));
-    if (x->out == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for edges");
-    for (uint32_t i = 0; i < x->num_puts; i++) {
-        uint32_t id = c->plan.order[i];
-        struct rs_peer *peer =
-            talk_with(c, rsched_pattern_put(c->pattern, id)->destination)->peer;
-        int error = 0;
-
-        if (peer != NULL)
-            error = add_to_edge(x->out, &x->num_out, peer,
-                                c->plan.engine[id] % num_rails(peer), id);
-        if (error != 0)
-            return error;
-    }
-    return 0;
-}
-
-/* Receives meet puts in the order in which these travel. */
-static int add_in_edges(struct rs_creation *c, const struct rs_talk *t,
-                        const struct rs_size *puts)
-{
-    for (uint32_t i = 0; i < t->num_receives; i++) {
-        int error = add_to_edge(c->x->in, &c->x->num_in, t->peer, puts[i].rail,
-                                t->receives[puts[i].k]);
-
-        if (error != 0)
-            return error;
-    }
-    return 0;
-}
-
-/* ---- hello ---- */
-
-static void fill_hello(struct rs_creation *c, struct rs_talk *t)
-{
-    struct rsched_context *context = c->context;
-    struct rs_hello *h = &t->hello_out;
-
-    *h = (struct rs_hello){
-        .magic = RS_TALK_MAGIC,
-        .byte_order = RS_TALK_BYTE_ORDER,
-        .version = RS_TALK_VERSION,
-        .page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
-        .flags = c->x->flags,
-        .settings = rs_config_agreement_hash(),
-        .job = context->params.job,
-        .tag = c->x->tag,
-        .process = context->params.process,
-        .num_puts = t->num_puts,
-        .num_receives = t->num_receives,
-    };
-    pthread_mutex_lock(&context->lock);
-    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
-        if (CPU_ISSET(cpu, &context->own_cpus))
-            h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
-    }
-    rs_context_addresses(context, &h->addresses);
-    /* One that we know already can be seen to be dead from the beginning. */
-    t->peer = rs_context_known_peer(context, t->process);
-    pthread_mutex_unlock(&context->lock);
-}
-
-static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
-                           struct rs_talk_message *in)
-{
-    *out = (struct rs_talk_message){&t->hello_out, sizeof(t->hello_out)};
-    *in = (struct rs_talk_message){&t->hello_in, sizeof(t->hello_in)};
-}
-
-static int check_hello(const struct rs_talk *t)
-{
-    const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
-
-    if (peer->magic != own->magic || peer->byte_order != own->byte_order)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has another byte order or does not run "
-                       "rsched",
-                       t->process);
-    if (peer->version != own->version)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d speaks protocol %u, this one %u",
-                       t->process, peer->version, own->version);
-    if (peer->page_bytes != own->page_bytes)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has pages of %u bytes, this one of %u",
-                       t->process, peer->page_bytes, own->page_bytes);
-    if (peer->settings != own->settings)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has other settings (RSCHED_CHUNK or "
-                       "RSCHED_RING)",
-                       t->process);
-    if (peer->job != own->job || peer->process != t->process)
-        return rs_fail(RSCHED_EMISMATCH, "process %d is of another job",
-                       t->process);
-    if (peer->tag != own->tag || peer->flags != own->flags)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d makes another exchange (tag %llu)",
-                       t->process, (unsigned long long)peer->tag);
-    if (peer->num_receives != own->num_puts)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d expects %u puts, this one has %u for it",
-                       t->process, peer->num_receives, own->num_puts);
-    if (peer->num_puts != own->num_receives)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has %u puts, this one expects %u",
-                       t->process, peer->num_puts, own->num_receives);
-    return 0;
-}
-
-/* With a foreign hello, lengths mean nothing: this is the end. */
-static bool is_foreign(const struct rs_hello *hello)
-{
-    return hello->magic != RS_TALK_MAGIC ||
-           hello->byte_order != RS_TALK_BYTE_ORDER ||
-           hello->version != RS_TALK_VERSION;
-}
-
-static void greet(struct rs_creation *c)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++)
-        fill_hello(c, &c->talks[i]);
-    RS_FAILPOINT("create:hello");
-    rs_talk_round(c, "hello", hello_messages);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct rs_talk *t = &c->talks[i];
-        int wrong;
-
-        if (t->over)
-            continue;
-        wrong = check_hello(t);
-        if (wrong != 0 && is_foreign(&t->hello_in))
-            rs_talk_end(c, t, wrong);
-        else if (wrong != 0)
-            rs_talk_failed(c, t, wrong);
-    }
-}
-
-/* ---- reach ---- */
-
-static int connect_peer(struct rs_creation *c, struct rs_talk *t)
-{
-    struct rsched_context *context = c->context;
-    cpu_set_t cpus;
-    int error;
-
-    CPU_ZERO(&cpus);
-    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
-        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
-            CPU_SET(cpu, &cpus);
-    }
-    pthread_mutex_lock(&context->lock);
-    error = rs_context_peer(context, t->process, &t->hello_in.addresses, &cpus,
-                            &t->peer);
-    pthread_mutex_unlock(&context->lock);
-    return error;
-}
-
-static void reach_messages(struct rs_talk *t, struct rs_talk_message *out,
-                           struct rs_talk_message *in)
-{
-    *out = (struct rs_talk_message){&t->reach_out, sizeof(t->reach_out)};
-    *in = (struct rs_talk_message){&t->reach_in, sizeof(t->reach_in)};
-}
-
-/* Both must reach each other by the same engine. An engine that is tried
- * earlier and works in one direction only is of no use. */
-static int settle_engine(struct rs_creation *c, struct rs_talk *t)
-{
-    int theirs = t->reach_in.engine;
-    int error = 0;
-
-    if (theirs < 0 || theirs >= RSCHED_MAX_ENGINES)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d reaches this one by an engine that is none",
-                       t->process);
-    pthread_mutex_lock(&c->context->lock);
-    if (theirs > t->peer->engine && t->peer->accepted)
-        error = rs_fail(RSCHED_EMISMATCH,
-                        "process %d does not know its connection any more",
-                        t->process);
-    else if (theirs > t->peer->engine)
-        error = rs_context_change_engine(c->context, t->peer, theirs);
-    pthread_mutex_unlock(&c->context->lock);
-    return error;
-}
-
-static void reach(struct rs_creation *c)
-{
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct rs_talk *t = &c->talks[i];
-
-        if (!t->over && t->status == 0) {
-            int wrong;
-
-            t->peer = NULL;
-            wrong = connect_peer(c, t);
-            if (wrong != 0)
-                rs_talk_failed(c, t, wrong);
-        }
-        t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
-        t->reach_out.engine = t->peer == NULL ? -1 : t->peer->engine;
-    }
-    RS_FAILPOINT("create:reach");
-    rs_talk_round(c, "reach", reach_messages);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        struct rs_talk *t = &c->talks[i];
-
-        if (t->over)
-            continue;
-        if (t->reach_in.status != 0) {
-            rs_talk_peer_failed(c, t, t->reach_in.status, t->reach_in.reason);
-        } else if (t->status == 0) {
-            int wrong = settle_engine(c, t);
-
-            if (wrong != 0)
-                rs_talk_failed(c, t, wrong);
-        }
-    }
-}
 
 /* ---- sizes ---- */
 
@@ -316,8 +42,7 @@ static size_t sizes_bytes(const struct rs_talk *t)
         own->num_receives != peer->num_puts)
         return 0;
     return sizeof(struct rs_sizes) +
-           ((size_t)own->num_puts + own->num_receives) *
-               sizeof(struct rs_size);
+           ((size_t)own->num_puts + own->num_receives) * sizeof(struct rs_size);
 }
 
 static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
@@ -350,8 +75,7 @@ static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
     }
     for (uint32_t i = 0; i < t->num_receives; i++)
         *size++ = (struct rs_size){
-            .bytes =
-                rsched_pattern_receive(c->pattern, t->receives[i])->bytes};
+            .bytes = rsched_pattern_receive(c->pattern, t->receives[i])->bytes};
     return 0;
 }
 
@@ -366,7 +90,7 @@ static void sizes_messages(struct rs_talk *t, struct rs_talk_message *out,
 static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
 {
     bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    uint32_t n = t->num_receives, rails = num_rails(t->peer);
+    uint32_t n = t->num_receives, rails = rs_peer_rails(t->peer);
     bool *seen = calloc((size_t)n + 1, sizeof(*seen));
     int error = 0;
 
@@ -377,22 +101,20 @@ static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
         uint64_t bytes;
 
         if (size->k >= n || seen[size->k] || size->rail >= rails) {
-            error = rs_fail(RSCHED_EMISMATCH,
-                            "process %d sent an order that is none",
-                            t->process);
+            error =
+                rs_fail(RSCHED_EMISMATCH,
+                        "process %d sent an order that is none", t->process);
             break;
         }
         seen[size->k] = true;
-        bytes =
-            rsched_pattern_receive(c->pattern, t->receives[size->k])->bytes;
+        bytes = rsched_pattern_receive(c->pattern, t->receives[size->k])->bytes;
         if (!variable && bytes != size->bytes)
-            error = rs_fail(bytes < size->bytes ? RSCHED_ETRUNC
-                                                : RSCHED_EMISMATCH,
-                            "put %u of process %d has %llu bytes, this one "
-                            "expects %llu",
-                            size->k, t->process,
-                            (unsigned long long)size->bytes,
-                            (unsigned long long)bytes);
+            error =
+                rs_fail(bytes < size->bytes ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
+                        "put %u of process %d has %llu bytes, this one "
+                        "expects %llu",
+                        size->k, t->process, (unsigned long long)size->bytes,
+                        (unsigned long long)bytes);
     }
     free(seen);
     return error;
@@ -406,6 +128,8 @@ static int accept_offer(struct rs_creation *c, struct rs_talk *t)
     if (!t->peer->accepted)
         error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
     t->peer->accepted = error == 0;
+    if (error != 0 && t->peer->ops->reconnects) /* joined in part, perhaps */
+        atomic_store(&t->peer->dead, true);
     pthread_mutex_unlock(&c->context->lock);
     return error;
 }
@@ -428,15 +152,14 @@ static void tell_sizes(struct rs_creation *c)
         if (t->status != 0)
             continue;
         if (t->sizes_in->status != 0) {
-            rs_talk_peer_failed(c, t, t->sizes_in->status,
-                                t->sizes_in->reason);
+            rs_talk_peer_failed(c, t, t->sizes_in->status, t->sizes_in->reason);
             continue;
         }
         wrong = check_sizes(c, t);
         if (wrong == 0)
             wrong = accept_offer(c, t);
         if (wrong == 0)
-            wrong = add_in_edges(c, t, t->sizes_in->of);
+            wrong = rs_edges_add_in(c, t, t->sizes_in->of);
         if (wrong != 0)
             rs_talk_failed(c, t, wrong);
     }
@@ -454,63 +177,6 @@ static uint64_t edges_hash(const struct rs_table *table,
     return XXH64(table->descriptors, sizeof(table->descriptors), hash);
 }
 
-/* Each message is as long as the sizes that its put and receive have. */
-static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
-                                         const struct rs_edge *edge, bool out)
-{
-    struct rsched_lane_spec spec = {.rail = edge->rail};
-
-    if ((c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
-        return spec;
-    for (uint32_t i = 0; i < edge->num_order; i++)
-        spec.bytes += (out ? rsched_pattern_put
-                           : rsched_pattern_receive)(c->pattern,
-                                                     edge->order[i])
-                          ->bytes;
-    return spec;
-}
-
-static int create_rx(struct rs_creation *c, struct rs_edge *edge,
-                     unsigned char *descriptor)
-{
-    struct rsched_lane_spec spec = lane_spec(c, edge, false);
-    int error;
-
-    pthread_mutex_lock(&c->context->lock);
-    error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
-                                       descriptor, &edge->lane);
-    pthread_mutex_unlock(&c->context->lock);
-    if (error == 0)
-        edge->lane->ops = edge->peer->ops;
-    return error;
-}
-
-static int create_tx(struct rs_creation *c, struct rs_edge *edge,
-                     const unsigned char *descriptor, unsigned char *reply)
-{
-    struct rsched_lane_spec spec = lane_spec(c, edge, true);
-    int error;
-
-    pthread_mutex_lock(&c->context->lock);
-    error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
-                                       descriptor, reply, &edge->lane);
-    pthread_mutex_unlock(&c->context->lock);
-    if (error == 0)
-        edge->lane->ops = edge->peer->ops;
-    return error;
-}
-
-static int attach_rx(struct rs_creation *c, struct rs_edge *edge,
-                     const unsigned char *reply)
-{
-    int error;
-
-    pthread_mutex_lock(&c->context->lock);
-    error = edge->lane->ops->rx_attach(edge->lane, reply);
-    pthread_mutex_unlock(&c->context->lock);
-    return error;
-}
-
 static int fill_table(struct rs_creation *c, struct rs_talk *t)
 {
     struct rs_table *table = &t->table_out;
@@ -522,7 +188,8 @@ static int fill_table(struct rs_creation *c, struct rs_talk *t)
 
         if (edge->peer != t->peer)
             continue;
-        error = create_rx(c, edge, table->descriptors[table->num_lanes]);
+        error =
+            rs_edge_create_rx(c, edge, table->descriptors[table->num_lanes]);
         if (error != 0)
             return error;
         table->num_lanes++;
@@ -551,16 +218,15 @@ static int adopt_table(struct rs_creation *c, struct rs_talk *t)
     if (table->num_puts != t->num_puts || table->num_lanes != lanes ||
         table->hash != edges_hash(table, t->sizes_out))
         return rs_fail(RSCHED_EMISMATCH,
-                       "process %d sent a table that does not fit",
-                       t->process);
+                       "process %d sent a table that does not fit", t->process);
     for (uint32_t e = 0; e < c->x->num_out; e++) {
         uint32_t lane = t->ack_out.attached;
         int error;
 
         if (c->x->out[e].peer != t->peer)
             continue;
-        error = create_tx(c, &c->x->out[e], table->descriptors[lane],
-                          t->ack_out.replies[lane]);
+        error = rs_edge_create_tx(c, &c->x->out[e], table->descriptors[lane],
+                                  t->ack_out.replies[lane]);
         if (error != 0)
             return error;
         t->ack_out.attached++;
@@ -648,7 +314,7 @@ static int adopt_ack(struct rs_creation *c, struct rs_talk *t)
 
         if (c->x->in[e].peer != t->peer)
             continue;
-        error = attach_rx(c, &c->x->in[e], t->ack_in.replies[lane++]);
+        error = rs_edge_attach_rx(c, &c->x->in[e], t->ack_in.replies[lane++]);
         if (error != 0)
             return error;
     }
@@ -683,52 +349,6 @@ static void acknowledge(struct rs_creation *c)
     RS_FAILPOINT("create:end");
 }
 
-/* ---- the process with itself ---- */
-
-static int connect_self(struct rs_creation *c)
-{
-    struct rsched_context *context = c->context;
-    struct rs_addresses addresses;
-    int error;
-
-    pthread_mutex_lock(&context->lock);
-    rs_context_addresses(context, &addresses);
-    error = rs_context_peer(context, context->params.process, &addresses,
-                            &context->own_cpus, &c->self.peer);
-    if (error == 0 && num_rails(c->self.peer) != 1)
-        error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
-                                         "process itself");
-    pthread_mutex_unlock(&context->lock);
-    return error;
-}
-
-/* Needs no messages. The sender's order is the receiver's. */
-static int make_self_edges(struct rs_creation *c)
-{
-    struct rsched_exchange *x = c->x;
-    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
-    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
-    struct rs_edge *out, *in;
-    int error = 0;
-
-    if (c->self.peer == NULL)
-        return 0;
-    out = find_edge(x->out, &x->num_out, c->self.peer, 0);
-    for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
-        error = add_to_edge(x->in, &x->num_in, c->self.peer, 0,
-                            c->self.receives[c->k[out->order[i]]]);
-    in = find_edge(x->in, &x->num_in, c->self.peer, 0);
-    if (error == 0)
-        error = create_rx(c, in, descriptor);
-    if (error == 0)
-        error = create_tx(c, out, descriptor, reply);
-    if (error == 0)
-        error = attach_rx(c, in, reply);
-    if (error == 0)
-        in->lane->attached = true;
-    return error;
-}
-
 /* ---- all of it ---- */
 
 static int check_processes(const struct rs_creation *c, bool out, uint32_t id,
@@ -752,7 +372,7 @@ static int check_processes(const struct rs_creation *c, bool out, uint32_t id,
 /* NULL: no memory. Valid until the next one is found. */
 static struct rs_talk *find_talk(struct rs_creation *c, int process)
 {
-    struct rs_talk *t = talk_with(c, process);
+    struct rs_talk *t = rs_creation_talk(c, process);
 
     if (t != NULL)
         return t;
@@ -799,6 +419,17 @@ static int make_talks(struct rs_creation *c)
     return 0;
 }
 
+static uint32_t most_rails(const struct rs_creation *c)
+{
+    uint32_t most = 1;
+
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (rs_peer_rails(c->talks[i].peer) > most)
+            most = rs_peer_rails(c->talks[i].peer);
+    }
+    return most;
+}
+
 /* Also a process that has failed already talks to its peers, but makes no
  * edges. */
 static void make_edges(struct rs_creation *c)
@@ -812,9 +443,9 @@ static void make_edges(struct rs_creation *c)
     if (x->in == NULL && error == 0)
         error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
     if (error == 0 && c->status == 0)
-        error = make_out_edges(c);
+        error = rs_edges_make_out(c);
     if (error == 0 && c->status == 0)
-        error = make_self_edges(c);
+        error = rs_edges_make_self(c);
     if (error != 0)
         rs_creation_failed(c, error);
 }
@@ -834,8 +465,7 @@ static int check_self(const struct rs_creation *c)
 
 static void agree(struct rs_creation *c)
 {
-    greet(c);
-    reach(c);
+    rs_creation_meet(c);
     make_edges(c);
     tell_sizes(c);
     agree_on_tables(c);
@@ -856,7 +486,7 @@ static int make_all(struct rs_creation *c, int status)
     if (status == 0)
         status = check_self(c);
     if (status == 0 && c->self.num_puts > 0)
-        status = connect_self(c);
+        status = rs_creation_meet_self(c);
     if (status != 0)
         rs_creation_failed(c, status);
     agree(c);
@@ -866,6 +496,16 @@ static int make_all(struct rs_creation *c, int status)
         return rs_fail(status, "%s", c->reason);
     return rs_fail(c->status, "making exchange %llu: %s",
                    (unsigned long long)c->x->tag, c->reason);
+}
+
+/* From now on the lanes hold their peers. */
+static void release_peers(struct rs_creation *c)
+{
+    pthread_mutex_lock(&c->context->lock);
+    rs_context_release_peer(c->context, c->self.peer);
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        rs_context_release_peer(c->context, c->talks[i].peer);
+    pthread_mutex_unlock(&c->context->lock);
 }
 
 int rs_exchange_agree(struct rsched_exchange *x,
@@ -887,6 +527,7 @@ int rs_exchange_agree(struct rsched_exchange *x,
         error = make_all(&c, status);
     else
         rs_fail(error, "no memory for an exchange");
+    release_peers(&c);
     for (uint32_t i = 0; i < c.num_talks; i++) {
         free(c.talks[i].receives);
         free(c.talks[i].sizes_out);

@@ -31,8 +31,9 @@ void rs_talk_peer_failed(struct rs_creation *c, struct rs_talk *t,
                          int32_t status, char *reason)
 {
     reason[RS_TALK_REASON_BYTES - 1] = '\0';
-    rs_talk_failed(c, t, rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
-                                 "process %d says: %s", t->process, reason));
+    rs_talk_failed(c, t,
+                   rs_fail(status < 0 ? status : RSCHED_EMISMATCH,
+                           "process %d says: %s", t->process, reason));
 }
 
 int32_t rs_talk_status(const struct rs_creation *c, const struct rs_talk *t,
@@ -75,8 +76,8 @@ static void post(struct rs_creation *c, struct rs_talk *t,
     messages(t, &out, &in);
     pthread_mutex_lock(&c->context->oob_lock);
     if (in.bytes > 0) {
-        error = oob->irecv(oob->arg, t->process, c->x->tag, in.buffer,
-                           in.bytes, &t->requests[0]);
+        error = oob->irecv(oob->arg, t->process, c->x->tag, in.buffer, in.bytes,
+                           &t->requests[0]);
         t->done[0] = error != 0;
     }
     if (out.bytes > 0 && error == 0) {
@@ -174,4 +175,15 @@ void rs_talk_round(struct rs_creation *c, const char *name,
         }
         rsched_context_pause(c->context, &pause);
     }
+}
+
+struct rs_talk *rs_creation_talk(struct rs_creation *c, int process)
+{
+    if (process == c->context->params.process)
+        return &c->self;
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        if (c->talks[i].process == process)
+            return &c->talks[i];
+    }
+    return NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The talks with the peers of an exchange that is being made: their messages
- * and how a round of them goes. What is said is in agree.c. */
+/* What the files of librsched/run that make an exchange share: the talks with
+ * the peers, their messages and how a round of them goes (what is said is in
+ * agree.c and meet.c), and the edges. */
 #ifndef RS_RUN_TALK_H
 #define RS_RUN_TALK_H
 
@@ -12,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 2,
+    RS_TALK_VERSION = 3,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
 };
@@ -31,12 +32,14 @@ struct rs_hello {
     int32_t status;
     uint32_t num_puts;     /* from me to you */
     uint32_t num_receives; /* from you to me */
+    uint32_t life; /* of our connection, the least one that I can use */
+    uint32_t reserved;
     uint64_t cpus[RS_TALK_CPU_WORDS];
     struct rs_addresses addresses;
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_hello) ==
-                  312 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
+                  320 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
 /* The engine that I reach you by. */
@@ -51,7 +54,7 @@ static_assert(sizeof(struct rs_reach) == 136, "wire layout");
  * travel, one rail after the other, and the bytes that I expect from you. */
 struct rs_size {
     uint64_t bytes;
-    uint32_t k;    /* puts: it is the k-th of the sender's puts to the receiver */
+    uint32_t k; /* puts: it is the k-th of the sender's puts to the receiver */
     uint32_t rail; /* puts: that it goes over */
 };
 struct rs_sizes {
@@ -116,14 +119,17 @@ struct rs_creation {
     const struct rsched_exchange_params *params;
     const struct rsched_pattern *pattern; /* of params */
     struct rs_plan plan;
-    uint32_t *k; /* of each put: it is the k-th to its process */
-    struct rs_talk self; /* the puts of the process to itself; says nothing */
+    uint32_t *k;           /* of each put: it is the k-th to its process */
+    struct rs_talk self;   /* the puts of the process to itself; says nothing */
     struct rs_talk *talks; /* with all peers but the process itself */
     uint32_t num_talks, room_talks;
     uint64_t deadline_ps; /* 0: none */
     int status; /* first thing that went wrong at all: told to every peer */
     char reason[RS_TALK_REASON_BYTES];
 };
+
+/** The talk with a process, also with this one; NULL if there is none. */
+struct rs_talk *rs_creation_talk(struct rs_creation *c, int process);
 
 struct rs_talk_message {
     void *buffer;
@@ -156,5 +162,38 @@ void rs_talk_end(struct rs_creation *c, struct rs_talk *t, int error);
  * process that fails has no exchange, so none of its peers may have one. */
 int32_t rs_talk_status(const struct rs_creation *c, const struct rs_talk *t,
                        char *reason);
+
+/* meet.c */
+
+/** The rounds hello and reach: after them each talk that goes on has its peer,
+ * connected by an engine. */
+void rs_creation_meet(struct rs_creation *c);
+
+/** The peer of the talk of the process with itself. */
+int rs_creation_meet_self(struct rs_creation *c);
+
+/* edges.c */
+
+/** The edges on which this process sends, without lanes, in the order of their
+ * first puts in the plan. */
+int rs_edges_make_out(struct rs_creation *c);
+
+/** The edges on which a peer's puts arrive, in the order in which these
+ * travel. */
+int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
+                    const struct rs_size *puts);
+
+/** Both edges of the process with itself and their lanes: the sender's order
+ * is the receiver's, and needs no messages. */
+int rs_edges_make_self(struct rs_creation *c);
+
+/** An edge's lane: the receiver makes one and describes it, the sender makes
+ * the other end and replies, the receiver attaches it. */
+int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
+                      unsigned char *descriptor);
+int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
+                      const unsigned char *descriptor, unsigned char *reply);
+int rs_edge_attach_rx(struct rs_creation *c, struct rs_edge *edge,
+                      const unsigned char *reply);
 
 #endif

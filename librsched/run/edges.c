@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The edges of an exchange that is being made, and their lanes. */
+#include <stdlib.h>
+
+#include "librsched/base/error.h"
+#include "librsched/run/talk.h"
+
+/* The edge of a peer and rail in an array with room; made if there is none. */
+static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
+                                 struct rs_peer *peer, uint32_t rail)
+{
+    for (uint32_t e = *num_edges; e-- > 0;) {
+        if (edges[e].peer == peer && edges[e].rail == rail)
+            return &edges[e];
+    }
+    edges[*num_edges] = (struct rs_edge){.peer = peer, .rail = rail};
+    return &edges[(*num_edges)++];
+}
+
+static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
+                       struct rs_peer *peer, uint32_t rail, uint32_t id)
+{
+    struct rs_edge *e = find_edge(edges, num_edges, peer, rail);
+
+    return rs_order_append(&e->order, &e->num_order, id);
+}
+
+/* Edges begin in the order of their first puts in the plan. */
+int rs_edges_make_out(struct rs_creation *c)
+{
+    struct rsched_exchange *x = c->x;
+
+    x->out = calloc((size_t)x->num_puts + 1, sizeof(*x->out));
+    if (x->out == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for edges");
+    for (uint32_t i = 0; i < x->num_puts; i++) {
+        uint32_t id = c->plan.order[i];
+        struct rs_peer *peer =
+            rs_creation_talk(c, rsched_pattern_put(c->pattern, id)->destination)
+                ->peer;
+        int error = 0;
+
+        if (peer != NULL)
+            error = add_to_edge(x->out, &x->num_out, peer,
+                                c->plan.engine[id] % rs_peer_rails(peer), id);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Receives meet puts in the order in which these travel. */
+int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
+                    const struct rs_size *puts)
+{
+    for (uint32_t i = 0; i < t->num_receives; i++) {
+        int error = add_to_edge(c->x->in, &c->x->num_in, t->peer, puts[i].rail,
+                                t->receives[puts[i].k]);
+
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Each message is as long as the sizes that its put and receive have. */
+static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
+                                         const struct rs_edge *edge, bool out)
+{
+    struct rsched_lane_spec spec = {.rail = edge->rail};
+
+    if ((c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
+        return spec;
+    for (uint32_t i = 0; i < edge->num_order; i++)
+        spec.bytes += (out ? rsched_pattern_put
+                           : rsched_pattern_receive)(c->pattern, edge->order[i])
+                          ->bytes;
+    return spec;
+}
+
+int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
+                      unsigned char *descriptor)
+{
+    struct rsched_lane_spec spec = lane_spec(c, edge, false);
+    int error;
+
+    pthread_mutex_lock(&c->context->lock);
+    error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
+                                       descriptor, &edge->lane);
+    if (error == 0) {
+        edge->lane->ops = edge->peer->ops;
+        rs_peer_acquire(edge->peer);
+    }
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
+                      const unsigned char *descriptor, unsigned char *reply)
+{
+    struct rsched_lane_spec spec = lane_spec(c, edge, true);
+    int error;
+
+    pthread_mutex_lock(&c->context->lock);
+    error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
+                                       descriptor, reply, &edge->lane);
+    if (error == 0) {
+        edge->lane->ops = edge->peer->ops;
+        rs_peer_acquire(edge->peer);
+    }
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+int rs_edge_attach_rx(struct rs_creation *c, struct rs_edge *edge,
+                      const unsigned char *reply)
+{
+    int error;
+
+    pthread_mutex_lock(&c->context->lock);
+    error = edge->lane->ops->rx_attach(edge->lane, reply);
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+/* Needs no messages. The sender's order is the receiver's. */
+int rs_edges_make_self(struct rs_creation *c)
+{
+    struct rsched_exchange *x = c->x;
+    unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    struct rs_edge *out, *in;
+    int error = 0;
+
+    if (c->self.peer == NULL)
+        return 0;
+    out = find_edge(x->out, &x->num_out, c->self.peer, 0);
+    for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
+        error = add_to_edge(x->in, &x->num_in, c->self.peer, 0,
+                            c->self.receives[c->k[out->order[i]]]);
+    in = find_edge(x->in, &x->num_in, c->self.peer, 0);
+    if (error == 0)
+        error = rs_edge_create_rx(c, in, descriptor);
+    if (error == 0)
+        error = rs_edge_create_tx(c, out, descriptor, reply);
+    if (error == 0)
+        error = rs_edge_attach_rx(c, in, reply);
+    if (error == 0)
+        in->lane->attached = true;
+    return error;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The first rounds of an agreement (see agree.c): who the peers are, and which
+ * engine joins this process with each. */
+#include <unistd.h>
+
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
+#include "librsched/run/talk.h"
+
+/* ---- hello ---- */
+
+static void fill_hello(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rsched_context *context = c->context;
+    struct rs_hello *h = &t->hello_out;
+
+    *h = (struct rs_hello){
+        .magic = RS_TALK_MAGIC,
+        .byte_order = RS_TALK_BYTE_ORDER,
+        .version = RS_TALK_VERSION,
+        .page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+        .flags = c->x->flags,
+        .settings = rs_config_agreement_hash(),
+        .job = context->params.job,
+        .tag = c->x->tag,
+        .process = context->params.process,
+        .num_puts = t->num_puts,
+        .num_receives = t->num_receives,
+    };
+    pthread_mutex_lock(&context->lock);
+    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
+        if (CPU_ISSET(cpu, &context->own_cpus))
+            h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
+    }
+    rs_context_addresses(context, &h->addresses);
+    /* One that we know already can be seen to be dead from the beginning. */
+    t->peer = rs_context_known_peer(context, t->process, &h->life);
+    pthread_mutex_unlock(&context->lock);
+}
+
+static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
+{
+    *out = (struct rs_talk_message){&t->hello_out, sizeof(t->hello_out)};
+    *in = (struct rs_talk_message){&t->hello_in, sizeof(t->hello_in)};
+}
+
+static int check_hello(const struct rs_talk *t)
+{
+    const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
+
+    if (peer->magic != own->magic || peer->byte_order != own->byte_order)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has another byte order or does not run "
+                       "rsched",
+                       t->process);
+    if (peer->version != own->version)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d speaks protocol %u, this one %u", t->process,
+                       peer->version, own->version);
+    if (peer->page_bytes != own->page_bytes)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has pages of %u bytes, this one of %u",
+                       t->process, peer->page_bytes, own->page_bytes);
+    if (peer->settings != own->settings)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has other settings (RSCHED_CHUNK or "
+                       "RSCHED_RING)",
+                       t->process);
+    if (peer->job != own->job || peer->process != t->process)
+        return rs_fail(RSCHED_EMISMATCH, "process %d is of another job",
+                       t->process);
+    if (peer->tag != own->tag || peer->flags != own->flags)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d makes another exchange (tag %llu)",
+                       t->process, (unsigned long long)peer->tag);
+    if (peer->num_receives != own->num_puts)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d expects %u puts, this one has %u for it",
+                       t->process, peer->num_receives, own->num_puts);
+    if (peer->num_puts != own->num_receives)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has %u puts, this one expects %u",
+                       t->process, peer->num_puts, own->num_receives);
+    return 0;
+}
+
+/* With a foreign hello, lengths mean nothing: this is the end. */
+static bool is_foreign(const struct rs_hello *hello)
+{
+    return hello->magic != RS_TALK_MAGIC ||
+           hello->byte_order != RS_TALK_BYTE_ORDER ||
+           hello->version != RS_TALK_VERSION;
+}
+
+static void greet(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        fill_hello(c, &c->talks[i]);
+    RS_FAILPOINT("create:hello");
+    rs_talk_round(c, "hello", hello_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+        int wrong;
+
+        if (t->over)
+            continue;
+        wrong = check_hello(t);
+        if (wrong != 0 && is_foreign(&t->hello_in))
+            rs_talk_end(c, t, wrong);
+        else if (wrong != 0)
+            rs_talk_failed(c, t, wrong);
+    }
+}
+
+/* ---- reach ---- */
+
+/* Whoever knows that a connection has failed tells it to the other one. */
+static uint32_t later_life(const struct rs_talk *t)
+{
+    return t->hello_in.life > t->hello_out.life ? t->hello_in.life
+                                                : t->hello_out.life;
+}
+
+static int connect_peer(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rsched_context *context = c->context;
+    cpu_set_t cpus;
+    int error;
+
+    CPU_ZERO(&cpus);
+    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
+        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
+            CPU_SET(cpu, &cpus);
+    }
+    pthread_mutex_lock(&context->lock);
+    rs_context_release_peer(context, t->peer);
+    t->peer = NULL;
+    error = rs_context_peer(context, t->process, &t->hello_in.addresses,
+                            later_life(t), &cpus, &t->peer);
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}
+
+static void reach_messages(struct rs_talk *t, struct rs_talk_message *out,
+                           struct rs_talk_message *in)
+{
+    *out = (struct rs_talk_message){&t->reach_out, sizeof(t->reach_out)};
+    *in = (struct rs_talk_message){&t->reach_in, sizeof(t->reach_in)};
+}
+
+/* Both must reach each other by the same engine. An engine that is tried
+ * earlier and works in one direction only is of no use. */
+static int settle_engine(struct rs_creation *c, struct rs_talk *t)
+{
+    int theirs = t->reach_in.engine;
+    int error = 0;
+
+    if (theirs < 0 || theirs >= RSCHED_MAX_ENGINES)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d reaches this one by an engine that is none",
+                       t->process);
+    pthread_mutex_lock(&c->context->lock);
+    if (theirs > t->peer->engine && t->peer->accepted)
+        error = rs_fail(RSCHED_EMISMATCH,
+                        "process %d does not know its connection any more",
+                        t->process);
+    else if (theirs > t->peer->engine)
+        error = rs_context_change_engine(c->context, t->peer, theirs);
+    pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static void reach(struct rs_creation *c)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (!t->over && t->status == 0) {
+            int wrong = connect_peer(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+        t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
+        t->reach_out.engine = t->peer == NULL ? -1 : t->peer->engine;
+    }
+    RS_FAILPOINT("create:reach");
+    rs_talk_round(c, "reach", reach_messages);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (t->over)
+            continue;
+        if (t->reach_in.status != 0) {
+            rs_talk_peer_failed(c, t, t->reach_in.status, t->reach_in.reason);
+        } else if (t->status == 0) {
+            int wrong = settle_engine(c, t);
+
+            if (wrong != 0)
+                rs_talk_failed(c, t, wrong);
+        }
+    }
+}
+
+void rs_creation_meet(struct rs_creation *c)
+{
+    greet(c);
+    reach(c);
+}
+
+int rs_creation_meet_self(struct rs_creation *c)
+{
+    struct rsched_context *context = c->context;
+    struct rs_addresses addresses;
+    int error;
+
+    pthread_mutex_lock(&context->lock);
+    rs_context_addresses(context, &addresses);
+    error = rs_context_peer(context, context->params.process, &addresses, 0,
+                            &context->own_cpus, &c->self.peer);
+    if (error == 0 && rs_peer_rails(c->self.peer) != 1)
+        error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
+                                         "process itself");
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}

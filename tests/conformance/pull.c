@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The cases of memory that the other process reads or writes itself. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rsched/memory.h>
+
+#include "tests/conformance/cases.h"
+
+/* Memory that can be mapped and memory that cannot take turns in one lane. */
+int case_pull(struct node *node)
+{
+    struct rsched_lane *lane;
+    uint64_t pulled = 0;
+
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, 0,
+                               &lane) == 0);
+    for (uint64_t epoch = 0; epoch < 40; epoch++) {
+        struct shape from, to;
+        bool sends_mapped = epoch % 3 != 0;
+
+        shape_in(&from, 20000, (int)epoch % 5, sends_mapped);
+        shape_in(&to, 20000, (int)epoch % 3, epoch % 2 == 0);
+        shape_fill(&from, epoch);
+        NODE_CHECK(node, node_load(node, lane, node->rank == 0,
+                                   node->rank == 0 ? &from.message
+                                                   : &to.message) == 0);
+        for (int again = 0; again < 2; again++) {
+            NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+            if (node->rank == 1) {
+                NODE_CHECK(node, shape_compare(node, &from, &to) == 0);
+                memset(to.memory, 0, to.span);
+            } else {
+                pulled += sends_mapped ? from.message.bytes : 0;
+                NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_PULL] == pulled);
+            }
+        }
+        shape_fini(&to);
+        shape_fini(&from);
+    }
+    node_drop(node, lane, node->rank == 0);
+    return 0;
+}
+
+/* The sender gives up an epoch that is announced, and writes its buffer. */
+int case_pull_abandon(struct node *node)
+{
+    struct rsched_lane *lane;
+    struct shape s;
+
+    shape_contiguous(&s, 30000, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0, 30000,
+                               &lane) == 0);
+    NODE_CHECK(node, node_load(node, lane, node->rank == 0, &s.message) == 0);
+    NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+    if (node->rank == 0) {
+        NODE_CHECK(node, node->ops->tx_start(lane) == RSCHED_LANE_PENDING);
+        node->ops->tx_abandon(lane);
+        memset(s.memory, 1, s.span);
+        NODE_CHECK(node, node_meet(node) == 0);
+    } else {
+        NODE_CHECK(node, node_meet(node) == 0);
+        node->ops->rx_start(lane);
+        NODE_CHECK(node, node->ops->rx_progress(lane) == RSCHED_EPEER);
+    }
+    NODE_CHECK(node, node_meet(node) == 0);
+    node_drop(node, lane, node->rank == 0);
+    shape_fini(&s);
+    return 0;
+}
+
+/* Both copy a long message when both have nothing else to do, whatever its
+ * layout is; it is loaded anew meanwhile. */
+int case_share(struct node *node)
+{
+    enum { BLOCKS = 1000, BLOCK = 3000, EPOCHS = 60 };
+    struct rsched_lane *lane;
+    struct shape from, to;
+
+    shape_contiguous(&from, BLOCKS * BLOCK, 1);
+    shape_contiguous(&to, 2 * BLOCKS * BLOCK, 3);
+    to.message.bytes = from.message.bytes;
+    to.pieces[0] = (struct rsched_piece){to.memory, BLOCK / 2, 2 * BLOCKS,
+                                         BLOCK - 7};
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0,
+                               from.message.bytes, &lane) == 0);
+    for (unsigned epoch = 0; epoch < EPOCHS; epoch++) {
+        /* Other ends of blocks than the sender's. */
+        to.pieces[0].address = to.memory + epoch / 8 * 5;
+        shape_fill(&from, epoch);
+        memset(to.memory, 0, to.span);
+        if (epoch % 8 == 0)
+            NODE_CHECK(node, node_load(node, lane, node->rank == 0,
+                                       node->rank == 0 ? &from.message
+                                                       : &to.message) == 0);
+        NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+        if (node->rank == 1)
+            NODE_CHECK(node, shape_compare(node, &from, &to) == 0);
+    }
+    if (node->rank == 0) {
+        printf("the sender copied %llu bytes of %llu\n",
+               (unsigned long long)lane->stats.bytes[RSCHED_WAY_DIRECT],
+               (unsigned long long)EPOCHS * from.message.bytes);
+        NODE_CHECK(node, bytes_once(lane) == EPOCHS * from.message.bytes);
+        NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_DIRECT] > 0);
+    }
+    node_drop(node, lane, node->rank == 0);
+    shape_fini(&from);
+    shape_fini(&to);
+    return 0;
+}
+
+/* A sender that dies has written all that it announced. */
+int case_pull_death(struct node *node)
+{
+    struct rsched_lane *lane;
+    struct shape s;
+
+    if (node->threads)
+        return 0;
+    shape_contiguous(&s, 30000, 0);
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 1, 30000,
+                               &lane) == 0);
+    NODE_CHECK(node, node_load(node, lane, node->rank == 1, &s.message) == 0);
+    if (node->rank == 1) {
+        memset(s.memory, 9, s.span);
+        NODE_CHECK(node, node->ops->tx_start(lane) >= 0);
+        raise(SIGKILL);
+    }
+    while (node->ops->check(node->connections[1]) == 0)
+        usleep(100);
+    NODE_CHECK(node, node_epoch(node, lane, false) == 0);
+    NODE_CHECK(node, s.memory[0] == 9 && s.memory[29999] == 9);
+    node_drop(node, lane, false);
+    shape_fini(&s);
+    return 0;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include <rsched/memory.h>
+
+#include "tests/conformance/shape.h"
+
+static char pattern_byte(uint64_t seed, uint64_t i)
+{
+    return (char)(seed * 37 + i * 13 + (i >> 8) + 1);
+}
+
+bool shape_mapped, shape_cma;
+
+bool shape_is_pulled(uint64_t bytes)
+{
+    return shape_mapped || (shape_cma && bytes >= CMA_BLOCK);
+}
+
+static void get_memory(struct shape *s, uint64_t span, bool shared)
+{
+    void *memory;
+
+    *s = (struct shape){.span = span, .shared = shared};
+    if (!shared)
+        s->memory = calloc(1, span);
+    else if (rsched_alloc(span, &memory) == 0)
+        s->memory = memory;
+    else
+        abort();
+}
+
+void shape_in(struct shape *s, uint64_t bytes, int unaligned,
+                     bool shared)
+{
+    get_memory(s, bytes + 64, shared);
+    s->pieces[0] = (struct rsched_piece){.address = s->memory + unaligned,
+                                         .bytes = bytes,
+                                         .count = 1};
+    s->message = (struct rsched_message){s->pieces, 1, bytes, 7};
+}
+
+void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned)
+{
+    shape_in(s, bytes, unaligned, shape_mapped);
+}
+
+void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
+                         bool overlap)
+{
+    uint64_t left = bytes, at = 4096;
+    int n = 0;
+
+    get_memory(s, 8 * bytes + 65536, shape_mapped);
+    while (left > 0) {
+        struct rsched_piece *p = &s->pieces[n++];
+        uint64_t room;
+
+        p->bytes = 1 + node_draw(seed, n >= 11 ? left : left / 2 + 1);
+        p->count = 1 + node_draw(seed, 5);
+        if (n >= 11 || p->bytes * p->count > left) {
+            p->bytes = n >= 11 ? left : p->bytes;
+            p->count = 1;
+        }
+        p->stride = (int64_t)(p->bytes + node_draw(seed, 9));
+        if (overlap && node_draw(seed, 3) == 0)
+            p->stride = (int64_t)node_draw(seed, p->bytes);
+        room = p->count * (p->bytes + 8);
+        p->address = s->memory + at;
+        if (node_draw(seed, 2) == 0) { /* downwards */
+            p->address += (int64_t)(p->count - 1) * p->stride;
+            p->stride = -p->stride;
+        }
+        left -= p->bytes * p->count;
+        at += room + node_draw(seed, 5);
+        if (node_draw(seed, 4) == 0 && n < 11) /* an empty one in between */
+            s->pieces[n++] = (struct rsched_piece){.address = s->memory};
+    }
+    s->message = (struct rsched_message){s->pieces, (size_t)n, bytes, 7};
+}
+
+void shape_fini(struct shape *s)
+{
+    if (!s->shared)
+        free(s->memory);
+    else if (rsched_free(s->memory) != 0)
+        abort();
+}
+
+void shape_gather(const struct shape *s, char *flat, bool out)
+{
+    for (size_t i = 0; i < s->message.num_pieces; i++) {
+        const struct rsched_piece *p = &s->pieces[i];
+
+        for (uint64_t b = 0; b < p->count; b++, flat += p->bytes) {
+            char *block = p->address + (int64_t)b * p->stride;
+
+            memcpy(out ? block : flat, out ? flat : block, p->bytes);
+        }
+    }
+}
+
+void shape_fill(struct shape *s, uint64_t seed)
+{
+    for (uint64_t i = 0; i < s->span; i++)
+        s->memory[i] = pattern_byte(seed, i);
+}
+
+int shape_compare(struct node *node, const struct shape *sent,
+                         const struct shape *got)
+{
+    char *a = malloc(sent->message.bytes), *b = malloc(sent->message.bytes);
+    int wrong;
+
+    shape_gather(sent, a, false);
+    shape_gather(got, b, false);
+    wrong = memcmp(a, b, sent->message.bytes) != 0;
+    /* Nothing else may be touched: with the blocks cleared it is all zero. */
+    memset(b, 0, sent->message.bytes);
+    shape_gather(got, b, true);
+    for (uint64_t i = 0; !wrong && i < got->span; i++)
+        wrong = got->memory[i] != 0 ? 2 : 0;
+    free(a);
+    free(b);
+    return wrong == 0 ? 0
+                      : NODE_FAIL(node, "%llu bytes: %s",
+                                  (unsigned long long)sent->message.bytes,
+                                  wrong == 1 ? "wrong data" : "written outside");
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A message and the memory that it lies in. */
+#ifndef TESTS_SHAPE_H
+#define TESTS_SHAPE_H
+
+#include "tests/conformance/node.h"
+
+/* A message of random pieces within a memory of its own. */
+struct shape {
+    char *memory;
+    uint64_t span;
+    bool shared; /* the memory is of rsched_alloc() */
+    struct rsched_piece pieces[12];
+    struct rsched_message message;
+};
+
+/* With RSCHED_CMA, blocks of ordinary memory are read from this size on. */
+enum { CMA_BLOCK = 2048 };
+
+/** Whether messages lie in memory that the peer can map. */
+extern bool shape_mapped;
+/** Whether the kernel reads ordinary memory, as the setting says. */
+extern bool shape_cma;
+
+/** Whether a sender needs the receiver to complete an epoch. */
+bool shape_is_pulled(uint64_t bytes);
+
+/** One block, `unaligned` bytes into its memory. */
+void shape_in(struct shape *s, uint64_t bytes, int unaligned, bool shared);
+/** The same, in the memory of the day. */
+void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned);
+/** Blocks of random length and distance until `bytes` are reached. `overlap`:
+ * blocks may share bytes, as a sender's may. */
+void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
+                  bool overlap);
+void shape_fini(struct shape *s);
+
+/** Copy the message's bytes, in their order, to or from a flat buffer. */
+void shape_gather(const struct shape *s, char *flat, bool out);
+void shape_fill(struct shape *s, uint64_t seed);
+/** What a shape sends after shape_fill(seed), for a receiver that knows it. */
+int shape_compare(struct node *node, const struct shape *sent,
+                  const struct shape *got);
+
+#endif
