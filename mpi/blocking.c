@@ -32,7 +32,12 @@ void *rs_native(const char *name)
 /* MPI_Name too. */
 #define BLOCKING(Name, params, args)                                         \
     BLOCKING_PMPI(Name, params, args)                                        \
-    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        rs_settle();                                                         \
+        return behind_##Name args;                                           \
+    }
 
 /* Initializing a persistent collective call is not local either. */
 #if MPI_VERSION >= 4

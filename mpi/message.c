@@ -476,6 +476,15 @@ int rs_message_start_slowly(struct rs_request *request)
 
 /* ---- going on ---- */
 
+/* Where attempts have become rare a receiver that has no core is worth waiting
+ * for. */
+static uint64_t patience_ns(const struct rs_pair *pair)
+{
+    unsigned more = pair->penalty / 4;
+
+    return PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
+}
+
 /* N6. What is pulled would natively wait for its receiver too. */
 static void lose_patience(struct rs_message *message)
 {
@@ -489,7 +498,8 @@ static void lose_patience(struct rs_message *message)
         return;
     if (message->vain == POLLS_PER_LOOK)
         message->since = rs_now_ns();
-    else if (rs_now_ns() - message->since > PATIENCE_NS)
+    else if (rs_now_ns() - message->since >
+             patience_ns(message->lane->pair))
         rs_incarnation_stop(message->lane->pair);
 }
 

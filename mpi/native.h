@@ -18,4 +18,13 @@ void *rs_native(const char *name);
         *(void **)&native_##Name = rs_native("PMPI_" #Name);                 \
     }
 
+/** The same for the Name that comes after ours, which is a tool's if one is
+ * loaded behind us. It may call our PMPI_Name in turn. */
+#define RS_BEHIND(Name)                                                      \
+    static __typeof__(PMPI_##Name) *behind_##Name;                           \
+    static void __attribute__((constructor)) find_behind_##Name(void)        \
+    {                                                                        \
+        *(void **)&behind_##Name = rs_native("MPI_" #Name);                  \
+    }
+
 #endif

@@ -15,14 +15,24 @@
 
 /* Without pairs a call only hands on, by a jump. What else it does is in a
  * function of its own, or it would keep its arguments before it knows. */
-#define CALL(Name, params, args)                                             \
+#define HAND_ON(Name, to, args, args_and_to)                                 \
+    return __builtin_expect(rs_num_pairs == 0, 1) ? to args                  \
+                                                  : beside_##Name args_and_to;
+#define CALL(Name, params, ...)                                              \
+    RS_BEHIND(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
-        return __builtin_expect(rs_num_pairs == 0, 1) ? native_##Name args   \
-                                                      : beside_##Name args;  \
+        HAND_ON(Name, native_##Name, (__VA_ARGS__),                          \
+                (__VA_ARGS__, native_##Name))                                \
     }                                                                        \
-    MPI_NAME(Name, params)
-#define BESIDE(Name) static int __attribute__((noinline)) beside_##Name
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        HAND_ON(Name, behind_##Name, (__VA_ARGS__),                          \
+                (__VA_ARGS__, behind_##Name))                                \
+    }
+#define BESIDE(Name, ...)                                                    \
+    static int __attribute__((noinline)) beside_##Name(                      \
+        __VA_ARGS__, __typeof__(PMPI_##Name) *to)
 
 static inline void before_send(MPI_Comm comm, int peer, int tag)
 {
@@ -52,39 +62,39 @@ static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 
 #define SEND(Name)                                                           \
     RS_NATIVE(Name)                                                          \
-    BESIDE(Name)(SEND_PARAMS)                                                \
+    BESIDE(Name, SEND_PARAMS)                                                \
     {                                                                        \
         before_blocking(comm, peer, tag);                                    \
-        return native_##Name(SEND_ARGS);                                     \
+        return to(SEND_ARGS);                                                \
     }                                                                        \
-    CALL(Name, (SEND_PARAMS), (SEND_ARGS))
+    CALL(Name, (SEND_PARAMS), SEND_ARGS)
 #define READY_SEND(Name, Standard)                                           \
     RS_NATIVE(Name)                                                          \
-    BESIDE(Name)(SEND_PARAMS)                                                \
+    BESIDE(Name, SEND_PARAMS)                                                \
     {                                                                        \
         before_blocking(comm, peer, tag);                                    \
         return is_unready(comm, peer, tag) ? native_##Standard(SEND_ARGS)    \
-                                           : native_##Name(SEND_ARGS);       \
+                                           : to(SEND_ARGS);                  \
     }                                                                        \
-    CALL(Name, (SEND_PARAMS), (SEND_ARGS))
+    CALL(Name, (SEND_PARAMS), SEND_ARGS)
 #define ISEND(Name)                                                          \
     RS_NATIVE(Name)                                                          \
-    BESIDE(Name)(SEND_PARAMS, MPI_Request *request)                          \
+    BESIDE(Name, SEND_PARAMS, MPI_Request *request)                          \
     {                                                                        \
         before_send(comm, peer, tag);                                        \
-        return native_##Name(SEND_ARGS, request);                            \
+        return to(SEND_ARGS, request);                                       \
     }                                                                        \
-    CALL(Name, (SEND_PARAMS, MPI_Request *request), (SEND_ARGS, request))
+    CALL(Name, (SEND_PARAMS, MPI_Request *request), SEND_ARGS, request)
 #define READY_ISEND(Name, Standard)                                          \
     RS_NATIVE(Name)                                                          \
-    BESIDE(Name)(SEND_PARAMS, MPI_Request *request)                          \
+    BESIDE(Name, SEND_PARAMS, MPI_Request *request)                          \
     {                                                                        \
         before_send(comm, peer, tag);                                        \
         return is_unready(comm, peer, tag)                                   \
                    ? native_##Standard(SEND_ARGS, request)                   \
-                   : native_##Name(SEND_ARGS, request);                      \
+                   : to(SEND_ARGS, request);                                 \
     }                                                                        \
-    CALL(Name, (SEND_PARAMS, MPI_Request *request), (SEND_ARGS, request))
+    CALL(Name, (SEND_PARAMS, MPI_Request *request), SEND_ARGS, request)
 
 #define SENDS(c)                                                             \
     SEND(Send##c)                                                            \
@@ -119,12 +129,12 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag)
         MPI_Comm comm
 #define RECEIVES(c)                                                          \
     RS_NATIVE(Recv##c)                                                       \
-    BESIDE(Recv##c)(RECEIVE_PARAMS, MPI_Status *status)                      \
+    BESIDE(Recv##c, RECEIVE_PARAMS, MPI_Status *status)                      \
     {                                                                        \
         before_receive(comm, peer, tag);                                     \
-        return native_Recv##c(SEND_ARGS, status);                            \
+        return to(SEND_ARGS, status);                                        \
     }                                                                        \
-    CALL(Recv##c, (RECEIVE_PARAMS, MPI_Status *status), (SEND_ARGS, status)) \
+    CALL(Recv##c, (RECEIVE_PARAMS, MPI_Status *status), SEND_ARGS, status)   \
     RS_NATIVE(Irecv##c)                                                      \
     int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
     {                                                                        \

@@ -211,7 +211,7 @@ static const char *has_values(const void *arg)
     if (!c->disable || c->log_level != RS_LOG_DEBUG || c->chunk_bytes != 3 << 10 ||
         c->ring_bytes != 2 << 20 || c->spin_polls != 0 || c->yield_polls != 7 ||
         c->sleep_ps != 250000000 || c->progress_ps != 0 ||
-        c->setup_timeout_ps != 500000 || !c->persistent || c->report != 3 ||
+        c->setup_timeout_ps != 500000 || c->persistent || c->report != 3 ||
         strcmp(c->report_file, "r-%r.txt") != 0 ||
         strcmp(c->failpoints, "start@1=kill") != 0)
         return "a value is wrong";

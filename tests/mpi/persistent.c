@@ -469,7 +469,7 @@ static void case_lengths(void)
         CHECK(count == 5 && in[4] == left + i + 4, "count %d", count);
         good = !uses_lanes || counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-        calm = all ? calm + 1 : 0;
+        calm += all;
         CHECK(i < ROUNDS - 1 || calm == 10, "no incarnation");
     }
     MPI_Start(&requests[2]);

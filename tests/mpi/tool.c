@@ -6,12 +6,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static int starts, waits, allreduces;
+static int starts, waits, sends, allreduces;
 
 EXPORT int tool_count(const char *call)
 {
     return strcmp(call, "start") == 0  ? starts
            : strcmp(call, "wait") == 0 ? waits
+           : strcmp(call, "send") == 0 ? sends
                                        : allreduces;
 }
 
@@ -25,6 +26,13 @@ EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     waits++;
     return PMPI_Wait(request, status);
+}
+
+EXPORT int MPI_Send(const void *buf, int count, MPI_Datatype type, int dest,
+                    int tag, MPI_Comm comm)
+{
+    sends++;
+    return PMPI_Send(buf, count, type, dest, tag, comm);
 }
 
 EXPORT int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count,
