@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 
 #include "engines/loopback/lane.h"
-#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -218,10 +217,11 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
     struct lane *l = lane_new(connection);
     int error;
 
-    (void)reply; /* all that the receiver needs is in its own memory */
     if (l == NULL)
         return RSCHED_ENOMEM;
     memcpy(&d, descriptor, sizeof(d));
+    l->shortest_once = rs_pull_shortest(connection->engine->env.ways);
+    memcpy(reply, &l->shortest_once, sizeof(l->shortest_once));
     error = connection->self ? attach_self(l, &d)
                              : attach_peer(l, spec, &d);
     if (error != 0) {
@@ -234,8 +234,9 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
 
 int rs_loopback_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 {
-    (void)lane;
-    (void)reply;
+    struct lane *l = lane_of(lane);
+
+    memcpy(&l->shortest_once, reply, sizeof(l->shortest_once));
     return 0;
 }
 
@@ -375,13 +376,10 @@ static int load_ring(struct lane *l, const struct rsched_message *message)
     return 0;
 }
 
-/* Whether the message is long enough for ways that need both sides. */
-static bool may_pull(const struct rsched_message *message)
+/* Whether the message may be long enough for ways that need both sides. */
+static bool may_pull(const struct lane *l)
 {
-    const struct rs_config *c = rs_config();
-
-    return (c->mapped_bytes > 0 && message->bytes >= c->mapped_bytes) ||
-           (c->cma_bytes > 0 && message->bytes >= c->cma_bytes);
+    return l->bytes >= l->shortest_once;
 }
 
 static int check_length(const struct rsched_message *message)
@@ -405,7 +403,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
         return keep_pieces(l, message);
     l->pull.possible = false;
     error = load_ring(l, message);
-    if (error != 0 || !may_pull(message))
+    if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
     return error != 0 ? error : rs_pull_load(l);
@@ -444,10 +442,10 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
     if (error != 0)
         return error;
     rs_pull_forget(&l->pull);
+    error = keep_pieces(l, message);
     /* The sender decides how it comes, so be prepared: one that pulls needs
      * us to complete its epoch. */
-    l->lane.streams = l->lane.streams || may_pull(message);
-    error = keep_pieces(l, message);
+    l->lane.streams = l->lane.streams || may_pull(l);
     return error != 0 ? error : rs_pull_offer(l);
 }
 

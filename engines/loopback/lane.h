@@ -55,6 +55,7 @@ struct lane {
     size_t num_pieces, room_pieces;
     uint64_t bytes;
     uint16_t signature;
+    uint64_t shortest_once; /* that the sender may announce */
 };
 
 static inline struct rs_slot *current_slot(const struct ring *r)

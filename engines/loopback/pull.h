@@ -32,13 +32,10 @@
 #include "engines/common/copy.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/shared.h"
+#include "librsched/base/ways.h"
 
 struct lane;
 struct rs_map;
-
-/* From this size on a message is shared, in chunks of this size. A claim costs
- * two line transfers, about a hundredth of a chunk. */
-enum { RS_SHARE_LEAST = 512 << 10, RS_SHARE_CHUNK = 128 << 10 };
 
 /* Stands in a slot's own line. */
 struct rs_announcement {
@@ -103,6 +100,7 @@ struct rs_pull {
     struct rs_announcement announcement; /* rx: that the lists are made of */
     struct rs_announcement offer; /* rx: its table; tx: that was compiled */
     uint64_t announced;      /* tx: the announcement's sequence */
+    uint64_t chunk;          /* bytes of a chunk of shared work */
     uint64_t helped;         /* tx: bytes of this epoch that it has copied */
     struct rs_pieces slots;  /* what goes through slots nevertheless */
     struct rs_copies rest;   /* compiled */
@@ -119,6 +117,10 @@ int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
 /** Compile pieces for the slots of a lane. */
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
                       struct rs_copies *copies);
+
+/** The shortest message that a process with these costs, and its settings, may
+ * announce; UINT64_MAX if it never does. */
+uint64_t rs_pull_shortest(const struct rs_ways *ways);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
  * reachable since: make the table, and see whether it is worth while.
