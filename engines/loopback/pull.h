@@ -183,9 +183,9 @@ struct rs_maps {
     struct rs_map *list;
 };
 
-/** Open the peer's memory: number `fd` of process `pid`, if it is what `id`
- * says. */
-void rs_maps_init(struct rs_maps *maps, int pid, int fd, uint64_t id);
+/** Take over a descriptor of the peer's memory, if it is what `id` says; -1 is
+ * none. */
+void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id);
 /** All that was got has been given back. */
 void rs_maps_fini(struct rs_maps *maps);
 
