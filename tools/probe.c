@@ -8,7 +8,7 @@
 #include "librsched/base/units.h"
 #include "tools/tool.h"
 
-enum { ROUNDS = 7 };
+enum { ROUNDS = 7, MEBI = 1 << 20 };
 
 struct request {
     const char *output, *svg, *class, *compare;
@@ -47,6 +47,26 @@ static void print_switches(const struct rs_ways *ways, bool mapped, FILE *out)
     fputc('\n', out);
 }
 
+/* How much of one core's time both need that copy a message in one direction
+ * together, as measured. */
+static void print_sharing(const struct probe *probe, FILE *out)
+{
+    const struct probe_way *alone = &probe->of[RS_WAY_PULL];
+    const struct probe_way *both = &probe->of[RS_WAY_SHARED];
+
+    for (size_t i = 0; i < both->count; i++) {
+        size_t k = 0;
+
+        while (k < alone->count && alone->gap[k].bytes != both->gap[i].bytes)
+            k++;
+        if (k == alone->count || both->gap[i].bytes < MEBI)
+            continue;
+        fprintf(out, "shared, one way, %llu B: %.2f of the time of one core\n",
+                (unsigned long long)both->gap[i].bytes,
+                both->gap[i].ps / alone->gap[k].ps);
+    }
+}
+
 void probe_print(const struct probe *probe, FILE *out)
 {
     fprintf(out, "a line: %.0f ns there and back, class %s\n\n",
@@ -69,6 +89,7 @@ void probe_print(const struct probe *probe, FILE *out)
     fputc('\n', out);
     print_switches(&probe->ways, true, out);
     print_switches(&probe->ways, false, out);
+    print_sharing(probe, out);
 }
 
 static int write_file(const char *path, const struct probe *probe,
