@@ -43,8 +43,10 @@ static int sort_puts(struct rs_dispatch *dispatch)
     memcpy(at, dispatch->first, script->num_classes * sizeof(*at));
     for (size_t i = 0; i < problem->num_puts; i++) {
         uint32_t put = problem->by_bytes[i];
+        size_t place = at[script->class_of[problem->direction[put]]]++;
 
-        dispatch->puts[at[script->class_of[problem->direction[put]]]++] = put;
+        dispatch->puts[place] = put;
+        dispatch->bytes[place] = problem->bytes[put];
     }
     free(at);
     return 0;
@@ -101,6 +103,7 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
         .script = script,
         .stage = rs_stage_create(script),
         .puts = calloc(problem->num_puts + 1, sizeof(*dispatch->puts)),
+        .bytes = calloc(problem->num_puts + 1, sizeof(*dispatch->bytes)),
         .first = calloc(classes, sizeof(*dispatch->first)),
         .next = calloc(classes, sizeof(*dispatch->next)),
         .loads = calloc(problem->num_resources + 1, sizeof(*dispatch->loads)),
@@ -109,6 +112,7 @@ int rs_dispatch_init(struct rs_dispatch *dispatch, struct rs_script *script)
                           sizeof(*dispatch->by_rate)),
     };
     if (dispatch->stage == NULL || dispatch->puts == NULL ||
+        dispatch->bytes == NULL ||
         dispatch->first == NULL || dispatch->next == NULL ||
         dispatch->loads == NULL || dispatch->used == NULL ||
         dispatch->by_rate == NULL)
@@ -128,6 +132,7 @@ void rs_dispatch_fini(struct rs_dispatch *dispatch)
 {
     free(dispatch->stage);
     free(dispatch->puts);
+    free(dispatch->bytes);
     free(dispatch->first);
     free(dispatch->next);
     free(dispatch->loads);
@@ -257,8 +262,7 @@ static struct key key_of(const struct rs_dispatch *dispatch,
     const struct rs_script *script = dispatch->script;
     const struct rs_fluid_route *route = rs_script_route(script, cls, engine);
     uint64_t conf = 0, gain = 8, crit = 0, sum = 0;
-    uint64_t bytes =
-        script->problem->bytes[dispatch->puts[dispatch->next[cls]]];
+    uint64_t bytes = dispatch->bytes[dispatch->next[cls]];
 
     for (size_t k = 0; k < route->num_resources; k++) {
         const struct rs_link_load *load =

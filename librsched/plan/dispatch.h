@@ -43,6 +43,7 @@ struct rs_dispatch {
     struct rs_script *script;
     struct rs_stage *stage;
     uint32_t *puts; /* class by class; by decreasing bytes, then by id */
+    uint64_t *bytes; /* of the puts in that order */
     size_t *first;  /* per class its first place in `puts`, and the end */
     size_t *next;   /* per class: the place of the next put */
     struct rs_link_load *loads; /* per resource */

@@ -49,20 +49,27 @@ struct rs_problem {
     int64_t node; /* the resource of the node, or -1 when it is unlimited */
 };
 
+/** The rail of an engine. Not a division where there is but one. */
+static inline size_t rs_problem_rail(const struct rs_problem *problem,
+                                     uint32_t engine)
+{
+    return problem->num_rails == 1 ? 0 : engine % problem->num_rails;
+}
+
 /** The resources of a direction's puts on an engine. */
 static inline const struct rs_fluid_route *
 rs_problem_route(const struct rs_problem *problem, uint32_t direction,
                  uint32_t engine)
 {
     return &problem->routes[direction * problem->num_rails +
-                            engine % problem->num_rails];
+                            rs_problem_rail(problem, engine)];
 }
 
 /** The rate of an engine, bytes/s. */
 static inline uint64_t rs_problem_rate(const struct rs_problem *problem,
                                        uint32_t engine)
 {
-    return problem->rates[engine % problem->num_rails];
+    return problem->rates[rs_problem_rail(problem, engine)];
 }
 
 /** Where a planner puts a put. */

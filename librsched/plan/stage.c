@@ -12,7 +12,7 @@ typedef unsigned __int128 wide;
 #define TICKS_MOST (UINT64_C(7200000000000000) << RS_STAGE_TICK_BITS)
 #define BYTES_MOST (UINT64_C(1) << 60)
 
-enum { MEMORY_BITS = 13, MEMORY = 1 << MEMORY_BITS };
+enum { MEMORY_BITS = 14, MEMORY = 1 << MEMORY_BITS };
 
 /* ---------------------------------------------------------------- script */
 
@@ -119,6 +119,7 @@ int rs_script_init(struct rs_script *script, const struct rs_problem *problem)
         .classes = calloc(directions, sizeof(*script->classes)),
         .caps = calloc(problem->costs.num_engines, sizeof(*script->caps)),
         .cap = problem->fastest << RS_STAGE_RATE_BITS,
+        .slowest = problem->slowest << RS_STAGE_RATE_BITS,
         .command = problem->costs.command << RS_STAGE_TICK_BITS,
         .open = problem->costs.engine_open << RS_STAGE_TICK_BITS,
         .left = calloc(resources, sizeof(*script->left)),
@@ -177,10 +178,10 @@ void rs_script_fini(struct rs_script *script)
 
 static uint32_t kind_of(const struct rs_stage *stage, uint32_t engine)
 {
-    uint32_t rails = (uint32_t)stage->script->problem->num_rails;
+    const struct rs_problem *problem = stage->script->problem;
 
-    return stage->actors[engine].cls * rails +
-           (rails == 1 ? 0 : engine % rails);
+    return stage->actors[engine].cls * (uint32_t)problem->num_rails +
+           (uint32_t)rs_problem_rail(problem, engine);
 }
 
 static const struct rs_fluid_route *route_of(const struct rs_script *script,
@@ -303,7 +304,9 @@ static void share_out(const struct rs_stage *stage)
     while (left > 0) {
         uint64_t share;
         uint32_t bottleneck = find_bottleneck(script, touched, &share);
-        size_t given = give(script, kinds, UINT32_MAX, share);
+        size_t given = share < script->slowest
+                           ? 0
+                           : give(script, kinds, UINT32_MAX, share);
 
         if (given == 0)
             given = give(script, kinds, bottleneck, share);

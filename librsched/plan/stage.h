@@ -52,6 +52,7 @@ struct rs_script {
     size_t num_classes;
     uint64_t *caps;   /* rate of each engine, units */
     uint64_t cap;     /* the largest of them */
+    uint64_t slowest; /* the smallest of them */
     uint64_t command; /* ticks */
     uint64_t open;    /* ticks */
     unsigned bits;    /* of a key that a put takes; 0: not remembered */
@@ -101,7 +102,7 @@ void rs_script_fini(struct rs_script *script);
 static inline const struct rs_fluid_route *
 rs_script_route(const struct rs_script *script, uint32_t cls, uint32_t engine)
 {
-    return &script->classes[cls][engine % script->problem->num_rails];
+    return &script->classes[cls][rs_problem_rail(script->problem, engine)];
 }
 
 /** Bytes of a stage of all engines. */
