@@ -136,6 +136,17 @@ int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
     return 0;
 }
 
+void rs_maps_drop(struct rs_maps *maps, struct rs_map *map)
+{
+    struct rs_map **at = &maps->list;
+
+    if (map == NULL || --map->users > 0)
+        return;
+    while (*at != map)
+        at = &(*at)->next;
+    unmap(at);
+}
+
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map)
 {
     if (map == NULL)

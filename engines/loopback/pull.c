@@ -508,6 +508,11 @@ void rs_pull_fini(struct lane *l)
     struct rs_pull *pull = &l->pull;
 
     rs_pull_withdraw(l);
+    /* The table goes with the lane. */
+    if (pull->num_maps > 0) {
+        rs_maps_drop(maps_of(l), pull->maps[0]);
+        pull->maps[0] = NULL;
+    }
     put_maps(pull, maps_of(l));
     rs_copies_fini(&pull->rest);
     rs_copies_fini(&pull->copies);

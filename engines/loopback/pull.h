@@ -109,7 +109,7 @@ struct rs_pull {
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
     struct rs_iovecs iovecs; /* what the kernel reads */
-    struct rs_map **maps;    /* that they need */
+    struct rs_map **maps;    /* that they need, the table's first */
     size_t num_maps, room_maps;
 };
 
@@ -193,5 +193,7 @@ void rs_maps_fini(struct rs_maps *maps);
 int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
                 struct rs_map **map);
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map);
+/** The same, and nobody will want it again. */
+void rs_maps_drop(struct rs_maps *maps, struct rs_map *map);
 
 #endif
