@@ -5,6 +5,7 @@
 
 #include <rsched/engine.h>
 
+#include "librsched/base/config.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
@@ -49,9 +50,24 @@ static void print_switches(const struct rs_ways *ways, bool mapped,
 /* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
 static void print_ways(const struct rs_ways *ways)
 {
-    printf("\nways within a node, by the costs of RSCHED_WAYS\n");
+    printf("\nways within a node, by their costs\n");
     print_switches(ways, true, "mapped memory");
     print_switches(ways, false, "other memory");
+}
+
+/* As exchanges find them. */
+static int find_ways(struct rs_ways *ways)
+{
+    const char *name = rs_config()->machine;
+    struct rsched_machine *machine = NULL;
+    int error = 0;
+
+    if (name[0] != '\0')
+        error = rsched_machine_open(name, &machine);
+    if (error == 0)
+        error = rs_ways_open(machine, ways);
+    rsched_machine_destroy(machine);
+    return error;
 }
 
 static void print_planners(void)
@@ -124,7 +140,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
 
     if (status != TOOL_GO_ON)
         return status;
-    error = rs_ways_open(NULL, &ways);
+    error = find_ways(&ways);
     if (error != 0)
         return tool_library(error);
     status = tool_output_open(&output, NULL);

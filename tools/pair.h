@@ -58,8 +58,9 @@ struct pair_time {
 };
 
 /**
- * Time epochs, in a few blocks. The send buffers are written before each
- * epoch, as an application does, which is not timed.
+ * Time epochs, in a few blocks. The send buffers are written before every
+ * second epoch, which is not timed: programs that write all that they send, and
+ * those that write little of it, count alike.
  *
  * @param ways the costs that decide how messages go
  * @return TOOL_OK, or a status after a line on standard error
