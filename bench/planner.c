@@ -121,36 +121,47 @@ static int plan(const struct rsched_pattern *pattern,
 }
 
 /* One rule: sorting, and dispatching, whose result is the score. */
-static int dispatch(const struct rsched_pattern *pattern,
-                    struct rsched_machine *machine, double *least)
+static int dispatch_once(const struct rsched_pattern *pattern,
+                         struct rsched_machine *machine,
+                         struct rs_place *places)
 {
     struct rs_problem problem;
-    struct rs_place *places;
+    struct rs_script script;
+    struct rs_dispatch made;
     int error = rs_problem_init(&problem, pattern, machine, NULL, 0);
 
     if (error != 0)
         return error;
-    places = calloc(problem.num_puts + 1, sizeof(*places));
+    error = rs_script_init(&script, &problem);
+    if (error != 0)
+        goto err_problem;
+    error = rs_dispatch_init(&made, &script);
+    if (error != 0)
+        goto err_script;
+    rs_dispatch_run(&made, RS_RULE_G3, problem.costs.num_engines, false,
+                    places);
+    rs_dispatch_fini(&made);
+err_script:
+    rs_script_fini(&script);
+err_problem:
+    rs_problem_fini(&problem);
+    return error;
+}
+
+static int dispatch(const struct rsched_pattern *pattern, size_t puts,
+                    struct rsched_machine *machine, double *least)
+{
+    struct rs_place *places = calloc(puts, sizeof(*places));
+    int error = 0;
+
     for (int run = 0; places != NULL && error == 0 && run < RUNS; run++) {
-        struct rs_script script;
-        struct rs_dispatch made;
         double before = user_ms(), took;
 
-        error = rs_script_init(&script, &problem);
-        if (error != 0)
-            break;
-        error = rs_dispatch_init(&made, &script);
-        if (error == 0) {
-            rs_dispatch_run(&made, RS_RULE_G3, problem.costs.num_engines, false,
-                            places);
-            took = user_ms() - before;
-            *least = run == 0 || took < *least ? took : *least;
-            rs_dispatch_fini(&made);
-        }
-        rs_script_fini(&script);
+        error = dispatch_once(pattern, machine, places);
+        took = user_ms() - before;
+        *least = run == 0 || took < *least ? took : *least;
     }
     free(places);
-    rs_problem_fini(&problem);
     return error;
 }
 
@@ -164,7 +175,7 @@ static int print_many(size_t puts)
     if (error == 0)
         error = make_pattern(puts, &pattern);
     if (error == 0)
-        error = dispatch(pattern, machine, &rule);
+        error = dispatch(pattern, puts, machine, &rule);
     if (error == 0)
         error = plan(pattern, machine, "bl4", &bl4);
     if (error == 0)

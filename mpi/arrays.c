@@ -102,10 +102,12 @@ static int startall_mixed(int count, MPI_Request *handles)
 
 int MPI_Startall(int count, MPI_Request *handles)
 {
+    struct rs_request *request = NULL;
+
     for (int i = 0; i < count; i++) {
-        struct rs_request *request = rs_request_find(handles[i]);
         int error;
 
+        request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL))
             return startall_mixed(count - i, handles + i);
         error = rs_request_start(request);
@@ -164,31 +166,50 @@ static int waitall_natives(int count, MPI_Request *handles,
     return result;
 }
 
+/* Take a message that is complete. */
+static inline void take_message(struct rs_request *request,
+                                MPI_Status *statuses, int i,
+                                struct rs_request **failed)
+{
+    int error = request->error;
+
+    request->state = RS_INACTIVE;
+    if (UNLIKELY(error != MPI_SUCCESS)) {
+        request->error = MPI_SUCCESS;
+        if (*failed == NULL)
+            *failed = request;
+    }
+    rs_set_ith(request, true, statuses, i, error);
+}
+
 /* A send that is not matched is waited for after the receives: those tell
  * that the other side has come, too. */
-static inline bool can_be_later(struct rs_request *request)
+static inline bool is_for_later(struct rs_request *request)
 {
-    return request->state == RS_PUT && !rs_message_poll(request);
+    if (request->message->sends)
+        return true;
+    rs_message_wait(request);
+    return false;
 }
 
 int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 {
-    struct rs_request *failed = NULL;
+    struct rs_request *request = NULL, *failed = NULL;
     int later = 0, natives = 0, result = MPI_SUCCESS;
 
     for (int i = 0; i < count; i++) {
-        struct rs_request *request = rs_request_find(handles[i]);
-
+        request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL))
             natives++;
-        else if (UNLIKELY(can_be_later(request)))
-            later++;
-        else
+        else if (request->message == NULL || request->state == RS_INACTIVE)
             wait_ours(request, &handles[i], statuses, i, &failed);
+        else if (LIKELY(rs_message_poll(request)) || !is_for_later(request))
+            take_message(request, statuses, i, &failed);
+        else
+            later++;
     }
     for (int i = 0; i < count && later > 0; i++) {
-        struct rs_request *request = rs_request_find(handles[i]);
-
+        request = rs_request_find(handles[i]);
         if (request == NULL || request->state == RS_INACTIVE)
             continue;
         wait_ours(request, &handles[i], statuses, i, &failed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What was accelerated, what was not, and why. Exchanges count for themselves;
  * the hot path counts nothing here. */
-#include "mpi/persistent.h"
+#include "mpi/message.h"
 
 #include <string.h>
 
@@ -271,7 +271,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"lane_sends", RS_NUMBER_LANE_SENDS},
         {"lane_receives", RS_NUMBER_LANE_RECEIVES},
         {"lane_native", RS_NUMBER_LANE_NATIVE},
-        {"sessions", RS_NUMBER_SESSIONS},
+        {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
     };
     struct rs_counts counts;

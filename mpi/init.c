@@ -89,7 +89,7 @@ static void native_progress(void *arg)
 
     (void)arg;
     rs_flights_progress();
-    rs_sessions_look();
+    rs_incarnations_look();
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, rs_process.comm, &flag,
                 MPI_STATUS_IGNORE);
 }

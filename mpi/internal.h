@@ -140,7 +140,7 @@ enum rs_number {
     RS_NUMBER_LANE_SENDS,
     RS_NUMBER_LANE_RECEIVES,
     RS_NUMBER_LANE_NATIVE,
-    RS_NUMBER_SESSIONS,
+    RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
@@ -422,6 +422,7 @@ enum rs_state {
     RS_PUT,      /* a message that is not known to be matched */
     RS_GRANTED,  /* a receive, likewise */
     RS_NATIVE,   /* a message's native request is active */
+    RS_MATCHED,  /* a message that the receiver has yet to pull */
 };
 
 struct rs_request {
@@ -430,6 +431,7 @@ struct rs_request {
     bool packed;
     int error; /* an MPI error, when RS_COMPLETE */
     MPI_Request handle; /* the carrier */
+    struct rs_request *_Atomic follower; /* in an array; or itself */
     struct rs_comm *comm;
     struct rs_plan *plan;
     struct rs_message *message; /* point-to-point (persistent.h), else NULL */

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions: opening and stopping. The fast path is in lane.h. */
+/* Incarnations: opening and stopping. The fast path is in lane.h. */
 #include "mpi/lane.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FEW_BYTES = 4096, /* up to these a lane has many slots */
+    LOOK_NS = 3000,   /* how long a store may take to be seen */
+};
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -14,36 +23,45 @@ static uint64_t stride_of(uint64_t bytes)
     return RS_LANE_LINE + (bytes > RS_LANE_SHORT ? round_up(bytes) : 0);
 }
 
-void rs_slots_shape(struct rs_slots *slots, uint64_t bytes)
-{
-    enum { FEW_BYTES = 4096 };
-
-    slots->stride = stride_of(bytes);
-    slots->room = bytes > RS_LANE_SHORT ? round_up(bytes) : RS_LANE_SHORT;
-    slots->num = bytes <= FEW_BYTES ? RS_LANE_MOST_SLOTS : RS_LANE_LEAST_SLOTS;
-}
-
 /* The most that a lane of any shape takes. */
 static size_t lane_bytes(uint64_t most)
 {
-    size_t few = RS_LANE_MOST_SLOTS * (size_t)stride_of(4096);
+    size_t few = RS_LANE_MOST_SLOTS * (size_t)stride_of(FEW_BYTES);
     size_t many = RS_LANE_LEAST_SLOTS * (size_t)stride_of(most);
 
     return few > many ? few : many;
 }
 
-size_t rs_slots_offset(unsigned index, uint64_t most)
+static size_t slots_offset(unsigned index, uint64_t most)
 {
+    enum { PAGE = 4096 };
     /* Not all in the same set of a cache. */
     size_t skew = (index % 16) * (size_t)(4 * RS_LANE_LINE);
 
-    return 8192 + index * (lane_bytes(most) + 8192) / 4096 * 4096 + skew;
+    return 2 * PAGE + index * ((lane_bytes(most) + 2 * PAGE) / PAGE * PAGE) +
+           skew;
 }
 static_assert(sizeof(struct rs_pair_words) <= 8192, "before the slots");
 
 size_t rs_pair_bytes(uint64_t most)
 {
-    return rs_slots_offset(RS_LANES, most) + 4096;
+    return slots_offset(RS_LANES, most) + 4096;
+}
+
+void rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t bytes, uint64_t most)
+{
+    struct rs_pair_words *words = pair->words;
+
+    *slots = (struct rs_slots){
+        .memory = (char *)words + slots_offset(index, most),
+        .stride = stride_of(bytes),
+        .room = bytes > RS_LANE_SHORT ? round_up(bytes) : RS_LANE_SHORT,
+        .num = bytes <= FEW_BYTES ? RS_LANE_MOST_SLOTS : RS_LANE_LEAST_SLOTS,
+        .granted = &words->granted[index],
+        .consumed = &words->consumed[index],
+        .bell = &words->bells[!pair->sends].asleep,
+    };
 }
 
 static uint64_t my_bit(const struct rs_pair_view *pair)
@@ -181,6 +199,9 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                               ((pair->open >> RS_MODE_BITS) + 1)
                                   << RS_MODE_BITS,
                               memory_order_release);
+        /* The other side may wait for what we do natively now. */
+        if (atomic_load(&words->bells[!pair->sends].asleep) != 0)
+            rs_bell_ring(&words->bells[!pair->sends].asleep);
     } else {
         await_decision(pair);
     }
@@ -193,4 +214,41 @@ void rs_pair_bar(struct rs_pair_view *pair, unsigned index)
     /* Release: seen by a sender that finds the receiver ready. */
     atomic_fetch_or_explicit(&pair->words->barred, UINT64_C(1) << index,
                              memory_order_release);
+}
+
+/* ---- sleeping ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void rs_pair_sleep(const struct rs_pair_view *pair, uint64_t limit_ns,
+                   bool (*ready)(void *arg), void *arg)
+{
+    _Atomic uint32_t *asleep = &pair->words->bells[pair->sends].asleep;
+    struct timespec limit = {.tv_sec = (time_t)(limit_ns / 1000000000),
+                             .tv_nsec = (long)(limit_ns % 1000000000)};
+    uint64_t begin = now_ns();
+    bool is_ready;
+
+    /* Who writes a word for us looks at `asleep` afterwards, without a fence,
+     * and may miss it while his word is on its way: look again until that is
+     * there. */
+    atomic_store(asleep, 1);
+    do
+        is_ready = ready(arg);
+    while (!is_ready && now_ns() - begin < LOOK_NS);
+    if (!is_ready)
+        syscall(SYS_futex, asleep, FUTEX_WAIT, 1, &limit, NULL, 0);
+    atomic_store_explicit(asleep, 0, memory_order_relaxed);
+}
+
+void rs_bell_ring(_Atomic uint32_t *bell)
+{
+    if (atomic_exchange(bell, 0) != 0)
+        syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

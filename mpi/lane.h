@@ -29,7 +29,7 @@ enum {
     RS_LANE_LEAST_SLOTS = 2,
 };
 
-/** Bits of `mode`; the number of the session is above them. */
+/** Bits of `mode`; the number of the incarnation is above them. */
 enum {
     RS_SENDER_READY = 1,
     RS_RECEIVER_READY = 2,
@@ -48,9 +48,15 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
     alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
+    /* Whether the receiver [0] or the sender [1] sleeps; cleared by the other
+     * side, which wakes it. */
+    struct rs_bell {
+        alignas(RS_LANE_LINE) _Atomic uint32_t asleep;
+    } bells[2];
 };
 
-/** A slot; longer messages go on behind it. */
+/** A slot; longer messages go on behind it. One that has more bytes than there
+ * is room is **announced** instead: `data` says where the sender has it. */
 struct rs_slot {
     alignas(RS_LANE_LINE) _Atomic uint64_t number;
     uint64_t bytes;
@@ -64,41 +70,50 @@ struct rs_slots {
     uint64_t stride; /* bytes from slot to slot */
     uint64_t room;   /* of a message, bytes */
     unsigned num;    /* a power of two */
-    uint64_t number; /* of the last put or grant, with the session */
-    uint64_t seen;   /* sender: last `consumed` that it has read */
+    uint64_t number; /* of the last put or grant, with the incarnation */
+    uint64_t seen;   /* `consumed`, as the sender has read it last, or as the
+                        receiver has written it */
+    _Atomic uint64_t *granted, *consumed; /* the lane's words */
+    _Atomic uint32_t *bell; /* of the other side */
 };
 
 /** One side's view of a pair. */
 struct rs_pair_view {
     struct rs_pair_words *words; /* NULL: not attached */
     bool sends;
-    uint64_t open;   /* the mode while it is in a session, else 0 */
+    uint64_t open;   /* the mode while it is in an incarnation, else 0 */
     uint64_t joined; /* then the lanes that have joined */
 };
 
-/** The geometry of a lane for messages of up to `bytes`. */
-void rs_slots_shape(struct rs_slots *slots, uint64_t bytes);
-/** What lane `index` and a whole pair need, for messages up to `most`. */
-size_t rs_slots_offset(unsigned index, uint64_t most);
+/** What a pair needs, for lanes whose slots have room for up to `most`. */
 size_t rs_pair_bytes(uint64_t most);
+/** This side's view of lane `index`, for messages of up to `bytes`. */
+void rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t bytes, uint64_t most);
 
 /** Set this side's bit, or go without when that is not possible now. True if
  * the pair is open, and has been entered. `joined`: the sender's lanes. */
 bool rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
 bool rs_pair_is_ready(const struct rs_pair_view *pair);
-/** Take the bit back. False: the session has been entered instead, and must be
- * stopped. */
+/** Take the bit back. False: the incarnation has been entered instead, and must
+ * be stopped. */
 bool rs_pair_unready(struct rs_pair_view *pair);
-/** Enter the session if the pair is open. */
+/** Enter the incarnation if the pair is open. */
 bool rs_pair_enter(struct rs_pair_view *pair);
-/** Leave a session that this or the other side stops; `final` is valid
+/** Leave an incarnation that this or the other side stops; `final` is valid
  * then, until this side is ready again. True if it was this side. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                   unsigned num);
 /** Not to join any more. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
+/** Sleep until the other side rings, `ready` says so or the time is over. A
+ * ring can be missed in a window of nanoseconds: the time bounds that. */
+void rs_pair_sleep(const struct rs_pair_view *pair, uint64_t limit_ns,
+                   bool (*ready)(void *arg), void *arg);
+/** Wake who sleeps at a bell. */
+void rs_bell_ring(_Atomic uint32_t *bell);
 
-/** Whether the session that this side is in is still open. */
+/** Whether the incarnation that this side is in is still open. */
 static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
 {
     /* Acquire: who finds it stopped reads `final` next. */
@@ -106,13 +121,13 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
            pair->open;
 }
 
-/** Numbers carry the session, so that those of an earlier one mean nothing. */
+/** Numbers carry the incarnation: those of an earlier one mean nothing. */
 static inline uint64_t rs_pair_base(const struct rs_pair_view *pair)
 {
     return pair->open >> RS_MODE_BITS << 32;
 }
 
-/** Whether `word` has reached `number`, in the same session. */
+/** Whether `word` has reached `number`, in the same incarnation. */
 static inline bool rs_lane_reached(uint64_t word, uint64_t number)
 {
     return word >= number && (word ^ number) >> 32 == 0;
@@ -132,54 +147,63 @@ static inline char *rs_slot_data(struct rs_slot *slot, uint64_t bytes)
 }
 
 /** The slot for the next put, or NULL when none is free. */
-static inline struct rs_slot *rs_lane_next(const struct rs_pair_view *pair,
-                                           struct rs_slots *slots,
-                                           unsigned index)
+static inline struct rs_slot *rs_lane_next(struct rs_slots *slots)
 {
     uint64_t next = slots->number + 1, needed = next - slots->num;
 
     if ((uint32_t)next > slots->num &&
         !rs_lane_reached(slots->seen, needed)) {
         /* Acquire: it has been unpacked before it is written again. */
-        slots->seen = atomic_load_explicit(&pair->words->consumed[index],
-                                           memory_order_acquire);
+        slots->seen =
+            atomic_load_explicit(slots->consumed, memory_order_acquire);
         if (!rs_lane_reached(slots->seen, needed))
             return NULL;
     }
     return rs_slots_at(slots, next);
 }
 
+/** After a word that the other side may sleep for; without a fence, which
+ * would wait for the lines that the data goes into. */
+static inline void rs_lane_wake(const struct rs_slots *slots)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(
+            atomic_load_explicit(slots->bell, memory_order_relaxed) != 0, 0))
+        rs_bell_ring(slots->bell);
+}
+
 /** Put what has been written into the slot; returns its number. */
 static inline uint64_t rs_lane_put(struct rs_slots *slots, struct rs_slot *slot,
                                    uint64_t bytes)
 {
+    uint64_t number = ++slots->number;
+
     slot->bytes = bytes;
     /* Release: the bytes must be seen with the number. */
-    atomic_store_explicit(&slot->number, ++slots->number,
-                          memory_order_release);
-    return slots->number;
+    atomic_store_explicit(&slot->number, number, memory_order_release);
+    rs_lane_wake(slots);
+    return number;
 }
 
-static inline uint64_t rs_lane_grant(const struct rs_pair_view *pair,
-                                     struct rs_slots *slots, unsigned index)
+static inline uint64_t rs_lane_grant(struct rs_slots *slots)
 {
+    uint64_t number = ++slots->number;
+
     /* Release: what was unpacked before is over; the sender may learn of it
      * from this word alone. */
-    atomic_store_explicit(&pair->words->granted[index], ++slots->number,
-                          memory_order_release);
-    return slots->number;
+    atomic_store_explicit(slots->granted, number, memory_order_release);
+    rs_lane_wake(slots);
+    return number;
 }
 
 /** Whether the other side has the number too. Means nothing before
  * rs_lane_fence() and rs_pair_is_open(). */
-static inline bool rs_lane_is_granted(const struct rs_pair_view *pair,
-                                      unsigned index, uint64_t number)
+static inline bool rs_lane_is_granted(const struct rs_slots *slots,
+                                      uint64_t number)
 {
     /* Relaxed: nothing is read after it. */
     return rs_lane_reached(
-        atomic_load_explicit(&pair->words->granted[index],
-                             memory_order_relaxed),
-        number);
+        atomic_load_explicit(slots->granted, memory_order_relaxed), number);
 }
 
 /** The slot of a put that has this number, or NULL. */
@@ -194,12 +218,21 @@ static inline struct rs_slot *rs_lane_is_put(const struct rs_slots *slots,
                : NULL;
 }
 
-static inline void rs_lane_consume(const struct rs_pair_view *pair,
-                                   unsigned index, uint64_t number)
+/** The message has been taken, and so have all before it. */
+static inline void rs_lane_consume(struct rs_slots *slots, uint64_t number)
 {
+    slots->seen = number;
     /* Release: the slot has been read. */
-    atomic_store_explicit(&pair->words->consumed[index], number,
-                          memory_order_release);
+    atomic_store_explicit(slots->consumed, number, memory_order_release);
+}
+
+/** Whether the receiver has taken it, be it after the incarnation. */
+static inline bool rs_lane_is_consumed(const struct rs_slots *slots,
+                                       uint64_t number)
+{
+    /* Acquire: the bytes may be written again after it. */
+    return atomic_load_explicit(slots->consumed, memory_order_acquire) >=
+           number;
 }
 
 /** Between one's own puts and grants and the look at the mode. */

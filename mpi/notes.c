@@ -20,11 +20,16 @@ struct note {
     int32_t tag;
     uint64_t id;    /* the communicator's name */
     uint64_t bytes; /* of the longest message */
-    uint64_t nonce;
-    int32_t pid, fd;
+    int32_t pid;
+    int32_t fd;     /* answer: of the memory */
+    uint64_t nonce; /* answer: in it; offer: at `at` */
+    uint64_t at;
     uint32_t index;
-    uint32_t reserved;
+    uint32_t pulls; /* answer: the receiver can read our memory */
 };
+
+/* Whoever can read this word can read our memory. */
+static uint64_t cookie;
 
 /* One on its way, or an offer that nobody has use for yet. */
 struct letter {
@@ -76,9 +81,13 @@ static void reap(void)
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
 {
     const struct note note = {.kind = OFFER, .tag = lane->tag,
-                              .id = lane->pair->name->id, .bytes = bytes};
+                              .id = lane->pair->name->id, .bytes = bytes,
+                              .pid = getpid(),
+                              .nonce = rs_process.job ^ (uintptr_t)&cookie,
+                              .at = (uintptr_t)&cookie};
 
     lane->offered = true;
+    cookie = note.nonce;
     vain = 0;
     send_note(lane->pair->world, &note);
 }
@@ -90,8 +99,13 @@ static void answer(struct rs_lane *lane, const struct note *offer)
     struct note note = *offer;
 
     if (lane->attached || pair->num_attached == RS_LANES ||
-        !rs_pair_share(pair) ||
-        !rs_lane_attach(lane, pair->num_attached, offer->bytes))
+        !rs_pair_share(pair))
+        return;
+    if (pair->num_attached == 0) {
+        pair->pid = offer->pid;
+        pair->pulls = rs_pair_can_pull(offer->pid, offer->at, offer->nonce);
+    }
+    if (!rs_lane_attach(lane, pair->num_attached, offer->bytes))
         return;
     if (lane->barred)
         rs_pair_bar(&pair->view, lane->index);
@@ -100,6 +114,7 @@ static void answer(struct rs_lane *lane, const struct note *offer)
     note.nonce = pair->view.words->nonce;
     note.pid = getpid();
     note.fd = pair->fd;
+    note.pulls = pair->pulls;
     send_note(pair->world, &note);
 }
 
@@ -149,8 +164,10 @@ static void take_answer(struct letter *letter)
     struct rs_lane *lane = pair != NULL ? rs_lane_find(pair, note->tag) : NULL;
 
     if (lane != NULL && !lane->attached &&
-        rs_pair_map(pair, note->pid, note->fd, note->nonce))
+        rs_pair_map(pair, note->pid, note->fd, note->nonce)) {
+        pair->pulls = note->pulls;
         rs_lane_attach(lane, note->index, note->bytes);
+    }
     free(letter);
 }
 

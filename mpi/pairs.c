@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs and lanes: finding them, and the memory that the two sides share. */
-#include "mpi/persistent.h"
+#include "mpi/message.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 unsigned rs_num_pairs;
@@ -232,21 +233,53 @@ bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
     return true;
 }
 
+/* Longer messages are cheaper to pull: with one copy instead of two, and the
+ * kernel's part of that. */
+enum { SLOT_BYTES = 4096 };
+
+/* All of a lane's pages at once, so that they lie side by side. */
+static void touch(const struct rs_slots *slots)
+{
+    enum { PAGE = 4096 };
+    uintptr_t begin = (uintptr_t)slots->memory / PAGE * PAGE;
+    uintptr_t end = (uintptr_t)slots->memory + slots->num * slots->stride;
+
+    madvise((void *)begin, (end - begin + PAGE - 1) / PAGE * PAGE,
+            MADV_POPULATE_WRITE);
+}
+
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
 {
     struct rs_pair *pair = lane->pair;
-    struct rs_slots *slots = &pair->slots[index];
 
+    if (pair->pulls && bytes > SLOT_BYTES)
+        bytes = 0; /* room for an announcement */
     if (index >= RS_LANES || bytes > rs_lane_most())
         return false;
-    rs_slots_shape(slots, bytes);
-    slots->memory = (char *)pair->view.words +
-                    rs_slots_offset(index, rs_lane_most());
+    lane->slots = &pair->slots[index];
+    rs_slots_init(lane->slots, &pair->view, index, bytes, rs_lane_most());
+    touch(lane->slots);
     lane->index = index;
     lane->attached = true;
+    for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
+        if (m->lane == lane)
+            m->slots = lane->slots;
+    }
     if (index >= pair->num_attached)
         pair->num_attached = index + 1;
     return true;
+}
+
+bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie)
+{
+    uint64_t found = ~cookie;
+    struct iovec here = {&found, sizeof(found)};
+    struct iovec there = {(void *)(uintptr_t)at, sizeof(found)};
+
+    /* Process numbers mean nothing across namespaces. */
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) ==
+               (ssize_t)sizeof(found) &&
+           found == cookie;
 }
 
 /* ---- life ---- */

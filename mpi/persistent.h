@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Persistent point-to-point requests: communicators' names, pairs, lanes and
- * messages. docs/persistent.md has the rules that the comments name.
+/* Persistent point-to-point requests: communicators' names, pairs and lanes.
+ * docs/persistent.md has the rules that the comments name.
  *
  * One thread at a time: with MPI_THREAD_MULTIPLE there are no pairs. */
 #ifndef RS_MPI_PERSISTENT_H
@@ -39,12 +39,16 @@ struct rs_lane {
     int tag;
     unsigned requests; /* that exist */
     bool attached;
-    unsigned index;    /* of pair->slots, if attached */
+    unsigned index;         /* of the shared words, if attached */
+    struct rs_slots *slots; /* then this one of the pair's */
+    /* While it is in an incarnation: one more than the most bytes of a message
+     * that it carries; else 0. */
+    uint64_t limit;
 
     /* The sender's. */
     bool offered;
     bool quiet;         /* all its messages have been matched (O1) */
-    bool started;       /* natively, since the last session */
+    bool started;       /* natively, since the last incarnation */
     uint64_t natives;   /* messages sent natively */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
@@ -67,21 +71,28 @@ struct rs_pair {
     unsigned num_attached;
     size_t mapped; /* bytes */
     int fd;        /* receiver */
+    int pid;       /* receiver: of the sender, if the kernel may read there */
+    bool pulls;    /* it may */
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
-    struct rs_request *first, *last; /* in the session, as they started */
-    uint64_t puts;     /* since the pair opened */
+    struct rs_message *messages; /* of all requests */
+    unsigned num_open; /* of these, in the incarnation and not yet complete */
+    uint64_t starts;   /* puts and grants */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned tries;    /* bounded waits for the other side to be ready */
     unsigned rest;     /* starts before the next one */
 };
 
+/* Read by each start and completion: without a way round the global offset
+ * table. */
+#pragma GCC visibility push(hidden)
 /** Pairs of this process; plain calls need not look when there are none. */
 extern unsigned rs_num_pairs;
-/** Messages in sessions that are not known to be matched. */
+/** Messages in incarnations that are not known to be matched. */
 extern unsigned rs_num_open;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
+#pragma GCC visibility pop
 
 /** The lane, made if need be; NULL and *reason: there can be none. */
 struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
@@ -95,12 +106,15 @@ void rs_lane_hold(struct rs_lane *lane);
 void rs_lane_release(struct rs_lane *lane);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
-/** The longest message that goes through a lane. */
+/** The longest message that goes through slots. */
 uint64_t rs_lane_most(void);
 /** The receiver makes the shared memory, the sender maps it. */
 bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
+/** Both sides call it with the same arguments. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
+/** Whether the kernel lets us read `cookie` at `at` in the process. */
+bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);
 /** Call `visit` for all pairs. */
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
 void rs_pairs_fini(void);
@@ -115,36 +129,36 @@ void rs_note_answer(struct rs_lane *lane);
 void rs_notes_poll(void);
 void rs_notes_fini(void);
 
-/* ---- sessions (session.c) ---- */
+/* ---- incarnations (incarnation.c) ---- */
 
 /** Become ready, if that is possible. True: the pair is open. */
-bool rs_session_open(struct rs_pair *pair);
+bool rs_incarnation_open(struct rs_pair *pair);
 /** Do what is to be done for pairs to open. */
-void rs_sessions_prepare(void);
+void rs_incarnations_prepare(void);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
- * session then. */
-void rs_session_unready(struct rs_pair *pair);
-/** T1 to T3: leave the session. */
-void rs_session_stop(struct rs_pair *pair);
+ * incarnation then. */
+void rs_incarnation_unready(struct rs_pair *pair);
+/** T1 to T3: leave the incarnation. */
+void rs_incarnation_stop(struct rs_pair *pair);
 /** O3, N2: afterwards the pair is not open. */
-void rs_session_close(struct rs_pair *pair);
+void rs_incarnation_close(struct rs_pair *pair);
 /** N1: nothing of the pair is unmatched afterwards. */
-void rs_session_settle(struct rs_pair *pair);
+void rs_incarnation_settle(struct rs_pair *pair);
 /** N4: likewise, for all pairs. */
-void rs_sessions_settle(void);
+void rs_incarnations_settle(void);
 /** Learn of stops. */
-void rs_sessions_look(void);
+void rs_incarnations_look(void);
 /** Before a native call that may block (N4). */
 static inline void rs_settle(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
-        rs_sessions_settle();
+        rs_incarnations_settle();
 }
 /** In all other calls that a program may make again and again. */
 static inline void rs_look(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
-        rs_sessions_look();
+        rs_incarnations_look();
 }
 /** Before a native send, of any kind but those of requests of ours. */
 void rs_before_send(MPI_Comm comm, int peer, int tag);
@@ -156,44 +170,6 @@ bool rs_is_covered(MPI_Comm comm, int peer, int tag);
 /** Whether a plain ready send may meet a receive that is not posted
  * natively. */
 bool rs_is_lane(MPI_Comm comm, int peer, int tag);
-
-/* ---- messages (persistent.c) ---- */
-
-/** The part of a request that is a message's. */
-struct rs_message {
-    struct rs_lane *lane;
-    enum rs_call call;
-    bool sends, synchronous;
-    enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
-    bool raised; /* the native MPI has raised the error */
-    void *buffer; /* first byte, if the layout is contiguous */
-    uint64_t bytes;
-    struct rs_flat *layout; /* NULL: contiguous */
-    uint64_t number; /* of the put or grant */
-    uint64_t native_number;
-    unsigned vain;   /* polls */
-    uint64_t since;  /* first vain one, ns */
-    MPI_Request native; /* the same request, natively */
-    MPI_Status status;
-    uint64_t status_bytes; /* that `status` is for; UINT64_MAX: none */
-    uint64_t puts, natives; /* starts of either kind */
-    struct rs_request *next_open, *previous_open; /* of the pair */
-};
-
-int rs_message_start(struct rs_request *request);
-/** Go on; true: complete. */
-bool rs_message_poll(struct rs_request *request);
-void rs_message_wait(struct rs_request *request);
-int rs_message_raise(struct rs_request *request, int error);
-int rs_message_cancel(struct rs_request *request);
-/** The program has freed it. */
-void rs_message_abandon(struct rs_request *request);
-void rs_message_close(struct rs_request *request);
-/** For the end of a session: complete it, or start it natively. */
-void rs_message_finish(struct rs_request *request);
-void rs_message_go_native(struct rs_request *request);
-/** Why it has been native so far. */
-enum rs_reason rs_message_reason(const struct rs_message *message);
 
 uint64_t rs_now_ns(void);
 

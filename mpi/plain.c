@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plain point-to-point calls. They stay native; here they only tell the pairs
- * that they concern (docs/persistent.md). Where there are no pairs, or can be
- * none (RSCHED_PERSISTENT), that costs a comparison. */
+ * that they concern (docs/persistent.md). Where there are no pairs that costs a
+ * comparison, but for nonblocking receives, which are noted. */
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
@@ -12,6 +12,17 @@
     int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
 
 /* ---- sends ---- */
+
+/* Without pairs a call only hands on, by a jump. What else it does is in a
+ * function of its own, or it would keep its arguments before it knows. */
+#define CALL(Name, params, args)                                             \
+    int PMPI_##Name params                                                   \
+    {                                                                        \
+        return __builtin_expect(rs_num_pairs == 0, 1) ? native_##Name args   \
+                                                      : beside_##Name args;  \
+    }                                                                        \
+    MPI_NAME(Name, params)
+#define BESIDE(Name) static int __attribute__((noinline)) beside_##Name
 
 static inline void before_send(MPI_Comm comm, int peer, int tag)
 {
@@ -28,8 +39,8 @@ static inline void before_blocking(MPI_Comm comm, int peer, int tag)
     }
 }
 
-/* A receive that was granted is not posted natively when its session ends: a
- * message of a lane may not be a ready one. */
+/* A receive that was granted is not posted natively when its incarnation ends:
+ * a message of a lane may not be a ready one. */
 static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 {
     return UNLIKELY(rs_num_pairs > 0) && rs_is_lane(comm, peer, tag);
@@ -41,39 +52,39 @@ static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 
 #define SEND(Name)                                                           \
     RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(SEND_PARAMS)                                             \
+    BESIDE(Name)(SEND_PARAMS)                                                \
     {                                                                        \
         before_blocking(comm, peer, tag);                                    \
         return native_##Name(SEND_ARGS);                                     \
     }                                                                        \
-    MPI_NAME(Name, (SEND_PARAMS))
+    CALL(Name, (SEND_PARAMS), (SEND_ARGS))
 #define READY_SEND(Name, Standard)                                           \
     RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(SEND_PARAMS)                                             \
+    BESIDE(Name)(SEND_PARAMS)                                                \
     {                                                                        \
         before_blocking(comm, peer, tag);                                    \
         return is_unready(comm, peer, tag) ? native_##Standard(SEND_ARGS)    \
                                            : native_##Name(SEND_ARGS);       \
     }                                                                        \
-    MPI_NAME(Name, (SEND_PARAMS))
+    CALL(Name, (SEND_PARAMS), (SEND_ARGS))
 #define ISEND(Name)                                                          \
     RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(SEND_PARAMS, MPI_Request *request)                       \
+    BESIDE(Name)(SEND_PARAMS, MPI_Request *request)                          \
     {                                                                        \
         before_send(comm, peer, tag);                                        \
         return native_##Name(SEND_ARGS, request);                            \
     }                                                                        \
-    MPI_NAME(Name, (SEND_PARAMS, MPI_Request *request))
+    CALL(Name, (SEND_PARAMS, MPI_Request *request), (SEND_ARGS, request))
 #define READY_ISEND(Name, Standard)                                          \
     RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(SEND_PARAMS, MPI_Request *request)                       \
+    BESIDE(Name)(SEND_PARAMS, MPI_Request *request)                          \
     {                                                                        \
         before_send(comm, peer, tag);                                        \
         return is_unready(comm, peer, tag)                                   \
                    ? native_##Standard(SEND_ARGS, request)                   \
                    : native_##Name(SEND_ARGS, request);                      \
     }                                                                        \
-    MPI_NAME(Name, (SEND_PARAMS, MPI_Request *request))
+    CALL(Name, (SEND_PARAMS, MPI_Request *request), (SEND_ARGS, request))
 
 #define SENDS(c)                                                             \
     SEND(Send##c)                                                            \
@@ -108,12 +119,12 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag)
         MPI_Comm comm
 #define RECEIVES(c)                                                          \
     RS_NATIVE(Recv##c)                                                       \
-    int PMPI_Recv##c(RECEIVE_PARAMS, MPI_Status *status)                     \
+    BESIDE(Recv##c)(RECEIVE_PARAMS, MPI_Status *status)                      \
     {                                                                        \
         before_receive(comm, peer, tag);                                     \
         return native_Recv##c(SEND_ARGS, status);                            \
     }                                                                        \
-    MPI_NAME(Recv##c, (RECEIVE_PARAMS, MPI_Status *status))                  \
+    CALL(Recv##c, (RECEIVE_PARAMS, MPI_Status *status), (SEND_ARGS, status)) \
     RS_NATIVE(Irecv##c)                                                      \
     int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
     {                                                                        \

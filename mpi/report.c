@@ -85,10 +85,10 @@ static void print_lanes(FILE *out, const uint64_t *n)
         return;
     fprintf(out,
             "rsched:   point-to-point: %" PRIu64 " sends and %" PRIu64
-            " receives through lanes in %" PRIu64 " sessions (%" PRIu64
+            " receives through lanes in %" PRIu64 " incarnations (%" PRIu64
             " stopped), %" PRIu64 " starts native\n",
             n[RS_NUMBER_LANE_SENDS], n[RS_NUMBER_LANE_RECEIVES],
-            n[RS_NUMBER_SESSIONS], n[RS_NUMBER_STOPS],
+            n[RS_NUMBER_INCARNATIONS], n[RS_NUMBER_STOPS],
             n[RS_NUMBER_LANE_NATIVE]);
 }
 
@@ -196,7 +196,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_LANE_SENDS] = "lane_sends",
     [RS_NUMBER_LANE_RECEIVES] = "lane_receives",
     [RS_NUMBER_LANE_NATIVE] = "lane_native",
-    [RS_NUMBER_SESSIONS] = "sessions",
+    [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
 };
 

@@ -136,6 +136,8 @@ static bool is_over(struct rs_request *request)
 {
     bool done = false;
 
+    if (request->message != NULL)
+        return rs_message_poll(request);
     if (request->channel != NULL)
         return rs_flight_poll(request);
     return rsched_exchange_test(request->exchange, &done) != 0 || done;
@@ -149,7 +151,9 @@ static void reap(bool all)
 
     for (struct rs_request *r = rs_zombies; r != NULL; r = next) {
         next = r->next;
-        if (!all && !is_over(r))
+        if (all && r->message != NULL)
+            rs_message_wait(r); /* it is pulled out of our memory */
+        else if (!all && !is_over(r))
             continue;
         pull(&rs_zombies, r);
         close_request(r);
@@ -170,6 +174,7 @@ struct rs_request *rs_request_create(void)
     request = calloc(1, sizeof(*request));
     if (request == NULL)
         goto out;
+    atomic_init(&request->follower, request);
     native_Recv_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF,
                      &request->handle);
     if (!insert(request)) {
@@ -254,7 +259,8 @@ int MPI_Request_free(MPI_Request *handle)
     pull(&rs_requests, request);
     /* Erroneous for active collective requests, but harmless here: it is
      * completed first. */
-    if (request->state == RS_ACTIVE || request->state == RS_FLYING)
+    if (request->state == RS_ACTIVE || request->state == RS_FLYING ||
+        request->state == RS_MATCHED)
         push(&rs_zombies, request);
     else
         close_request(request);

@@ -4,10 +4,7 @@
 #ifndef RS_MPI_REQUEST_H
 #define RS_MPI_REQUEST_H
 
-#include "mpi/persistent.h"
-
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#include "mpi/message.h"
 
 /* ---- handle -> request (request.c) ---- */
 
@@ -26,7 +23,8 @@ struct rs_table {
     struct rs_entry *entries;
 };
 
-extern _Atomic(struct rs_table *) rs_table;
+extern _Atomic(struct rs_table *) rs_table
+    __attribute__((visibility("hidden")));
 
 static inline size_t rs_hash(uintptr_t key, unsigned shift)
 {
@@ -49,6 +47,26 @@ static inline struct rs_request *rs_request_find(MPI_Request handle)
         i = (i + 1) & t->mask;
     }
     return t->entries[i].request;
+}
+
+/* The same for the next one of an array. Programs start and complete the same
+ * requests in the same order again and again; carriers live until the end, so
+ * what is remembered can be looked at. */
+static inline struct rs_request *
+rs_request_find_after(struct rs_request *previous, MPI_Request handle)
+{
+    struct rs_request *request;
+
+    if (UNLIKELY(previous == NULL))
+        return rs_request_find(handle);
+    request = atomic_load_explicit(&previous->follower, memory_order_relaxed);
+    if (LIKELY(request->handle == handle))
+        return request;
+    request = rs_request_find(handle);
+    if (request != NULL)
+        atomic_store_explicit(&previous->follower, request,
+                              memory_order_relaxed);
+    return request;
 }
 
 /* ---- one request (completion.c) ---- */
@@ -141,7 +159,7 @@ static inline void rs_set_status(const struct rs_request *request,
     if (status == MPI_STATUS_IGNORE)
         return;
     error = status->MPI_ERROR;
-    *status = request->message != NULL ? request->message->status
+    *status = request->message != NULL ? *rs_message_status(request->message)
                                        : rs_process.empty;
     status->MPI_ERROR = error;
 }
@@ -158,8 +176,9 @@ static inline void rs_set_ith(const struct rs_request *request, bool active,
 {
     if (statuses == MPI_STATUSES_IGNORE)
         return;
-    statuses[i] = active && request->message != NULL ? request->message->status
-                                                     : rs_process.empty;
+    statuses[i] = active && request->message != NULL
+                      ? *rs_message_status(request->message)
+                      : rs_process.empty;
     statuses[i].MPI_ERROR = error;
 }
 

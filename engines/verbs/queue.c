@@ -12,9 +12,10 @@
 enum {
     MAX_INLINE = 220, /* four units of 64 bytes in a ConnectX send queue */
     /* 4.096 us * 2^18, a second; a stalled host must not look like a dead one.
-     * With the retries a dead peer is known after some ten seconds. */
+     * With the retries a dead peer is known after some ten seconds. Soft-RoCE
+     * takes 7 retries, the most that there can be, for endless ones. */
     ACK_TIMEOUT = 18,
-    RETRIES = 7,
+    RETRIES = 6,
     RNR_RETRIES = 7, /* for ever: a receiver may be busy */
     RNR_TIMER = 12,  /* 0.64 ms */
     HOP_LIMIT = 64,

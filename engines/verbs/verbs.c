@@ -16,6 +16,7 @@ const struct rsched_engine_ops rs_verbs_ops = {
     .name = "verbs",
     .help = "between nodes over InfiniBand and RoCE: prepared work requests, "
             "landing slots and direct writes",
+    .reconnects = true,
     RS_RDMA_LANE_OPS,
     .open = verbs_open,
 };

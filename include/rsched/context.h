@@ -127,6 +127,15 @@ struct rsched_pause {
 RSCHED_API void rsched_context_pause(struct rsched_context *context,
                                      struct rsched_pause *pause);
 
+/**
+ * The same for a caller who sleeps by himself, because something of his own can
+ * wake him.
+ *
+ * @return how long he is to sleep, in ps, or 0: look again
+ */
+RSCHED_API uint64_t rsched_context_rest(struct rsched_context *context,
+                                        struct rsched_pause *pause);
+
 /** Whether an engine of the context may reach processes of other nodes. */
 RSCHED_API bool
 rsched_context_leaves_node(const struct rsched_context *context);

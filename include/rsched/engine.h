@@ -135,6 +135,9 @@ struct rsched_engine_ops {
     const char *name;
     const char *help; /**< one line for `rsched info` */
     bool within_node; /**< reaches processes of the same node only */
+    bool reconnects;  /**< a connection whose check has failed may be replaced
+                           by a new one with the same instance; if not, its
+                           peer is dead for good */
 
     /** Make an instance. RSCHED_ENOTSUP, with a text that says what is
      * missing, when this machine cannot. */

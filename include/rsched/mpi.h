@@ -18,7 +18,7 @@
  *   Request_get_status know the requests that it made. Each of them *is* an
  *   inactive native persistent request, so everything else a program may do
  *   with a request handle stays legal;
- * - with RSCHED_PERSISTENT=yes (default: no), persistent point-to-point
+ * - unless RSCHED_PERSISTENT is no in a process, persistent point-to-point
  *   requests (MPI_Send_init, Ssend_init, Rsend_init, Recv_init) between
  *   processes of one node go through shared memory where both sides use them
  *   for the same communicator, ranks and tag, and only while no other call
@@ -107,7 +107,7 @@ extern "C" {
  *     lane_sends, lane_receives     starts of persistent point-to-point
  *                                   requests that went through a lane
  *     lane_native                   ... that went natively
- *     sessions, stops               of lanes: begun, and stopped by this side
+ *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that

@@ -110,7 +110,7 @@ static struct entry table[] = {
       "nonblocking neighborhood collectives of a communicator that move at "
       "once, each needs landing slots; 0 passes them on to the native MPI"},
      KIND_COUNT, FIELD(channels), 0, 64, false},
-    {{"RSCHED_PERSISTENT", 0, "no", 0, "yes/no",
+    {{"RSCHED_PERSISTENT", 0, "yes", 0, "yes/no",
       "carry persistent point-to-point requests within a node through shared "
       "memory, if it is yes in all processes"},
      KIND_BOOL, FIELD(persistent), 0, 1, false},

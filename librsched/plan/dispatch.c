@@ -328,22 +328,21 @@ static uint32_t choose(struct rs_dispatch *dispatch, enum rs_rule rule,
 static void serve(struct rs_dispatch *dispatch, enum rs_rule rule,
                   uint32_t engine, struct rs_place *places, uint64_t *order)
 {
-    const struct rs_problem *problem = dispatch->script->problem;
-
     for (;;) {
         uint32_t cls = choose(dispatch, rule, engine);
+        uint64_t bytes;
         uint32_t put;
 
         if (cls == UINT32_MAX) {
             rs_stage_close(dispatch->stage, engine);
             return;
         }
+        bytes = dispatch->bytes[dispatch->next[cls]];
         put = dispatch->puts[dispatch->next[cls]++];
         places[put] = (struct rs_place){engine, (*order)++};
-        add_queued(dispatch, cls, -(int64_t)problem->bytes[put]);
+        add_queued(dispatch, cls, -(int64_t)bytes);
         add_flying(dispatch, cls, engine, 1);
-        if (!rs_stage_start(dispatch->stage, engine, cls,
-                            problem->bytes[put]))
+        if (!rs_stage_start(dispatch->stage, engine, cls, bytes))
             return;
         add_flying(dispatch, cls, engine, -1);
     }

@@ -4,7 +4,9 @@
  *
  * Five rounds of out-of-band messages with each peer, each of known length:
  *
- *   hello   who I am, what I can, how many puts and receives we share
+ *   hello   who I am, what I can, how many puts and receives we share, and
+ *           which of the connections between us I know to be the latest that
+ *           has not failed; the later one of the two is used
  *   reach   the engine that I reach you by; the later one of the two is used
  *   sizes   my half of the connection; my puts to you in the order in which
  *           they will travel; the bytes that I expect from you
@@ -126,6 +128,8 @@ static int accept_offer(struct rs_creation *c, struct rs_talk *t)
     if (!t->peer->accepted)
         error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
     t->peer->accepted = error == 0;
+    if (error != 0 && t->peer->ops->reconnects) /* joined in part, perhaps */
+        atomic_store(&t->peer->dead, true);
     pthread_mutex_unlock(&c->context->lock);
     return error;
 }
@@ -494,6 +498,16 @@ static int make_all(struct rs_creation *c, int status)
                    (unsigned long long)c->x->tag, c->reason);
 }
 
+/* From now on the lanes hold their peers. */
+static void release_peers(struct rs_creation *c)
+{
+    pthread_mutex_lock(&c->context->lock);
+    rs_context_release_peer(c->context, c->self.peer);
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        rs_context_release_peer(c->context, c->talks[i].peer);
+    pthread_mutex_unlock(&c->context->lock);
+}
+
 int rs_exchange_agree(struct rsched_exchange *x,
                       const struct rsched_exchange_params *params, int status)
 {
@@ -513,6 +527,7 @@ int rs_exchange_agree(struct rsched_exchange *x,
         error = make_all(&c, status);
     else
         rs_fail(error, "no memory for an exchange");
+    release_peers(&c);
     for (uint32_t i = 0; i < c.num_talks; i++) {
         free(c.talks[i].receives);
         free(c.talks[i].sizes_out);

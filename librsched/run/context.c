@@ -250,26 +250,89 @@ int rs_context_change_engine(struct rsched_context *context,
     return 0;
 }
 
+/* The record of the highest life, the newest of them; NULL: there is none. */
+static struct rs_peer *latest(const struct rsched_context *context, int process)
+{
+    struct rs_peer *found = NULL;
+
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
+        if (p->process == process && (found == NULL || p->life > found->life))
+            found = p;
+    }
+    return found;
+}
+
+/* The record of a life, or else a later one. With another address it is another
+ * instance, whose memory and whose death are not those of the one before. */
+static struct rs_peer *find_life(const struct rsched_context *context,
+                                 int process,
+                                 const struct rs_addresses *addresses,
+                                 uint32_t life)
+{
+    struct rs_peer *found = NULL;
+
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
+        if (p->process == process && p->life >= life &&
+            memcmp(&p->addresses, addresses, sizeof(*addresses)) == 0 &&
+            (found == NULL || p->life < found->life))
+            found = p;
+    }
+    return found;
+}
+
+/* Give back the connections that have been replaced and nobody uses. */
+static void free_useless(struct rsched_context *context, int process)
+{
+    const struct rs_peer *last = latest(context, process);
+
+    for (struct rs_peer **at = &context->peers; *at != NULL;) {
+        struct rs_peer *p = *at;
+
+        if (p->process != process || p == last || p->users > 0 ||
+            !p->ops->reconnects) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        p->ops->disconnect(p->connection);
+        free(p);
+    }
+}
+
+void rs_peer_acquire(struct rs_peer *peer)
+{
+    peer->users++;
+}
+
+void rs_context_release_peer(struct rsched_context *context,
+                             struct rs_peer *peer)
+{
+    if (peer != NULL && --peer->users == 0)
+        free_useless(context, peer->process);
+}
+
 int rs_context_peer(struct rsched_context *context, int process,
-                    const struct rs_addresses *addresses,
+                    const struct rs_addresses *addresses, uint32_t life,
                     const cpu_set_t *cpus, struct rs_peer **peer)
 {
     struct rs_peer *p;
     int error;
 
-    /* With another address it is another instance, whose memory and whose
-     * death are not those of the one before. */
-    for (p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process &&
-            memcmp(&p->addresses, addresses, sizeof(*addresses)) == 0) {
-            *peer = p;
-            return 0;
-        }
+    p = find_life(context, process, addresses, life);
+    if (p != NULL && p->life != life)
+        return rs_fail(RSCHED_EPEER,
+                       "the connection with process %d has failed meanwhile",
+                       process);
+    if (p != NULL) {
+        rs_peer_acquire(p);
+        *peer = p;
+        return 0;
     }
     p = calloc(1, sizeof(*p));
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
+    p->life = life;
     p->addresses = *addresses;
     error = connect_by_any(context, p);
     if (error != 0) {
@@ -283,18 +346,37 @@ int rs_context_peer(struct rsched_context *context, int process,
         context->same_cpus =
             context->same_cpus && CPU_EQUAL(cpus, &context->own_cpus);
     }
+    rs_peer_acquire(p);
+    free_useless(context, process);
     choose_spin(context);
     *peer = p;
     return 0;
 }
 
-struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
-                                      int process)
+/* @return whether the peer is dead, or its connection */
+static bool look_at(struct rsched_context *context, struct rs_peer *p)
 {
-    struct rs_peer *p = context->peers;
+    if (atomic_load(&p->dead))
+        return true;
+    if (p->ops->check(p->connection) == 0)
+        return false;
+    atomic_store(&p->dead, true);
+    atomic_store(&context->any_dead, true);
+    return true;
+}
 
-    while (p != NULL && p->process != process)
-        p = p->next;
+struct rs_peer *rs_context_known_peer(struct rsched_context *context,
+                                      int process, uint32_t *life)
+{
+    struct rs_peer *p = latest(context, process);
+
+    *life = p == NULL ? 0 : p->life;
+    if (p != NULL && p->ops->reconnects && look_at(context, p)) {
+        ++*life;
+        p = NULL;
+    }
+    if (p != NULL)
+        rs_peer_acquire(p);
     return p;
 }
 
@@ -310,12 +392,8 @@ void rs_context_look(struct rsched_context *context)
                                         now + LOOK_PS) ||
         pthread_mutex_trylock(&context->lock) != 0)
         return;
-    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (atomic_load(&p->dead) || p->ops->check(p->connection) == 0)
-            continue;
-        atomic_store(&p->dead, true);
-        atomic_store(&context->any_dead, true);
-    }
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next)
+        look_at(context, p);
     pthread_mutex_unlock(&context->lock);
 }
 

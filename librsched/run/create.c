@@ -112,12 +112,16 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
     rs_safety_remove(x);
     pthread_mutex_lock(&x->context->lock);
     for (uint32_t i = 0; i < x->num_out; i++) {
-        if (x->out[i].lane != NULL)
-            x->out[i].lane->ops->tx_destroy(x->out[i].lane);
+        if (x->out[i].lane == NULL)
+            continue;
+        x->out[i].lane->ops->tx_destroy(x->out[i].lane);
+        rs_context_release_peer(x->context, x->out[i].peer);
     }
     for (uint32_t i = 0; i < x->num_in; i++) {
-        if (x->in[i].lane != NULL)
-            x->in[i].lane->ops->rx_destroy(x->in[i].lane);
+        if (x->in[i].lane == NULL)
+            continue;
+        x->in[i].lane->ops->rx_destroy(x->in[i].lane);
+        rs_context_release_peer(x->context, x->in[i].peer);
     }
     pthread_mutex_unlock(&x->context->lock);
     free_edges(x->out, x->num_out);

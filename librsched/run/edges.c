@@ -87,9 +87,11 @@ int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
     pthread_mutex_lock(&c->context->lock);
     error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
                                        descriptor, &edge->lane);
-    pthread_mutex_unlock(&c->context->lock);
-    if (error == 0)
+    if (error == 0) {
         edge->lane->ops = edge->peer->ops;
+        rs_peer_acquire(edge->peer);
+    }
+    pthread_mutex_unlock(&c->context->lock);
     return error;
 }
 
@@ -102,9 +104,11 @@ int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
     pthread_mutex_lock(&c->context->lock);
     error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
                                        descriptor, reply, &edge->lane);
-    pthread_mutex_unlock(&c->context->lock);
-    if (error == 0)
+    if (error == 0) {
         edge->lane->ops = edge->peer->ops;
+        rs_peer_acquire(edge->peer);
+    }
+    pthread_mutex_unlock(&c->context->lock);
     return error;
 }
 

@@ -35,7 +35,7 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
     }
     rs_context_addresses(context, &h->addresses);
     /* One that we know already can be seen to be dead from the beginning. */
-    t->peer = rs_context_known_peer(context, t->process);
+    t->peer = rs_context_known_peer(context, t->process, &h->life);
     pthread_mutex_unlock(&context->lock);
 }
 
@@ -116,6 +116,13 @@ static void greet(struct rs_creation *c)
 
 /* ---- reach ---- */
 
+/* Whoever knows that a connection has failed tells it to the other one. */
+static uint32_t later_life(const struct rs_talk *t)
+{
+    return t->hello_in.life > t->hello_out.life ? t->hello_in.life
+                                                : t->hello_out.life;
+}
+
 static int connect_peer(struct rs_creation *c, struct rs_talk *t)
 {
     struct rsched_context *context = c->context;
@@ -128,8 +135,10 @@ static int connect_peer(struct rs_creation *c, struct rs_talk *t)
             CPU_SET(cpu, &cpus);
     }
     pthread_mutex_lock(&context->lock);
-    error = rs_context_peer(context, t->process, &t->hello_in.addresses, &cpus,
-                            &t->peer);
+    rs_context_release_peer(context, t->peer);
+    t->peer = NULL;
+    error = rs_context_peer(context, t->process, &t->hello_in.addresses,
+                            later_life(t), &cpus, &t->peer);
     pthread_mutex_unlock(&context->lock);
     return error;
 }
@@ -169,10 +178,8 @@ static void reach(struct rs_creation *c)
         struct rs_talk *t = &c->talks[i];
 
         if (!t->over && t->status == 0) {
-            int wrong;
+            int wrong = connect_peer(c, t);
 
-            t->peer = NULL;
-            wrong = connect_peer(c, t);
             if (wrong != 0)
                 rs_talk_failed(c, t, wrong);
         }
@@ -211,7 +218,7 @@ int rs_creation_meet_self(struct rs_creation *c)
 
     pthread_mutex_lock(&context->lock);
     rs_context_addresses(context, &addresses);
-    error = rs_context_peer(context, context->params.process, &addresses,
+    error = rs_context_peer(context, context->params.process, &addresses, 0,
                             &context->own_cpus, &c->self.peer);
     if (error == 0 && rs_peer_rails(c->self.peer) != 1)
         error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "

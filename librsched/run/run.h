@@ -28,10 +28,14 @@ struct rs_addresses {
     unsigned char of[RSCHED_MAX_ENGINES][RSCHED_ENGINE_ADDRESS_BYTES];
 };
 
-/* A process that exchanges have an edge with. Lives as long as the context. */
+/* A process that exchanges have an edge with, by one connection. When that has
+ * failed the next one, agreed on with the peer, has a record of its own. The
+ * latest lives as long as the context, others as long as they have users. */
 struct rs_peer {
     struct rs_peer *next;
     int process;
+    uint32_t life;  /* one more than that of the connection before */
+    uint32_t users; /* talks and lanes; guarded by the context's lock */
     int engine; /* that it is reached by: index of the context's engines */
     const struct rsched_engine_ops *ops; /* of that engine */
     struct rsched_connection *connection;
@@ -136,21 +140,30 @@ struct rsched_exchange {
 void rs_context_addresses(struct rsched_context *context,
                           struct rs_addresses *addresses);
 
-/** The peer's record, connected by the first engine that reaches it; made at
- * first use. The caller holds the context's lock. */
+/** The peer's record for a life, connected by the first engine that reaches
+ * it; made at first use. Release it. The caller holds the context's lock.
+ * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
-                    const struct rs_addresses *addresses,
+                    const struct rs_addresses *addresses, uint32_t life,
                     const cpu_set_t *cpus, struct rs_peer **peer);
+
+/** The record of the latest life of a process that is known to be there, or
+ * NULL; release it. `life` is the one to talk about: a new one if the record's
+ * connection has failed and can be replaced, then it is not returned. The
+ * caller holds the context's lock. */
+struct rs_peer *rs_context_known_peer(struct rsched_context *context,
+                                      int process, uint32_t *life);
+
+/** One more or one less user; NULL is allowed for release. The caller holds the
+ * context's lock. */
+void rs_peer_acquire(struct rs_peer *peer);
+void rs_context_release_peer(struct rsched_context *context,
+                             struct rs_peer *peer);
 
 /** Connect a peer that has not been accepted yet by another engine instead.
  * The caller holds the context's lock. On failure it stays as it was. */
 int rs_context_change_engine(struct rsched_context *context,
                              struct rs_peer *peer, int engine);
-
-/** The latest record of a process, or NULL. The caller holds the context's
- * lock. */
-struct rs_peer *rs_context_known_peer(const struct rsched_context *context,
-                                      int process);
 
 /** Look for dead peers, if nobody has done so lately: for those who wait. */
 void rs_context_look(struct rsched_context *context);

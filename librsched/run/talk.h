@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 2,
+    RS_TALK_VERSION = 3,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
 };
@@ -32,12 +32,14 @@ struct rs_hello {
     int32_t status;
     uint32_t num_puts;     /* from me to you */
     uint32_t num_receives; /* from you to me */
+    uint32_t life; /* of our connection, the least one that I can use */
+    uint32_t reserved;
     uint64_t cpus[RS_TALK_CPU_WORDS];
     struct rs_addresses addresses;
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_hello) ==
-                  312 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
+                  320 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
 /* The engine that I reach you by. */

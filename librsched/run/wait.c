@@ -176,15 +176,23 @@ static bool ready_never(void *arg)
     return false;
 }
 
+uint64_t rsched_context_rest(struct rsched_context *context,
+                             struct rsched_pause *pause)
+{
+    int64_t round = step(context, pause);
+
+    if (round < 0)
+        return 0;
+    rs_context_look(context);
+    return slice(context, (uint64_t)round);
+}
+
 void rsched_context_pause(struct rsched_context *context,
                           struct rsched_pause *pause)
 {
     const struct rs_engine *e = engine_of(context, NULL);
-    int64_t round = step(context, pause);
+    uint64_t limit_ps = rsched_context_rest(context, pause);
 
-    if (round < 0)
-        return;
-    e->ops->sleep(e->engine, NULL, slice(context, (uint64_t)round),
-                  ready_never, NULL);
-    rs_context_look(context);
+    if (limit_ps > 0)
+        e->ops->sleep(e->engine, NULL, limit_ps, ready_never, NULL);
 }

@@ -226,7 +226,7 @@ Test(config, values_of_every_kind)
                       "RSCHED_CHUNK=3k", "RSCHED_RING=2M", "RSCHED_SPIN=0",
                       "RSCHED_YIELD=7", "RSCHED_SLEEP=250us", "RSCHED_PROGRESS=0",
                       "RSCHED_SETUP_TIMEOUT=500ns",
-                      "RSCHED_PERSISTENT=yes", "RSCHED_REPORT=json",
+                      "RSCHED_PERSISTENT=no", "RSCHED_REPORT=json",
                       "RSCHED_REPORT_FILE=r-%r.txt",
                       "RSCHED_FAILPOINTS=start@1=kill"),
              has_values, NULL);

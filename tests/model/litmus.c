@@ -28,24 +28,23 @@ static void prepare(uint64_t bytes)
     memory = aligned_alloc(4096, rs_pair_bytes(65536));
     if (memory == NULL)
         abort();
-    memset(memory, 0, rs_slots_offset(1, 65536));
+    memset(memory, 0, rs_pair_bytes(65536));
     for (int side = 0; side < 2; side++) {
         sides[side] = (struct rs_pair_view){
             .words = (struct rs_pair_words *)(void *)memory,
             .sends = side == 0};
-        rs_slots_shape(&slots[side], bytes);
-        slots[side].memory = memory + rs_slots_offset(0, 65536);
+        rs_slots_init(&slots[side], &sides[side], 0, bytes, 65536);
     }
 }
 
-static void open_session(void)
+static void open_incarnation(void)
 {
     rs_pair_ready(&sides[0], 1);
     rs_pair_ready(&sides[1], 0);
     rs_pair_enter(&sides[0]);
     for (int side = 0; side < 2; side++) {
         slots[side].number = rs_pair_base(&sides[side]);
-        slots[side].seen = 0;
+        slots[side].seen = slots[side].number;
     }
 }
 
@@ -79,7 +78,7 @@ static void *put_and_look(void *arg)
         if (me == 0)
             number = rs_lane_put(&slots[0], rs_slots_at(&slots[0], 1), 8);
         else
-            number = rs_lane_grant(&sides[1], &slots[1], 0);
+            number = rs_lane_grant(&slots[1]);
         if (fenced)
             rs_lane_fence();
         saw_open = rs_pair_is_open(&sides[me]);
@@ -100,12 +99,12 @@ static unsigned run_stops(int who, bool with_fence)
     atomic_store(&arrived, 0);
     prepare(8);
     for (int i = 0; i < STOPS; i++) {
-        open_session();
+        open_incarnation();
         /* The stopper has its own half of the match. */
         if (who == 0)
             rs_lane_put(&slots[0], rs_slots_at(&slots[0], 1), 8);
         else
-            rs_lane_grant(&sides[1], &slots[1], 0);
+            rs_lane_grant(&slots[1]);
         if (i == 0 &&
             pthread_create(&thread, NULL, put_and_look, NULL) != 0)
             abort();
@@ -134,7 +133,7 @@ static void *send_stream(void *arg)
         uint64_t bytes = i % 3 == 0 ? 40 : LENGTH;
         struct rs_slot *slot;
 
-        while ((slot = rs_lane_next(&sides[0], &slots[0], 0)) == NULL)
+        while ((slot = rs_lane_next(&slots[0])) == NULL)
             sched_yield();
         memset(rs_slot_data(slot, bytes), (int)(i % 251), bytes);
         rs_lane_put(&slots[0], slot, bytes);
@@ -148,11 +147,11 @@ static unsigned run_stream(void)
     pthread_t thread;
 
     prepare(LENGTH);
-    open_session();
+    open_incarnation();
     if (pthread_create(&thread, NULL, send_stream, NULL) != 0)
         abort();
     for (unsigned i = 0; i < MESSAGES; i++) {
-        uint64_t k = rs_lane_grant(&sides[1], &slots[1], 0);
+        uint64_t k = rs_lane_grant(&slots[1]);
         struct rs_slot *slot;
         const char *data;
 
@@ -161,7 +160,7 @@ static unsigned run_stream(void)
         data = rs_slot_data(slot, slot->bytes);
         for (uint64_t b = 0; b < slot->bytes; b++)
             bad += (unsigned char)data[b] != i % 251;
-        rs_lane_consume(&sides[1], 0, k);
+        rs_lane_consume(&slots[1], k);
     }
     pthread_join(thread, NULL);
     return bad;

@@ -152,11 +152,11 @@ end:
 #define OPEN 3
 #define STOPPING 4
 
-byte session = 1;
-byte mode;                  /* bits; together with `session` one word */
-byte put_session[LANES], put_number[LANES];
+byte incarnation = 1;
+byte mode;                  /* bits; together with `incarnation` one word */
+byte put_incarnation[LANES], put_number[LANES];
 byte put_message[LANES * 4]; /* the slots */
-byte granted_session[LANES], granted_number[LANES];
+byte granted_incarnation[LANES], granted_number[LANES];
 byte granted_receive[LANES * 4]; /* ghost: which receive has the number */
 byte joined[LANES];
 byte final[LANES];
@@ -164,7 +164,7 @@ bool barred[LANES];
 bool sender_done, receiver_done;
 
 #define NUMBER_OF(word, l) \
-    (word##_session[l] == mine -> word##_number[l] : 0)
+    (word##_incarnation[l] == mine -> word##_number[l] : 0)
 
 /* T1, the part after the swap. */
 inline decide()
@@ -184,18 +184,18 @@ inline decide()
     :: else -> break
     od;
     l = 0;
-    atomic { session = mine + 1; mode = 0 }
+    atomic { incarnation = mine + 1; mode = 0 }
 }
 
 /* T1 or T3: afterwards `final` is set. */
 inline stop()
 {
     if
-    :: atomic { session == mine && mode == OPEN -> mode = STOPPING }
+    :: atomic { incarnation == mine && mode == OPEN -> mode = STOPPING }
        decide()
     :: atomic { else }
        /* T3 */
-       (session != mine)
+       (incarnation != mine)
     fi
 }
 
@@ -216,7 +216,7 @@ inline conclude(n)
 
 active proctype sender()
 {
-    byte mine;              /* the session it is in, 0: none */
+    byte mine;              /* the incarnation it is in, 0: none */
     byte number[LANES];
     byte open_put[LANES];   /* its number if not complete, else 0 */
     byte first = NONE;      /* message of the earliest such put, for T2 */
@@ -274,8 +274,8 @@ active proctype sender()
 
 #define LOOK() \
     if \
-    :: atomic { mine != 0 && (session != mine || mode != OPEN) } -> \
-        (session != mine); SETTLE() \
+    :: atomic { mine != 0 && (incarnation != mine || mode != OPEN) } -> \
+        (incarnation != mine); SETTLE() \
     :: atomic { else } \
     fi
 
@@ -284,9 +284,9 @@ active proctype sender()
     :: mine != 0 && open_put[x] != 0 && \
        NUMBER_OF(granted, x) >= open_put[x] -> \
         if \
-        :: atomic { session == mine && mode == OPEN -> \
+        :: atomic { incarnation == mine && mode == OPEN -> \
                     l = x; conclude(open_put[x]); l = 0; open_put[x] = 0 } \
-        :: atomic { else } -> (session != mine); SETTLE() \
+        :: atomic { else } -> (incarnation != mine); SETTLE() \
         fi \
     :: else \
     fi
@@ -298,10 +298,10 @@ active proctype sender()
     :: else -> \
         if \
         :: atomic { mode == S_READY -> mode = 0 } \
-        :: atomic { mode == OPEN -> mine = session } \
+        :: atomic { mode == OPEN -> mine = incarnation } \
            stop(); SETTLE() \
-        :: atomic { mode == STOPPING -> mine = session } \
-           (session != mine); SETTLE() \
+        :: atomic { mode == STOPPING -> mine = incarnation } \
+           (incarnation != mine); SETTLE() \
         :: atomic { mode == 0 || mode == R_READY } \
         fi \
     fi
@@ -341,7 +341,7 @@ active proctype sender()
         :: mine == 0 && mode == OPEN -> /* S1: it has become open */
             atomic {
                 if
-                :: mode == OPEN -> mine = session; number[0] = 0; number[1] = 0
+                :: mode == OPEN -> mine = incarnation; number[0] = 0; number[1] = 0
                 :: else
                 fi
             }
@@ -354,7 +354,7 @@ active proctype sender()
                 put_message[t * 4 + number[t]] = m;
                 open_put[t] = number[t]
             }
-            atomic { put_number[t] = number[t]; put_session[t] = mine }
+            atomic { put_number[t] = number[t]; put_incarnation[t] = mine }
         :: else ->
             CLOSE_SENDER();
             NATIVE_SEND(m)
@@ -373,8 +373,8 @@ active proctype sender()
     :: mine == 0 && (mode & (S_READY | STOPPING)) == 0 && sent < SENDS ->
         /* O1 */
         atomic {
-            joined[0] = (IS_QUIET(0) -> session : 0);
-            joined[1] = (IS_QUIET(1) -> session : 0)
+            joined[0] = (IS_QUIET(0) -> incarnation : 0);
+            joined[1] = (IS_QUIET(1) -> incarnation : 0)
         }
         atomic {
             if
@@ -443,8 +443,8 @@ active proctype receiver()
 
 #define R_LOOK() \
     if \
-    :: atomic { mine != 0 && (session != mine || mode != OPEN) } -> \
-        (session != mine); R_SETTLE() \
+    :: atomic { mine != 0 && (incarnation != mine || mode != OPEN) } -> \
+        (incarnation != mine); R_SETTLE() \
     :: atomic { else } \
     fi
 
@@ -453,10 +453,10 @@ active proctype receiver()
     :: mine != 0 && open_grant[x] != 0 && \
        NUMBER_OF(put, x) >= open_grant[x] -> \
         if \
-        :: atomic { session == mine && mode == OPEN -> \
+        :: atomic { incarnation == mine && mode == OPEN -> \
                     l = x; conclude(open_grant[x]); l = 0; \
                     open_grant[x] = 0 } \
-        :: atomic { else } -> (session != mine); R_SETTLE() \
+        :: atomic { else } -> (incarnation != mine); R_SETTLE() \
         fi \
     :: else \
     fi
@@ -467,10 +467,10 @@ active proctype receiver()
     :: else -> \
         if \
         :: atomic { mode == R_READY -> mode = 0 } \
-        :: atomic { mode == OPEN -> mine = session } \
+        :: atomic { mode == OPEN -> mine = incarnation } \
            stop(); R_SETTLE() \
-        :: atomic { mode == STOPPING -> mine = session } \
-           (session != mine); R_SETTLE() \
+        :: atomic { mode == STOPPING -> mine = incarnation } \
+           (incarnation != mine); R_SETTLE() \
         :: atomic { mode == 0 || mode == S_READY } \
         fi \
     fi
@@ -504,7 +504,7 @@ active proctype receiver()
         :: mine == 0 && mode == OPEN ->
             atomic {
                 if
-                :: mode == OPEN -> mine = session; number[0] = 0; number[1] = 0
+                :: mode == OPEN -> mine = incarnation; number[0] = 0; number[1] = 0
                 :: else
                 fi
             }
@@ -517,7 +517,7 @@ active proctype receiver()
                 granted_receive[t * 4 + number[t]] = r;
                 open_grant[t] = number[t]
             }
-            atomic { granted_number[t] = number[t]; granted_session[t] = mine }
+            atomic { granted_number[t] = number[t]; granted_incarnation[t] = mine }
         :: else ->
             CLOSE_RECEIVER();
             atomic { native[t] = r + 1; native_post(r) }

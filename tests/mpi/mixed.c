@@ -292,7 +292,7 @@ static void neighbors(struct program *p)
 
 /* ---- rounds ---- */
 
-/* Until sessions are likely to be open. */
+/* Until incarnations are likely to be open. */
 static void warm_up(struct program *p)
 {
     for (int i = 0; i < WARM; i++) {
@@ -480,7 +480,7 @@ int main(int argc, char **argv)
     CHECK(counter("requests") == 0, "requests are left");
     if (is_accelerated() && has_option(argc, argv, "--verbose"))
         fprintf(stderr, "%" PRIu64 " through lanes, %" PRIu64 " native, %" PRIu64
-                " sessions, %" PRIu64 " stops\n", counter("lane_receives"),
-                counter("lane_native"), counter("sessions"), counter("stops"));
+                " incarnations, %" PRIu64 " stops\n", counter("lane_receives"),
+                counter("lane_native"), counter("incarnations"), counter("stops"));
     return test_fini("mixed");
 }

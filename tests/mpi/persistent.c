@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent point-to-point requests around a ring: that they go through lanes,
  * and that whatever a program does beside them has the native result. Each case
- * begins with lanes that are in a session, as the counters say.
+ * begins with lanes that are in an incarnation, as the counters say.
  *
  * persistent [--native | --off]; off: the backend is loaded, but not to use
  * lanes (RSCHED_PERSISTENT) */
@@ -50,7 +50,7 @@ static void finish_all(void)
         verify(tag);
 }
 
-/* Until all lanes of all processes are in a session. */
+/* Until all lanes of all processes are in an incarnation. */
 static void promote(void)
 {
     for (int round = 0;; round++) {
@@ -64,10 +64,10 @@ static void promote(void)
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all || !uses_lanes)
             return;
-        CHECK(round < ROUNDS, "no session: %" PRIu64 " sends, %" PRIu64
-              " native starts, %" PRIu64 " sessions, %" PRIu64 " stops",
+        CHECK(round < ROUNDS, "no incarnation: %" PRIu64 " sends, %" PRIu64
+              " native starts, %" PRIu64 " incarnations, %" PRIu64 " stops",
               counter("lane_sends"), counter("lane_native"),
-              counter("sessions"), counter("stops"));
+              counter("incarnations"), counter("stops"));
     }
 }
 
@@ -432,7 +432,7 @@ static void case_modes(void)
     exchange(MPI_Send_init, 13, MPI_INT, 13, ALWAYS);
     exchange(MPI_Ssend_init, 4000, MPI_INT, 4000, ALWAYS);
     exchange(MPI_Send_init, 0, MPI_INT, 0, ALWAYS);
-    exchange(MPI_Send_init, MOST, MPI_INT, MOST, NEVER);
+    exchange(MPI_Send_init, MOST, MPI_INT, MOST, ALWAYS);
     MPI_Type_vector(50, 1, 2, MPI_INT, &every_second);
     MPI_Type_commit(&every_second);
     exchange(MPI_Send_init, 99, every_second, 1, ALWAYS);
@@ -470,7 +470,7 @@ static void case_lengths(void)
         good = !uses_lanes || counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         calm = all ? calm + 1 : 0;
-        CHECK(i < ROUNDS - 1 || calm == 10, "no session");
+        CHECK(i < ROUNDS - 1 || calm == 10, "no incarnation");
     }
     MPI_Start(&requests[2]);
     MPI_Start(&requests[1]);
@@ -480,6 +480,106 @@ static void case_lengths(void)
     MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
     for (int i = 0; i < 3; i++)
         MPI_Request_free(&requests[i]);
+    MPI_Comm_free(&comm);
+}
+
+/* More receives on a lane than it has slots are completed before the first
+ * one, whose message must stay. */
+static void out_of_turn(int ints)
+{
+    enum { MESSAGES = 20 };
+    static int out[MOST], in[2][MOST];
+    MPI_Request first, second, send;
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Recv_init(in[0], ints, MPI_INT, left, 1, comm, &first);
+    MPI_Recv_init(in[1], ints, MPI_INT, left, 1, comm, &second);
+    MPI_Send_init(out, ints, MPI_INT, right, 1, comm, &send);
+    for (int i = 0;; i++) {
+        uint64_t before = counter("lane_receives");
+        int good, all;
+
+        MPI_Start(&first);
+        for (int k = 0; k <= MESSAGES; k++) {
+            if (k > 0)
+                MPI_Start(&second);
+            out[0] = out[ints - 1] = 100 * i + k;
+            MPI_Start(&send);
+            if (k > 0)
+                MPI_Wait(&second, MPI_STATUS_IGNORE);
+            MPI_Wait(&send, MPI_STATUS_IGNORE);
+            CHECK(k == 0 || (in[1][0] == 100 * i + k &&
+                             in[1][ints - 1] == 100 * i + k),
+                  "%d, not %d", in[1][ints - 1], 100 * i + k);
+        }
+        MPI_Wait(&first, MPI_STATUS_IGNORE);
+        CHECK(in[0][0] == 100 * i && in[0][ints - 1] == 100 * i,
+              "%d, not %d", in[0][ints - 1], 100 * i);
+        good = !uses_lanes ||
+               counter("lane_receives") == before + 1 + MESSAGES;
+        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (all)
+            break;
+        CHECK(i < ROUNDS, "not all through lanes");
+    }
+    MPI_Request_free(&first);
+    MPI_Request_free(&second);
+    MPI_Request_free(&send);
+    MPI_Comm_free(&comm);
+}
+
+/* Two long messages go opposite to the order in which they are waited for; the
+ * sender is done only when they have been read. */
+static void pulled_in_any_order(void)
+{
+    static int out[2][MOST], in[2][MOST];
+    MPI_Request receives_of[2], sends_of[2];
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int tag = 0; tag < 2; tag++) {
+        MPI_Recv_init(in[tag], MOST, MPI_INT, left, tag, comm,
+                      &receives_of[tag]);
+        MPI_Send_init(out[tag], MOST, MPI_INT, right, tag, comm,
+                      &sends_of[tag]);
+    }
+    for (int i = 0;; i++) {
+        uint64_t before = counter("lane_receives");
+        int good, all;
+
+        MPI_Startall(2, receives_of);
+        for (int tag = 0; tag < 2; tag++) {
+            out[tag][MOST - 1] = 2 * i + tag;
+            MPI_Start(&sends_of[tag]);
+            if (world_rank % 2 == 0)
+                MPI_Wait(&sends_of[tag], MPI_STATUS_IGNORE);
+        }
+        MPI_Wait(&receives_of[1], MPI_STATUS_IGNORE);
+        MPI_Wait(&receives_of[0], MPI_STATUS_IGNORE);
+        MPI_Waitall(2, sends_of, MPI_STATUSES_IGNORE);
+        for (int tag = 0; tag < 2; tag++)
+            CHECK(in[tag][MOST - 1] == 2 * i + tag, "%d",
+                  in[tag][MOST - 1]);
+        good = !uses_lanes || counter("lane_receives") == before + 2;
+        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (all)
+            break;
+        CHECK(i < ROUNDS, "not all through lanes");
+    }
+    /* Freed while the other side has yet to read it. */
+    MPI_Startall(2, receives_of);
+    out[0][MOST - 1] = out[1][MOST - 1] = -5;
+    MPI_Startall(2, sends_of);
+    MPI_Request_free(&sends_of[0]);
+    MPI_Wait(&sends_of[1], MPI_STATUS_IGNORE);
+    MPI_Waitall(2, receives_of, MPI_STATUSES_IGNORE);
+    CHECK(in[0][MOST - 1] == -5 && in[1][MOST - 1] == -5, "%d and %d",
+          in[0][MOST - 1], in[1][MOST - 1]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Request_free(&sends_of[1]);
+    MPI_Request_free(&receives_of[0]);
+    MPI_Request_free(&receives_of[1]);
     MPI_Comm_free(&comm);
 }
 
@@ -536,7 +636,7 @@ static void check_off(void)
 {
     static const char *const zero[] = {
         "lane_sends",          "lane_receives",         "lane_native",
-        "sessions",            "stops",                 "requests",
+        "incarnations",            "stops",                 "requests",
         "send_init.accelerated", "recv_init.accelerated"};
 
     for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
@@ -575,6 +675,9 @@ int main(int argc, char **argv)
     if (!off) {
         case_modes();
         case_lengths();
+        out_of_turn(1);
+        out_of_turn(3000);
+        pulled_in_any_order();
         case_native();
     }
     case_posting_order(); /* bars the lanes for good */

@@ -84,9 +84,9 @@ int main(int argc, char **argv)
         expect("neighbor_alltoall_init.accelerated", 1);
         expect("accelerated", 2);
         expect("native", 10);
-        expect(has_option(argc, argv, "--persistent")
-                   ? "send_init.native.no-peer"
-                   : "send_init.native.off", 1);
+        expect(has_option(argc, argv, "--off") ? "send_init.native.off"
+                                               : "send_init.native.no-peer",
+               1);
         expect("recv_init.native", 1);
         expect("ineighbor_alltoallw.native.unprepared", 1);
         expect("ineighbor_allgather.native.disabled", 0);

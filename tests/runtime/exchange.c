@@ -240,6 +240,7 @@ static uint64_t bytes_once(const struct plan *plan, int rank,
         const struct edge *e = &plan->edges[i];
 
         if (e->from == rank && e->to != rank &&
+            ranks_share_node(e->from, e->to) &&
             (way == RSCHED_WAY_PULL
                  ? e->shared[0]
                  : cma && !e->shared[0] && e->block[0] >= CMA_BLOCK))
@@ -248,14 +249,48 @@ static uint64_t bytes_once(const struct plan *plan, int rank,
     return EPOCHS * bytes;
 }
 
+/* What the rank must have sent within its node, or out of it. */
+static uint64_t bytes_to(const struct plan *plan, int rank, bool near)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < plan->num_edges; i++) {
+        const struct edge *e = &plan->edges[i];
+
+        if (e->from == rank && ranks_share_node(e->from, e->to) == near)
+            bytes += e->bytes;
+    }
+    return EPOCHS * bytes;
+}
+
+/* The first engine is the one within a node. */
+static int check_engines(const struct plan *plan, int rank,
+                         const struct rsched_stats *stats)
+{
+    uint64_t far = 0;
+
+    for (int i = 1; i < RSCHED_MAX_ENGINES; i++)
+        far += stats->engine_bytes[i];
+    if (stats->engine_bytes[0] == bytes_to(plan, rank, true) &&
+        far == bytes_to(plan, rank, false))
+        return 0;
+    return RANK_FAIL("seed %u rank %d: %llu bytes within the node, %llu out of "
+                     "it",
+                     plan->seed, rank,
+                     (unsigned long long)stats->engine_bytes[0],
+                     (unsigned long long)far);
+}
+
 static int check_ways(const struct plan *plan, int rank,
                       const struct rsched_stats *stats)
 {
     uint64_t mapped = stats->way_bytes[RSCHED_WAY_PULL] +
                       stats->way_bytes[RSCHED_WAY_DIRECT];
     uint64_t read = stats->way_bytes[RSCHED_WAY_CMA];
+    uint64_t once = bytes_once(plan, rank, RSCHED_WAY_PULL);
 
-    if (mapped == bytes_once(plan, rank, RSCHED_WAY_PULL) &&
+    /* What leaves the node may go directly too. */
+    if (mapped >= once && mapped - once <= bytes_to(plan, rank, false) &&
         read == bytes_once(plan, rank, RSCHED_WAY_CMA))
         return 0;
     return RANK_FAIL("seed %u rank %d: %llu bytes were copied from mapped "
@@ -294,6 +329,8 @@ static int run_plan(struct rank *self)
                            (unsigned long long)stats.puts);
     if (result == 0)
         result = check_ways(plan, self->rank, &stats);
+    if (result == 0)
+        result = check_engines(plan, self->rank, &stats);
     rsched_exchange_destroy(x);
     rsched_pattern_destroy((struct rsched_pattern *)(uintptr_t)params.pattern);
     free_side(send);

@@ -88,6 +88,11 @@ static int run_threads(struct start *starts, int num_ranks)
     return result;
 }
 
+static bool has_nodes(void)
+{
+    return getenv("RANKS_NODES") != NULL;
+}
+
 static int run_processes(struct start *starts, int num_ranks,
                          const char *const settings[2])
 {
@@ -100,6 +105,8 @@ static int run_processes(struct start *starts, int num_ranks,
 
             alarm(HANG_SECONDS);
             mesh_keep(starts[i].mesh, i);
+            if (has_nodes())
+                setenv("RSCHED_NODE", i % 2 == 0 ? "even" : "odd", 1);
             if (settings[i % 2] != NULL)
                 putenv(strdup(settings[i % 2]));
             status = run_rank(&starts[i]);
@@ -128,6 +135,11 @@ int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg)
     const char *const none[2] = {NULL, NULL};
 
     return ranks_run_with(num_ranks, threads, main, arg, none);
+}
+
+bool ranks_share_node(int a, int b)
+{
+    return !has_nodes() || a % 2 == b % 2;
 }
 
 int ranks_run_with(int num_ranks, bool threads, rank_fn *main, void *arg,

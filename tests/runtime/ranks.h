@@ -29,10 +29,15 @@ void rank_close(struct rank *self);
 
 enum { RANKS_KILLED = 2 };
 
-/** Run `main` in num_ranks ranks, each with a context of its own.
+/** Run `main` in num_ranks ranks, each with a context of its own. With
+ * RANKS_NODES in the environment forked ranks of even and of odd number pretend
+ * to be on two nodes, so that a device is needed between them.
  * @return 0 if all returned 0; RANKS_KILLED if that holds but for processes
  *         that were killed by SIGKILL */
 int ranks_run(int num_ranks, bool threads, rank_fn *main, void *arg);
+
+/** Whether two forked ranks are on the same node. */
+bool ranks_share_node(int a, int b);
 
 /** The same; forked ranks have a setting ("NAME=value") in their environment,
  * even and odd ones their own. NULL: none. */

@@ -14,6 +14,7 @@ static int interpreter_open(const struct rsched_engine_env *env,
 static const struct rsched_engine_ops interpreter_ops = {
     .name = "interpreter",
     .help = "RDMA lanes over a device that is none",
+    .reconnects = true,
     RS_RDMA_LANE_OPS,
     .open = interpreter_open,
 };

@@ -47,6 +47,7 @@ static uint32_t num_memories;
 static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
+static bool cut;
 
 static int wrong(const char *what)
 {
@@ -237,7 +238,8 @@ static int ring(struct rs_rdma_queue *queue)
     if (q->head == NULL)
         return 0;
     pthread_mutex_lock(&lock);
-    if (q->peer == NULL || q->peer->gone)
+    /* Nor does a queue pair answer that is in an error state. */
+    if (q->peer == NULL || q->peer->gone || q->peer->failed || cut)
         q->failed = true;
     else
         done = interpreter_execute(q->head, INLINE, PIECES);
@@ -295,8 +297,8 @@ static int queue_create(struct rs_rdma_port *port,
     pthread_mutex_lock(&lock);
     assert(num_queues < MAX_QUEUES);
     q->queue.ops = &queue_ops;
-    q->number = num_queues;
     queues[num_queues++] = q;
+    q->number = num_queues; /* 0 is none */
     pthread_mutex_unlock(&lock);
     endpoint->number = q->number;
     *queue = &q->queue;
@@ -311,8 +313,8 @@ static int queue_connect(struct rs_rdma_queue *queue,
 
     (void)address;
     pthread_mutex_lock(&lock);
-    assert(endpoint->number < num_queues);
-    q->peer = queues[endpoint->number];
+    assert(endpoint->number > 0 && endpoint->number <= num_queues);
+    q->peer = queues[endpoint->number - 1];
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -384,6 +386,13 @@ int interpreter_ports(const struct rsched_engine_env *env,
         ports[i] = p;
     }
     return RAILS;
+}
+
+void interpreter_cut(bool on)
+{
+    pthread_mutex_lock(&lock);
+    cut = on;
+    pthread_mutex_unlock(&lock);
 }
 
 struct interpreter_counts interpreter_counts(void)

@@ -26,6 +26,9 @@ void interpreter_register(void *address, uint64_t bytes,
 int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
                         uint32_t max_pieces);
 
+/** While the wires are cut no request is answered: its queue pair fails. */
+void interpreter_cut(bool on);
+
 /** What the queues have done so far, all together. */
 struct interpreter_counts {
     uint64_t rings, requests, signals;

@@ -1,7 +1,7 @@
 ! SPDX-License-Identifier: BSD-3-Clause
 ! Neighborhood collectives on a ring, from Fortran: blocking, nonblocking and
-! persistent, with every completion call, and from the counters that rsched
-! carried them. MPICH 4.0's alltoallw in mpi_f08 knows distributed graphs only
+! persistent, with every completion call, and persistent messages; from the
+! counters that rsched carried them. MPICH 4.0's alltoallw in mpi_f08 knows distributed graphs only
 ! (NO_ALLTOALLW). Compiled for mpif.h, the mpi module and mpi_f08 (check-fortran
 ! defines USE_MPIFH, USE_MPI or USE_F08, and OPEN_MPI where the persistent calls
 ! have Open MPI's names).
@@ -132,6 +132,7 @@ program halo
   call verify_ranks(in)
 
   call natives()
+  call messages()
 
   ! nonblocking, each completion call in turn
   do round = 1, 9
@@ -373,6 +374,52 @@ contains
     end do
     call verify_ranks(ins(:, 4))
     call verify_ranks(ins(:, 5))
+  end subroutine
+
+  ! Persistent sends and receives, until they go through lanes.
+  subroutine messages()
+    integer, parameter :: MOST = 5000
+    STATUS_ONE
+    STATUS_MANY(2)
+    REQUEST_TYPE :: pair(2)
+    integer, asynchronous :: to_right, from_left
+    integer :: k, index, good, all_good
+    integer(c_int64_t) :: before
+    logical :: flag
+
+    call MPI_Recv_init(from_left, 1, MPI_INTEGER, left, 9, ring, pair(1), ierr)
+    call MPI_Send_init(to_right, 1, MPI_INTEGER, right, 9, ring, pair(2), ierr)
+    do k = 1, MOST
+      before = counter("lane_receives")
+      to_right = rank * MOST + k
+      from_left = -1
+      if (mod(k, 2) == 0) then
+        call MPI_Startall(2, pair, ierr)
+        call MPI_Waitall(2, pair, statuses, ierr)
+#ifdef USE_F08
+        if (statuses(1)%MPI_SOURCE /= left .or. statuses(1)%MPI_TAG /= 9) call fail("a wrong status")
+#else
+        if (statuses(MPI_SOURCE, 1) /= left .or. statuses(MPI_TAG, 1) /= 9) call fail("a wrong status")
+#endif
+      else
+        call MPI_Start(pair(1), ierr)
+        call MPI_Start(pair(2), ierr)
+        flag = .false.
+        do while (.not. flag)
+          call MPI_Test(pair(1), flag, status, ierr)
+        end do
+        call MPI_Waitany(2, pair, index, status, ierr)
+        if (index /= 2) call fail("a wrong index")
+      end if
+      if (from_left /= left * MOST + k) call fail("wrong data in a message")
+      good = merge(1, 0, counter("lane_receives") == before + 1)
+      call MPI_Allreduce(good, all_good, 1, MPI_INTEGER, MPI_MIN, ring, ierr)
+      if (all_good == 1 .and. mod(k, 2) == 0) exit
+    end do
+    if (k > MOST) call fail("messages do not go through lanes")
+    call MPI_Request_free(pair(1), ierr)
+    call MPI_Request_free(pair(2), ierr)
+    if (counter("send_init.accelerated") /= 1) call fail("send_init is not accelerated")
   end subroutine
 
   ! Requests that are not rsched's come back with their statuses.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions: when pairs open, and what stops them. The rules' names are those
- * of docs/persistent.md. */
-#include "mpi/persistent.h"
+/* Incarnations: when pairs open, and what stops them. The rules' names are
+ * those of docs/persistent.md. */
+#include "mpi/message.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
-    FIRST_PENALTY = 4, MOST_PENALTY = 1 << 16,
-    LONG_SESSION = 1000, /* puts that make up for a stop */
+    FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
+    LONG_LIFE = 1000, /* puts that make up for a stop */
 };
 
 uint64_t rs_now_ns(void)
@@ -72,16 +72,23 @@ static bool receiver_is_clear(const struct rs_pair *pair)
 
 static void enter(struct rs_pair *pair)
 {
-    for (unsigned i = 0; i < pair->num_attached; i++) {
-        pair->slots[i].number = rs_pair_base(&pair->view);
-        pair->slots[i].seen = 0;
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (!lane->attached)
+            continue;
+        lane->slots->number = rs_pair_base(&pair->view);
+        lane->slots->seen = rs_pair_base(&pair->view);
+        if (!(pair->view.joined >> lane->index & 1))
+            lane->limit = 0;
+        else if (!pair->view.sends || pair->pulls)
+            lane->limit = UINT64_MAX;
+        else
+            lane->limit = lane->slots->room + 1;
     }
-    pair->puts = 0;
     pair->tries = pair->rest = 0;
-    rs_count_number(RS_NUMBER_SESSIONS, 1);
+    rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
-bool rs_session_open(struct rs_pair *pair)
+bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
     uint64_t joined = 0;
@@ -106,7 +113,7 @@ bool rs_session_open(struct rs_pair *pair)
     }
     /* A lane was barred between our look and the opening. */
     if (view->joined & atomic_load(&view->words->barred)) {
-        rs_session_stop(pair);
+        rs_incarnation_stop(pair);
         return false;
     }
     return true;
@@ -114,113 +121,141 @@ bool rs_session_open(struct rs_pair *pair)
 
 static void prepare(struct rs_pair *pair)
 {
-    rs_session_open(pair);
+    rs_incarnation_open(pair);
 }
 
-void rs_sessions_prepare(void)
+void rs_incarnations_prepare(void)
 {
     rs_pairs_visit(prepare);
 }
 
 /* ---- stopping ---- */
 
-static void punish(struct rs_pair *pair)
+static void punish(struct rs_pair *pair, uint64_t length)
 {
-    if (pair->puts >= LONG_SESSION || pair->penalty == 0)
+    if (length >= LONG_LIFE || pair->penalty == 0)
         pair->penalty = FIRST_PENALTY;
     else if (pair->penalty < MOST_PENALTY)
         pair->penalty *= 2;
     pair->skip = pair->penalty;
 }
 
-void rs_session_stop(struct rs_pair *pair)
+/* The messages that are not complete, in the order of their starts. */
+static struct rs_message *open_messages(const struct rs_pair *pair)
 {
-    struct rs_request *request;
+    struct rs_message *first = NULL, **last = &first, **at;
 
+    for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
+        if (!rs_message_is_open(m))
+            continue;
+        at = *last == NULL || (*last)->order < m->order ? last : &first;
+        while (*at != NULL && (*at)->order < m->order)
+            at = &(*at)->next_open;
+        m->next_open = *at;
+        *at = m;
+        last = at;
+    }
+    return first;
+}
+
+void rs_incarnation_stop(struct rs_pair *pair)
+{
+    uint64_t length = 0;
+
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->limit != 0)
+            length += (uint32_t)lane->slots->number;
+        lane->limit = 0;
+        lane->started = false;
+    }
     if (rs_pair_stop(&pair->view, pair->slots, pair->num_attached))
         rs_count_number(RS_NUMBER_STOPS, 1);
-    punish(pair);
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next)
-        lane->started = false;
+    punish(pair, length);
     /* T2: in their order. What is matched is none of the native MPI's
      * business, so it does not matter between which others it is completed. */
-    while ((request = pair->first) != NULL) {
-        struct rs_message *message = request->message;
+    for (struct rs_message *m = open_messages(pair); m != NULL;
+         m = m->next_open) {
         uint64_t final = atomic_load_explicit(
-            &pair->view.words->final[message->lane->index],
-            memory_order_relaxed);
+            &pair->view.words->final[m->lane->index], memory_order_relaxed);
 
-        if (rs_lane_reached(final, message->number))
-            rs_message_finish(request);
+        if (rs_lane_reached(final, m->number))
+            rs_message_finish(m);
         else
-            rs_message_go_native(request);
+            rs_message_go_native(m);
     }
 }
 
-void rs_session_unready(struct rs_pair *pair)
+void rs_incarnation_unready(struct rs_pair *pair)
 {
     if (pair->view.words != NULL && !rs_pair_unready(&pair->view))
         enter(pair);
 }
 
-void rs_session_close(struct rs_pair *pair)
+void rs_incarnation_close(struct rs_pair *pair)
 {
     if (pair->view.open == 0)
-        rs_session_unready(pair);
+        rs_incarnation_unready(pair);
     if (pair->view.open != 0)
-        rs_session_stop(pair);
+        rs_incarnation_stop(pair);
 }
 
 /* ---- looking ---- */
 
-static void look(struct rs_pair *pair)
+/* Complete what is matched. */
+static void collect(struct rs_pair *pair)
 {
-    if (pair->view.open != 0 && !rs_pair_is_open(&pair->view))
-        rs_session_stop(pair);
+    struct rs_message *next;
+
+    for (struct rs_message *m = open_messages(pair); m != NULL; m = next) {
+        next = m->next_open;
+        if (!rs_message_is_open(m))
+            continue;
+        if (!rs_message_poll(m->request) && pair->view.open == 0)
+            return; /* it has been stopped, and none is open */
+    }
 }
 
-void rs_sessions_look(void)
+/* A sender may wait for a message to be pulled, whatever we wait for. */
+static void look(struct rs_pair *pair)
+{
+    if (pair->view.open == 0)
+        return;
+    if (!rs_pair_is_open(&pair->view))
+        rs_incarnation_stop(pair);
+    else if (!pair->view.sends && pair->pulls && pair->num_open > 0)
+        collect(pair);
+}
+
+void rs_incarnations_look(void)
 {
     if (rs_num_open > 0)
         rs_pairs_visit(look);
 }
 
-/* Complete what is matched. */
-static void collect(struct rs_pair *pair)
-{
-    struct rs_request *next;
-
-    for (struct rs_request *r = pair->first; r != NULL; r = next) {
-        next = r->message->next_open;
-        if (!rs_message_poll(r) && pair->view.open == 0)
-            return; /* it has been stopped, and the list is empty */
-    }
-}
-
-void rs_session_settle(struct rs_pair *pair)
+void rs_incarnation_settle(struct rs_pair *pair)
 {
     uint64_t start;
 
     collect(pair);
-    if (pair->first == NULL)
+    if (pair->num_open == 0)
         return;
     start = rs_now_ns();
     do {
         sched_yield();
         collect(pair);
-        if (pair->first == NULL)
+        if (pair->num_open == 0)
             return;
     } while (rs_now_ns() - start < SETTLE_NS);
-    rs_session_stop(pair);
+    rs_incarnation_stop(pair);
 }
 
 static void settle(struct rs_pair *pair)
 {
-    if (pair->first != NULL)
-        rs_session_settle(pair);
+    if (pair->num_open > 0)
+        rs_incarnation_settle(pair);
 }
 
-void rs_sessions_settle(void)
+void rs_incarnations_settle(void)
 {
     rs_pairs_visit(settle);
 }
@@ -236,11 +271,11 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
         return;
     lane = rs_lane_find(pair, tag);
     if (lane != NULL) {
-        rs_session_close(pair);
+        rs_incarnation_close(pair);
         lane->natives++;
         lane->quiet = false;
-    } else if (pair->first != NULL) {
-        rs_session_settle(pair);
+    } else if (pair->num_open > 0) {
+        rs_incarnation_settle(pair);
     }
 }
 
@@ -264,7 +299,7 @@ static void hide(struct rs_pair *pair, int tag, bool posted)
             rs_pair_bar(&pair->view, lane->index);
     }
     if (covered)
-        rs_session_close(pair);
+        rs_incarnation_close(pair);
 }
 
 /* ---- nonblocking receives ---- */

@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages: what message.h does not have inline, and their native way. The
+ * rules' names are those of docs/persistent.md. */
+#include "mpi/native.h"
+#include "mpi/message.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+    PATIENCE_NS = 100000, /* N6 */
+    POLLS_PER_LOOK = 64,  /* at the clock */
+    READY_NS = 20000,     /* how long the other side's bit is waited for */
+    MOST_DOUBLINGS = 6,   /* of that */
+    MANY_TRIES = 16,
+    LEAST_POLLS = 30,
+    NAP_US = 20,
+};
+
+RS_NATIVE(Issend)
+RS_NATIVE(Cancel)
+
+/* ---- bytes ---- */
+
+void rs_message_pack(const struct rs_message *message, char *to)
+{
+    const struct rs_flat *flat = message->layout;
+
+    if (flat == NULL) {
+        memcpy(to, message->buffer, message->bytes);
+        return;
+    }
+    for (size_t i = 0; i < flat->num_runs; i++) {
+        const struct rsched_run *run = &flat->runs[i];
+        const char *at = (char *)((uintptr_t)message->buffer +
+                                  (uintptr_t)run->offset);
+
+        for (uint64_t k = 0; k < run->count; k++) {
+            memcpy(to, at, run->bytes);
+            to += run->bytes;
+            at += run->stride;
+        }
+    }
+}
+
+/* Pieces of a receive's buffer, in order. */
+struct cursor {
+    const struct rs_message *message;
+    size_t run;
+    uint64_t repetition;
+};
+
+/* The next piece, of at most `bytes`. */
+static struct iovec next_piece(struct cursor *c, uint64_t bytes)
+{
+    const struct rs_message *m = c->message;
+    struct iovec piece = {m->buffer, bytes};
+    const struct rsched_run *run;
+
+    if (m->layout == NULL)
+        return piece;
+    run = &m->layout->runs[c->run];
+    piece.iov_base = (void *)((uintptr_t)m->buffer + (uintptr_t)run->offset +
+                              c->repetition * (uint64_t)run->stride);
+    if (run->bytes < bytes)
+        piece.iov_len = run->bytes;
+    if (++c->repetition == run->count) {
+        c->repetition = 0;
+        c->run++;
+    }
+    return piece;
+}
+
+static void unpack(const struct rs_message *message, const char *from,
+                   uint64_t bytes)
+{
+    struct cursor cursor = {.message = message};
+
+    while (bytes > 0) {
+        struct iovec piece = next_piece(&cursor, bytes);
+
+        memcpy(piece.iov_base, from, piece.iov_len);
+        from += piece.iov_len;
+        bytes -= piece.iov_len;
+    }
+}
+
+/* ---- status ---- */
+
+const MPI_Status *rs_message_status(struct rs_message *message)
+{
+    MPI_Status *status = &message->status;
+
+    if (message->got == message->status_bytes)
+        return status;
+    *status = rs_process.empty;
+    status->MPI_SOURCE = message->lane->pair->peer;
+    status->MPI_TAG = message->lane->tag;
+    PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)message->got);
+    PMPI_Status_set_cancelled(status, 0);
+    message->status_bytes = message->got;
+    return status;
+}
+
+/* ---- taking ---- */
+
+static void complete(struct rs_message *message, uint64_t bytes, int error)
+{
+    message->got = bytes;
+    message->request->error = error;
+    message->request->state = RS_COMPLETE;
+    rs_message_matched(message);
+}
+
+static void taken(struct rs_message *message, const struct rs_slot *slot,
+                  bool failed)
+{
+    uint64_t sent = slot->bytes;
+    bool pulled = sent > message->slots->room;
+
+    rs_lane_consume(message->slots, message->number);
+    if (pulled)
+        rs_lane_wake(message->slots); /* the sender waits for it */
+    complete(message, sent < message->bytes ? sent : message->bytes,
+             failed                  ? MPI_ERR_OTHER
+             : sent > message->bytes ? MPI_ERR_TRUNCATE
+                                     : MPI_SUCCESS);
+}
+
+/* Messages to be read out of another process in one call of the kernel. */
+struct batch {
+    int num, num_here; /* messages, pieces */
+    uint64_t bytes;
+    struct rs_message *messages[16];
+    struct rs_slot *slots[16];
+    struct iovec there[16], here[64];
+};
+
+void rs_message_announce(const struct rs_message *message,
+                         struct rs_slot *slot)
+{
+    const void *from = message->buffer;
+
+    if (message->layout != NULL) {
+        rs_message_pack(message, message->packed);
+        from = message->packed;
+    }
+    memcpy(slot->data, &from, sizeof(from));
+}
+
+static uintptr_t announced(const struct rs_slot *slot)
+{
+    uintptr_t address;
+
+    memcpy(&address, slot->data, sizeof(address));
+    return address;
+}
+
+/* @return whether all of it fits in */
+static bool batch_add(struct batch *b, struct rs_message *message,
+                      struct rs_slot *slot)
+{
+    enum { MOST = (int)(sizeof(b->here) / sizeof(b->here[0])) };
+    uint64_t bytes = slot->bytes < message->bytes ? slot->bytes
+                                                  : message->bytes;
+    struct cursor cursor = {.message = message};
+    int num_here = b->num_here;
+
+    b->there[b->num] = (struct iovec){(void *)announced(slot), bytes};
+    for (uint64_t left = bytes; left > 0;) {
+        if (num_here == MOST || b->bytes + bytes > INT_MAX / 2)
+            return false;
+        b->here[num_here] = next_piece(&cursor, left);
+        left -= b->here[num_here++].iov_len;
+    }
+    b->num_here = num_here;
+    b->bytes += bytes;
+    b->messages[b->num] = message;
+    b->slots[b->num++] = slot;
+    return true;
+}
+
+static bool batch_read(const struct batch *b, int pid)
+{
+    ssize_t got = b->bytes == 0 ? 0
+                                : process_vm_readv(
+                                      pid, b->here, (unsigned long)b->num_here,
+                                      b->there, (unsigned long)b->num, 0);
+
+    return got == (ssize_t)b->bytes;
+}
+
+/* One that is too long for a batch, or in too many pieces. */
+static bool read_alone(const struct rs_message *message,
+                       const struct rs_slot *slot, int pid)
+{
+    uint64_t bytes = slot->bytes < message->bytes ? slot->bytes
+                                                  : message->bytes;
+    uintptr_t from = announced(slot);
+    struct cursor cursor = {.message = message};
+
+    while (bytes > 0) {
+        struct iovec here = next_piece(&cursor, bytes);
+
+        bytes -= here.iov_len;
+        while (here.iov_len > 0) {
+            struct iovec there = {(void *)from, here.iov_len};
+            ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+
+            if (got <= 0)
+                return false;
+            here.iov_base = (char *)here.iov_base + got;
+            here.iov_len -= (size_t)got;
+            from += (uintptr_t)got;
+        }
+    }
+    return true;
+}
+
+static void __attribute__((cold)) complain(const struct rs_pair *pair)
+{
+    rs_log(RS_LOG_ERROR, "reading from process %d failed: %m", pair->world);
+}
+
+/* What else the pair's sender has announced. While the pair is open only: what
+ * is put later is not matched. */
+static void batch_fill(struct batch *b, const struct rs_pair *pair)
+{
+    enum { MOST = (int)(sizeof(b->messages) / sizeof(b->messages[0])) };
+
+    if (pair->view.open == 0)
+        return;
+    for (struct rs_message *m = pair->messages; m != NULL && b->num < MOST;
+         m = m->next) {
+        struct rs_slot *slot;
+
+        if (m->request->state != RS_GRANTED || m == b->messages[0] ||
+            m->number != m->slots->seen + 1)
+            continue;
+        slot = rs_lane_is_put(m->slots, m->number);
+        if (slot != NULL && slot->bytes > m->slots->room &&
+            !batch_add(b, m, slot))
+            return;
+    }
+}
+
+static void pull(struct rs_message *message, struct rs_slot *slot)
+{
+    const struct rs_pair *pair = message->lane->pair;
+    struct batch batch = {.num = 0};
+    bool good;
+
+    if (pair->world == rs_process.rank) {
+        unpack(message, (const char *)announced(slot),
+               slot->bytes < message->bytes ? slot->bytes : message->bytes);
+        taken(message, slot, false);
+        return;
+    }
+    if (batch_add(&batch, message, slot)) {
+        batch_fill(&batch, pair);
+        good = batch_read(&batch, pair->pid);
+        for (int i = 0; i < batch.num && good; i++)
+            taken(batch.messages[i], batch.slots[i], false);
+        if (good)
+            return;
+    }
+    good = read_alone(message, slot, pair->pid);
+    if (!good)
+        complain(pair);
+    taken(message, slot, !good);
+}
+
+/* Those before it on the lane are there too, and slots are given back in their
+ * order. */
+static void take_earlier(struct rs_message *message)
+{
+    struct rs_slots *slots = message->slots;
+    struct rs_message *m = message->lane->pair->messages;
+
+    while (slots->seen + 1 != message->number) {
+        for (m = message->lane->pair->messages;
+             m->slots != slots || m->request->state != RS_GRANTED ||
+             m->number != slots->seen + 1;
+             m = m->next)
+            ;
+        rs_message_take(m->request, m, rs_slots_at(slots, m->number));
+    }
+}
+
+void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
+{
+    struct rs_slots *slots = message->slots;
+
+    if (message->number != slots->seen + 1)
+        take_earlier(message);
+    if (slot->bytes > slots->room) {
+        pull(message, slot);
+        return;
+    }
+    unpack(message, rs_slot_data(slot, slot->bytes),
+           slot->bytes < message->bytes ? slot->bytes : message->bytes);
+    taken(message, slot, false);
+}
+
+/* A send that is matched: complete, unless the receiver has yet to pull it. */
+static void send_is_matched(struct rs_message *message)
+{
+    complete(message, message->bytes, MPI_SUCCESS);
+    if (message->bytes > message->slots->room &&
+        !rs_lane_is_consumed(message->slots, message->number))
+        message->request->state = RS_MATCHED;
+}
+
+void rs_message_finish(struct rs_message *message)
+{
+    if (message->sends)
+        send_is_matched(message);
+    else
+        rs_message_take(message->request, message,
+                        rs_slots_at(message->slots, message->number));
+}
+
+/* ---- the native way ---- */
+
+static void start_native(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+
+    message->natives++;
+    request->state = RS_NATIVE;
+    request->error = PMPI_Start(&message->native);
+    if (request->error != MPI_SUCCESS) {
+        message->raised = true;
+        request->state = RS_COMPLETE;
+        return;
+    }
+    lane->started = true;
+    if (message->sends) {
+        lane->quiet = false;
+        message->native_number = ++lane->natives;
+    } else {
+        lane->posted++;
+    }
+}
+
+void rs_message_go_native(struct rs_message *message)
+{
+    message->puts--;
+    rs_message_matched(message);
+    start_native(message->request);
+}
+
+static void native_is_over(struct rs_request *request, int error)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+
+    request->error = error;
+    message->raised = error != MPI_SUCCESS;
+    message->got = message->status_bytes = RS_STATUS_NATIVE;
+    request->state = RS_COMPLETE;
+    if (!message->sends) {
+        lane->posted--;
+        rs_incarnation_open(lane->pair);
+    } else if (message->synchronous &&
+               message->native_number == lane->natives) {
+        lane->quiet = true; /* O1 */
+    }
+}
+
+/* A native send that tells when all messages of the lane have been matched.
+ * From a copy: the request is complete at once. */
+static bool send_sync(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+    const struct rs_pair *pair = lane->pair;
+
+    if (!lane->attached || message->synchronous ||
+        message->need == UINT64_MAX || pair->skip > 0 ||
+        lane->sync != MPI_REQUEST_NULL || pair->name->comm == MPI_COMM_NULL ||
+        message->bytes > (pair->pulls ? INT_MAX : lane->slots->room))
+        return false;
+    lane->copy = malloc(message->bytes + 1);
+    if (lane->copy == NULL)
+        return false;
+    rs_message_pack(message, lane->copy);
+    request->error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
+                                   pair->peer, lane->tag, pair->name->comm,
+                                   &lane->sync);
+    message->raised = request->error != MPI_SUCCESS;
+    message->natives++;
+    lane->started = true;
+    lane->quiet = false;
+    lane->sync_number = ++lane->natives;
+    request->state = RS_COMPLETE;
+    message->got = message->bytes;
+    return true;
+}
+
+/* ---- starting ---- */
+
+/* The other side will most likely be ready in a moment; how long that is, is
+ * tried out. Where it is not, attempts become rare. */
+static void try_to_open(struct rs_pair *pair)
+{
+    unsigned tries = pair->tries, polls = 0;
+    uint64_t start, limit = READY_NS << (tries < MOST_DOUBLINGS
+                                             ? tries
+                                             : MOST_DOUBLINGS);
+
+    if (pair->skip > 0) {
+        pair->skip--;
+        return;
+    }
+    rs_incarnations_prepare();
+    if (pair->view.open != 0 || !rs_pair_is_ready(&pair->view))
+        return;
+    if (pair->rest > 0) {
+        pair->rest--;
+        return;
+    }
+    pair->tries++;
+    if (pair->tries > MANY_TRIES)
+        pair->rest = pair->tries;
+    start = rs_now_ns();
+    do {
+        sched_yield();
+        rs_incarnations_prepare();
+    } while (pair->view.open == 0 &&
+             (++polls < LEAST_POLLS || rs_now_ns() - start < limit));
+}
+
+static bool start_in_lane(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    return message->sends ? rs_message_put(request, message)
+                          : rs_message_grant(request, message);
+}
+
+int rs_message_start_slowly(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+    struct rs_pair *pair = lane->pair;
+
+    if (request->state != RS_INACTIVE)
+        return rs_name_raise(pair->name, MPI_ERR_REQUEST);
+    rs_notes_poll();
+    if (message->sends && !lane->offered && message->need != UINT64_MAX)
+        rs_note_offer(lane, message->bytes);
+    rs_incarnations_look();
+    if (pair->view.open == 0 && lane->attached && !lane->barred)
+        try_to_open(pair);
+    if (pair->view.open == 0)
+        rs_incarnation_unready(pair); /* O3 */
+    if (pair->view.open != 0) {
+        if (start_in_lane(request))
+            return MPI_SUCCESS;
+        if (lane->limit != 0)
+            rs_incarnation_close(pair); /* N1, N2 */
+        else if (message->sends)
+            rs_incarnation_settle(pair); /* N1 */
+    }
+    if (!message->sends || !send_sync(request))
+        start_native(request);
+    return request->state == RS_COMPLETE && message->raised ? request->error
+                                                            : MPI_SUCCESS;
+}
+
+/* ---- going on ---- */
+
+/* N6. What is pulled would natively wait for its receiver too. */
+static void lose_patience(struct rs_message *message)
+{
+    if (message->bytes > message->slots->room)
+        return;
+    if (message->waited != message->number) {
+        message->waited = message->number;
+        message->vain = 0;
+    }
+    if (++message->vain % POLLS_PER_LOOK != 0)
+        return;
+    if (message->vain == POLLS_PER_LOOK)
+        message->since = rs_now_ns();
+    else if (rs_now_ns() - message->since > PATIENCE_NS)
+        rs_incarnation_stop(message->lane->pair);
+}
+
+static bool poll_native(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    int done = 0, error;
+
+    rs_incarnations_look();
+    error = PMPI_Test(&message->native, &done, &message->status);
+    if (!done && error == MPI_SUCCESS)
+        return false;
+    native_is_over(request, error);
+    return true;
+}
+
+/* Nobody else pulls what a process sends to itself. */
+static bool poll_matched(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    if (message->lane->pair->world == rs_process.rank)
+        rs_incarnations_look();
+    if (!rs_lane_is_consumed(message->slots, message->number))
+        return false;
+    request->state = RS_COMPLETE;
+    return true;
+}
+
+static bool poll_put(struct rs_message *message)
+{
+    if (rs_lane_is_granted(message->slots, message->number))
+        send_is_matched(message);
+    else
+        lose_patience(message);
+    return message->request->state != RS_PUT;
+}
+
+bool rs_message_poll_slowly(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    if (rs_message_is_open(message)) {
+        if (!rs_pair_is_open(&message->lane->pair->view))
+            rs_incarnation_stop(message->lane->pair);
+        else if (!poll_put(message))
+            return false;
+    }
+    return request->state == RS_NATIVE    ? poll_native(request)
+           : request->state == RS_MATCHED ? poll_matched(request)
+                                          : true;
+}
+
+static bool is_complete(void *request)
+{
+    return rs_message_poll(request);
+}
+
+void rs_message_wait(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rsched_pause pause = {0};
+
+    while (!rs_message_poll(request)) {
+        uint64_t rest;
+
+        if (request->state == RS_NATIVE && rs_num_open == 0) {
+            native_is_over(request, PMPI_Wait(&message->native,
+                                              &message->status));
+            return;
+        }
+        rest = rsched_context_rest(rs_context(), &pause);
+        if (rest == 0)
+            continue;
+        if (request->state == RS_NATIVE) /* nobody rings for it */
+            usleep(NAP_US);
+        else
+            rs_pair_sleep(&message->lane->pair->view, rest / 1000, is_complete,
+                          request);
+    }
+}
+
+int rs_message_raise(struct rs_request *request, int error)
+{
+    struct rs_message *message = request->message;
+
+    if (message->raised) {
+        message->raised = false;
+        return error;
+    }
+    return rs_name_raise(message->lane->pair->name, error);
+}
+
+/* ---- the end ---- */
+
+/* Not in an incarnation any more: matched, or native (N5). */
+static void leave_incarnation(struct rs_request *request)
+{
+    rs_message_poll(request);
+    if (rs_message_is_open(request->message))
+        rs_incarnation_stop(request->message->lane->pair);
+}
+
+int rs_message_cancel(struct rs_request *request)
+{
+    if (request->state == RS_INACTIVE)
+        return rs_name_raise(request->message->lane->pair->name,
+                             MPI_ERR_REQUEST);
+    leave_incarnation(request);
+    return request->state == RS_NATIVE
+               ? native_Cancel(&request->message->native)
+               : MPI_SUCCESS;
+}
+
+void rs_message_abandon(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+
+    if (request->state == RS_INACTIVE)
+        return;
+    leave_incarnation(request);
+    if (request->state == RS_NATIVE && !message->sends) {
+        /* Nobody will know when it is complete (N3). */
+        lane->posted--;
+        lane->barred = true;
+        if (lane->attached)
+            rs_pair_bar(&lane->pair->view, lane->index);
+    }
+    if (request->state != RS_MATCHED)
+        request->state = RS_INACTIVE;
+}
+
+enum rs_reason rs_message_reason(const struct rs_message *message)
+{
+    const struct rs_lane *lane = message->lane;
+
+    if (message->puts > 0 || message->reason != RS_ACCELERATED)
+        return message->puts > 0 ? RS_ACCELERATED : message->reason;
+    if (lane->barred ||
+        (lane->attached &&
+         atomic_load(&lane->pair->view.words->barred) >> lane->index & 1))
+        return RS_REASON_COVERED;
+    if (message->sends && !lane->pair->pulls &&
+        message->bytes > rs_lane_most())
+        return RS_REASON_SIZE;
+    return RS_REASON_PEER;
+}
+
+void rs_message_close(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_pair *pair = message->lane->pair;
+
+    rs_count_message(message);
+    if (message->previous != NULL)
+        message->previous->next = message->next;
+    else
+        pair->messages = message->next;
+    if (message->next != NULL)
+        message->next->previous = message->previous;
+    PMPI_Request_free(&message->native);
+    rs_flat_drop(message->layout);
+    free(message->packed);
+    rs_lane_release(message->lane);
+    free(message);
+    request->message = NULL;
+}

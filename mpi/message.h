@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* MESSAGE: the part of a request that is persistent point-to-point, and its
+ * way through a lane as far as the calls that start and complete requests have
+ * it inline. The rules' names are those of docs/persistent.md.
+ *
+ * States of such a request: RS_INACTIVE -> RS_PUT or RS_GRANTED (open: it is
+ * not known to be matched) -> RS_COMPLETE, or RS_NATIVE -> RS_COMPLETE. A send
+ * that the receiver pulls is RS_MATCHED in between. */
+#ifndef RS_MPI_MESSAGE_H
+#define RS_MPI_MESSAGE_H
+
+#include "mpi/persistent.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+struct rs_message {
+    struct rs_lane *lane;
+    struct rs_slots *slots; /* the lane's, once it is attached */
+    void *buffer;   /* first byte, if the layout is contiguous */
+    uint64_t bytes;
+    uint64_t need;  /* send: `bytes`, receive: 0; UINT64_MAX: always native */
+    uint64_t number; /* of the put or grant */
+    uint64_t order;  /* of the start, among those of the pair */
+    uint64_t puts;   /* starts through the lane */
+    uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
+    struct rs_flat *layout; /* NULL: contiguous */
+    char *packed; /* send of a layout: for bytes that are pulled */
+    bool sends, synchronous;
+    bool raised; /* the native MPI has raised the error */
+    enum rs_call call;
+    enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
+    uint64_t native_number;
+    uint64_t waited; /* number of the put that is waited for */
+    unsigned vain;   /* polls of it */
+    uint64_t since;  /* the first look at the clock, ns */
+    MPI_Request native; /* the same request, natively */
+    MPI_Status status;
+    uint64_t status_bytes; /* that `status` is for */
+    uint64_t natives;      /* native starts */
+    struct rs_request *request;
+    struct rs_message *next, *previous; /* of the pair */
+    struct rs_message *next_open; /* in a list that somebody makes */
+};
+
+/* `status` is what the native MPI has said. */
+#define RS_STATUS_NATIVE UINT64_MAX
+
+/** Start what the inline part cannot. */
+int rs_message_start_slowly(struct rs_request *request);
+/** Whether what the inline part did not find complete is. */
+bool rs_message_poll_slowly(struct rs_request *request);
+/** Take a message that is announced, longer than the receive, out of turn, or
+ * not contiguous here. */
+void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot);
+void rs_message_wait(struct rs_request *request);
+int rs_message_raise(struct rs_request *request, int error);
+int rs_message_cancel(struct rs_request *request);
+/** The program has freed it. */
+void rs_message_abandon(struct rs_request *request);
+void rs_message_close(struct rs_request *request);
+/** For the end of an incarnation: complete it, or start it natively. */
+void rs_message_finish(struct rs_message *message);
+void rs_message_go_native(struct rs_message *message);
+/** Why it has been native so far. */
+enum rs_reason rs_message_reason(const struct rs_message *message);
+/** The status of the last epoch. */
+const MPI_Status *rs_message_status(struct rs_message *message);
+/** Bytes of a layout in the order of its type map. */
+void rs_message_pack(const struct rs_message *message, char *to);
+/** Say in a slot where the bytes are. */
+void rs_message_announce(const struct rs_message *message,
+                         struct rs_slot *slot);
+
+static inline bool rs_message_is_open(const struct rs_message *message)
+{
+    return message->request->state == RS_PUT ||
+           message->request->state == RS_GRANTED;
+}
+
+/* ---- starting ---- */
+
+static inline void rs_message_opened(struct rs_message *message,
+                                     struct rs_pair *pair)
+{
+    message->order = ++pair->starts;
+    message->puts++;
+    pair->num_open++;
+    rs_num_open++;
+    rs_unfenced = true;
+}
+
+/* Short ones are most, and a call costs more than they do. */
+static inline void rs_copy(char *to, const char *from, uint64_t bytes)
+{
+    uint64_t first, last;
+
+    if (LIKELY(bytes - 8 <= 8)) {
+        memcpy(&first, from, 8);
+        memcpy(&last, from + bytes - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + bytes - 8, &last, 8);
+    } else {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* S1 */
+static inline bool rs_message_put(struct rs_request *request,
+                                  struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+    struct rs_slots *slots = message->slots;
+    uint64_t bytes = message->bytes;
+    struct rs_slot *slot;
+    char *data;
+
+    if (UNLIKELY(message->need >= lane->limit))
+        return false;
+    slot = rs_lane_next(slots);
+    if (UNLIKELY(slot == NULL))
+        return false;
+    data = rs_slot_data(slot, bytes);
+    if (UNLIKELY(bytes > slots->room))
+        rs_message_announce(message, slot);
+    else if (LIKELY(message->layout == NULL))
+        rs_copy(data, message->buffer, bytes);
+    else
+        rs_message_pack(message, data);
+    message->number = rs_lane_put(slots, slot, bytes);
+    request->state = RS_PUT;
+    rs_message_opened(message, lane->pair);
+    return true;
+}
+
+/* R1 */
+static inline bool rs_message_grant(struct rs_request *request,
+                                    struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+
+    if (UNLIKELY(message->need >= lane->limit))
+        return false;
+    message->number = rs_lane_grant(message->slots);
+    request->state = RS_GRANTED;
+    rs_message_opened(message, lane->pair);
+    return true;
+}
+
+static inline int rs_message_start(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    if (LIKELY(request->state == RS_INACTIVE) &&
+        LIKELY(message->sends ? rs_message_put(request, message)
+                              : rs_message_grant(request, message)))
+        return MPI_SUCCESS;
+    return rs_message_start_slowly(request);
+}
+
+/* ---- going on ---- */
+
+/* Matched: stops have nothing to do with it any more. */
+static inline void rs_message_matched(struct rs_message *message)
+{
+    message->lane->pair->num_open--;
+    rs_num_open--;
+}
+
+static inline void rs_message_take(struct rs_request *request,
+                                   struct rs_message *message,
+                                   struct rs_slot *slot)
+{
+    struct rs_slots *slots = message->slots;
+    uint64_t bytes = slot->bytes;
+
+    if (UNLIKELY(bytes > message->bytes || bytes > slots->room ||
+                 message->layout != NULL ||
+                 message->number != slots->seen + 1)) {
+        rs_message_take_slowly(message, slot);
+        return;
+    }
+    rs_copy(message->buffer, rs_slot_data(slot, bytes), bytes);
+    rs_lane_consume(slots, message->number);
+    message->got = bytes;
+    request->state = RS_COMPLETE;
+    rs_message_matched(message);
+}
+
+/** Go on; true: complete. A request's error is MPI_SUCCESS until it fails. */
+static inline bool rs_message_poll(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_slots *slots = message->slots;
+    struct rs_slot *slot;
+
+    if (UNLIKELY(request->state != RS_PUT && request->state != RS_GRANTED))
+        return rs_message_poll_slowly(request);
+    if (rs_unfenced) {
+        rs_lane_fence();
+        rs_unfenced = false;
+    }
+    if (UNLIKELY(!rs_pair_is_open(&message->lane->pair->view)))
+        return rs_message_poll_slowly(request);
+    if (message->sends) { /* S2 */
+        if (UNLIKELY(!rs_lane_is_granted(slots, message->number)) ||
+            UNLIKELY(message->bytes > slots->room))
+            return rs_message_poll_slowly(request);
+        message->got = message->bytes;
+        request->state = RS_COMPLETE;
+        rs_message_matched(message);
+        return true;
+    }
+    slot = rs_lane_is_put(slots, message->number); /* R2 */
+    if (slot == NULL)
+        return false;
+    rs_message_take(request, message, slot);
+    return true;
+}
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happens to exchanges over verbs when something fails, with the rails of
+ * tests/rdma-vm:
+ *
+ *     verbs-faults down|loss|kill|stop
+ *
+ * A rail that is down, or loses all that it sends, ends an exchange with an
+ * error; once it works again a new exchange does too. A process that is killed
+ * is named, and the others go on; one that is stopped for seconds is waited
+ * for. Processes of even and of odd number are on two nodes.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "librsched/run/run.h"
+#include "tests/runtime/halo.h"
+
+enum { EPOCHS = 3, STOP_SECONDS = 3 };
+
+struct fault {
+    const char *begin, *end; /* commands */
+};
+
+/* Both ways, some over each rail: inlined, packed and gathered; landing in one
+ * chunk and direct. */
+static const struct halo_edge edges[] = {
+    {0, 1, 100},   {1, 0, 100},   {0, 1, 3000},   {1, 0, 20000},
+    {0, 1, 30000}, {1, 0, 30000}, {0, 1, 200000}, {1, 0, 200000},
+};
+static const struct halo_edge near_edges[] = {{0, 2, 5000}, {2, 0, 300}};
+
+enum { NUM_EDGES = sizeof(edges) / sizeof(edges[0]) };
+
+static uint64_t verbs_bytes(const struct halo *h)
+{
+    struct rsched_stats stats;
+    size_t i = 0;
+
+    while (strcmp(rsched_engine_at(i)->name, "verbs") != 0)
+        i++;
+    rsched_exchange_get_stats(h->x, &stats);
+    return stats.engine_bytes[i];
+}
+
+/* Epochs that verbs carries, over all rails. */
+static int run_epochs(struct rank *self, struct halo *h)
+{
+    uint64_t before = verbs_bytes(h), bytes = 0;
+
+    for (int i = 0; i < NUM_EDGES; i++)
+        bytes += edges[i].from == self->rank ? edges[i].bytes : 0;
+    RANK_CHECK(h->x->num_out > 1 && h->x->num_in > 1);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    RANK_CHECK(verbs_bytes(h) == before + EPOCHS * bytes);
+    return 0;
+}
+
+static int create(struct rank *self, uint64_t tag, struct halo **h)
+{
+    return halo_create(self, edges, NUM_EDGES, tag, 0, h);
+}
+
+/* Rank 0 does it while nobody does anything else. */
+static int run_command(struct rank *self, const char *command)
+{
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        RANK_CHECK(system(command) == 0);
+    mesh_barrier(self->end);
+    return 0;
+}
+
+/* Whether the last error says which queue pair of which rail failed, to whom
+ * and why. */
+static bool names_the_cause(int peer)
+{
+    const char *text = strstr(rsched_last_error(), "verbs h");
+    unsigned host, rail, number;
+    int named, end = 0;
+
+    if (text == NULL ||
+        sscanf(text, "verbs h%ur%u/1: qp %x to peer %d: %n", &host, &rail,
+               &number, &named, &end) != 4 ||
+        named != peer)
+        return false;
+    /* The own rail is down, or nobody answers. */
+    text += end;
+    return strncmp(text, "local QP operation error", 24) == 0 ||
+           strncmp(text, "transport retry counter exceeded", 32) == 0;
+}
+
+/* One of both finds the cause; the other one may have been told sooner. */
+static int check_cause(struct rank *self)
+{
+    int peer = 1 - self->rank;
+    bool found[2];
+
+    found[0] = names_the_cause(peer);
+    printf("rank %d: %s\n", self->rank, rsched_last_error());
+    RANK_CHECK(found[0] ||
+               strstr(rsched_last_error(), "has given up the exchange") != NULL);
+    RANK_CHECK(mesh_send(self->end, peer, 1, &found[0], sizeof(bool)) == 0);
+    RANK_CHECK(mesh_receive(self->end, peer, 1, &found[1], sizeof(bool)) == 0);
+    RANK_CHECK(found[0] || found[1]);
+    return 0;
+}
+
+static int run_fault(struct rank *self)
+{
+    const struct fault *fault = self->arg;
+    struct halo *before, *after;
+
+    RANK_CHECK(create(self, 1, &before) == 0);
+    RANK_CHECK(run_epochs(self, before) == 0);
+    RANK_CHECK(run_command(self, fault->begin) == 0);
+    RANK_CHECK(halo_step(before, 0) == RSCHED_EPEER);
+    RANK_CHECK(check_cause(self) == 0);
+    RANK_CHECK(rsched_exchange_start(before->x) == RSCHED_EPEER);
+    halo_destroy(before);
+    RANK_CHECK(run_command(self, fault->end) == 0);
+    RANK_CHECK(create(self, 2, &after) == 0);
+    RANK_CHECK(run_epochs(self, after) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* Rank 1 dies; rank 0 also has an exchange with rank 2. */
+static int run_kill(struct rank *self)
+{
+    struct halo *far = NULL, *near = NULL, *again;
+    int error = 0;
+
+    if (self->rank != 2)
+        RANK_CHECK(create(self, 1, &far) == 0);
+    if (self->rank != 1)
+        RANK_CHECK(halo_create(self, near_edges, 2, 2, 0, &near) == 0);
+    if (far != NULL)
+        RANK_CHECK(run_epochs(self, far) == 0);
+    if (self->rank == 1)
+        raise(SIGKILL);
+    if (self->rank == 0) {
+        while (error == 0)
+            error = halo_step(far, 0);
+        printf("rank 0: %s\n", rsched_last_error());
+        RANK_CHECK(error == RSCHED_EPEER && names_the_cause(1));
+        RANK_CHECK(create(self, 3, &again) == RSCHED_EPEER);
+        RANK_CHECK(strstr(rsched_last_error(), "process 1") != NULL);
+        RANK_CHECK(rsched_exchange_start(far->x) == RSCHED_EPEER);
+        halo_destroy(far);
+    }
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(near, epoch) == 0);
+    RANK_CHECK(verbs_bytes(near) == 0);
+    halo_destroy(near);
+    return 0;
+}
+
+static int run_stop(struct rank *self)
+{
+    struct halo *h;
+
+    RANK_CHECK(create(self, 1, &h) == 0);
+    RANK_CHECK(run_epochs(self, h) == 0);
+    if (self->rank == 1 && fork() == 0) {
+        sleep(STOP_SECONDS);
+        kill(getppid(), SIGCONT);
+        _exit(0);
+    }
+    if (self->rank == 1)
+        raise(SIGSTOP);
+    RANK_CHECK(run_epochs(self, h) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        rank_fn *run;
+        struct fault fault;
+        int ranks, result;
+    } cases[] = {
+        {"down", run_fault, {"rail h0r0 down", "rail h0r0 up"}, 2, 0},
+        {"loss", run_fault, {"rail h1r1 loss 100", "rail h1r1 loss 0"}, 2, 0},
+        {"kill", run_kill, {0}, 3, RANKS_KILLED},
+        {"stop", run_stop, {0}, 2, 0},
+    };
+    static const char *const nodes[2] = {"RSCHED_NODE=even", "RSCHED_NODE=odd"};
+
+    setenv("RSCHED_DEVICES", "h0r0,h0r1/h1r0,h1r1", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (argc == 2 && strcmp(argv[1], cases[i].name) == 0)
+            return ranks_run_with(cases[i].ranks, false, cases[i].run,
+                                  (void *)(uintptr_t)&cases[i].fault,
+                                  nodes) != cases[i].result;
+    }
+    fprintf(stderr, "usage: verbs-faults down|loss|kill|stop\n");
+    return 2;
+}
