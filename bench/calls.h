@@ -11,12 +11,12 @@
 
 #include <mpi.h>
 
-#include "line.h"
+#include "librsched/base/line.h"
 #include "work.h"
 
 /** Memory that the processes share, for the line, meetings and the floors. */
 struct shared {
-    struct line line;
+    struct rs_line line;
     struct {
         _Alignas(64) _Atomic uint64_t ready;  /* the epoch that may be read */
         _Alignas(64) _Atomic uint64_t taken;  /* the epoch that has been read */

@@ -9,17 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "line.h"
+#include "librsched/base/line.h"
 
 enum { TRIES = 9 };
 
-static struct line line;
+static struct rs_line line;
 
 static void *other_side(void *unused)
 {
-    line_pin(1);
+    rs_line_pin(1);
     for (int i = 0; i < TRIES; i++)
-        line_round_trip(&line, 1);
+        rs_line_round_trip(&line, 1);
     return unused;
 }
 
@@ -38,12 +38,12 @@ int main(void)
         perror("line-rtt: pthread_create");
         return 1;
     }
-    line_pin(0);
+    rs_line_pin(0);
     for (int i = 0; i < TRIES; i++)
-        times[i] = line_round_trip(&line, 0);
+        times[i] = rs_line_round_trip(&line, 0);
     pthread_join(thread, NULL);
-    qsort(times, TRIES, sizeof(times[0]), line_compare_doubles);
+    qsort(times, TRIES, sizeof(times[0]), rs_line_compare);
     printf("%.0f %s\n", times[TRIES / 2],
-           times[TRIES / 2] < LINE_NEAR_BELOW ? "near" : "far");
+           times[TRIES / 2] < RS_LINE_NEAR_BELOW ? "near" : "far");
     return 0;
 }

@@ -37,7 +37,7 @@
 #include <mpi.h>
 
 #include "calls.h"
-#include "line.h"
+#include "librsched/base/line.h"
 #include "work.h"
 
 enum { MAX_BATCHES = 4096, WARM_UP = 3 };
@@ -103,13 +103,13 @@ static void meet(struct job *job)
 /* Ranks 0 and 1 measure; the others keep off the cores meanwhile. */
 static double measure_line(struct job *job)
 {
-    struct line *line = &job->shared->line;
+    struct rs_line *line = &job->shared->line;
 
     if (job->ranks < 2)
         return 0;
     job->measured++;
     if (job->rank < 2)
-        return line_round_trip(line, job->rank);
+        return rs_line_round_trip(line, job->rank);
     while (atomic_load(&line->done) < job->measured)
         usleep(200);
     return 0;
@@ -170,11 +170,11 @@ static void set_case(struct job *job, const char *name, long argument,
 static double time_plain(const struct call *call, struct call_state *state,
                          int exchanges)
 {
-    double start = line_now();
+    double start = rs_line_now();
 
     for (int i = 0; i < exchanges; i++)
         call->run(state);
-    return (line_now() - start) / exchanges;
+    return (rs_line_now() - start) / exchanges;
 }
 
 /* As an application does it that computes what it sends: the lines are in this
@@ -190,11 +190,11 @@ static double time_rewritten(const struct call *call, struct call_state *state,
         work_rewrite(state->work);
         if (call->rewritten != NULL)
             call->rewritten(state);
-        start = line_now();
-        clock = line_now() - start; /* what reading the clock adds */
-        start = line_now();
+        start = rs_line_now();
+        clock = rs_line_now() - start; /* what reading the clock adds */
+        start = rs_line_now();
         call->run(state);
-        sum += line_now() - start - clock;
+        sum += rs_line_now() - start - clock;
     }
     return sum / exchanges;
 }
@@ -209,7 +209,7 @@ static double time_batches(const struct call *call, struct call_state *state,
     for (int b = 0; b < batches; b++)
         times[b] = rewrite ? time_rewritten(call, state, exchanges)
                            : time_plain(call, state, exchanges);
-    qsort(times, (size_t)batches, sizeof(times[0]), line_compare_doubles);
+    qsort(times, (size_t)batches, sizeof(times[0]), rs_line_compare);
     return times[batches / 2];
 }
 
@@ -343,7 +343,7 @@ static void pin(void)
     if (rank == NULL)
         rank = getenv("MPI_LOCALRANKID"); /* Hydra */
     if (rank != NULL)
-        line_pin((int)strtol(rank, NULL, 10));
+        rs_line_pin((int)strtol(rank, NULL, 10));
 }
 
 int main(int argc, char **argv)

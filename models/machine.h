@@ -8,6 +8,7 @@
 #include <rsched/machine.h>
 
 #include "librsched/base/names.h"
+#include "librsched/base/ways.h"
 #include "librsched/base/yaml.h"
 #include "models/topology.h"
 
@@ -30,6 +31,7 @@ struct rsched_machine {
     bool has_rails; /* they were given, or are those of the topology */
     bool generated; /* links, routes and rails are those of the topology */
     struct rs_topology_spec topology;
+    struct rs_ways ways; /* none given: the file says nothing of them */
 };
 
 /** The topology; of type RS_TOPOLOGY_NONE when there is none. */

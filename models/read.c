@@ -10,6 +10,7 @@
 #include "librsched/base/utf8.h"
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
+#include "models/ways.h"
 
 enum { EXTENDS_MOST = 8, PROCESSES_MOST = 1024 };
 
@@ -291,6 +292,7 @@ enum {
     EXTENDS,
     TOPOLOGY,
     RAILS,
+    WAYS,
     NUM_KEYS
 };
 
@@ -301,7 +303,7 @@ static const struct rs_yaml_key machine_keys[] = {
     {"exchange", false}, {"links", false},
     {"routes", false},   {"direction_order", false},
     {"extends", false},  {"topology", false},
-    {"rails", false},
+    {"rails", false},    {"ways", false},
     {NULL, false}};
 
 /* Links and routes are given, or those of the topology. */
@@ -365,6 +367,8 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
         error = rs_machine_make_rails(machine, machine->num_links);
     else if (error == 0)
         error = rs_machine_read_rails(yaml, value[RAILS], machine);
+    if (error == 0 && value[WAYS] != NULL)
+        error = rs_ways_read(yaml, value[WAYS], &machine->ways);
     return error;
 }
 
@@ -431,7 +435,7 @@ static void drop_ways(const struct rs_yaml *yaml, struct rs_yaml *base)
 /* Add what the document extends, and what that extends. */
 static int extend(struct rs_yaml *yaml, int depth)
 {
-    static const char *const whole[] = {"topology", NULL};
+    static const char *const whole[] = {"topology", "ways", NULL};
     const struct rs_yaml_node *key;
     struct rs_yaml *base = NULL;
     int error = rs_yaml_format(yaml, "machine/1");

@@ -5,14 +5,16 @@
 
 #include <rsched/engine.h>
 
+#include "librsched/base/config.h"
 #include "librsched/base/units.h"
+#include "librsched/run/run.h"
 #include "tools/tool.h"
 
 /* Each is opened, since nothing else tells whether it works here. */
-static void print_engines(void)
+static void print_engines(const struct rs_ways *ways)
 {
     const struct rsched_engine_env env = {
-        .chunk_bytes = 1 << 16, .ring_bytes = 1 << 19};
+        .chunk_bytes = 1 << 16, .ring_bytes = 1 << 19, .ways = ways};
     const struct rsched_engine_ops *ops;
     const struct rsched_engine_absence *absence;
 
@@ -28,6 +30,44 @@ static void print_engines(void)
     }
     for (size_t i = 0; (absence = rsched_engine_absence_at(i)) != NULL; i++)
         printf("  %-11s not here: %s\n", absence->name, absence->reason);
+}
+
+static void print_switches(const struct rs_ways *ways, bool mapped,
+                           const char *memory)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+    size_t count = rs_ways_switches(ways, mapped, list);
+
+    printf("  %-19s", memory);
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            printf(", from %" PRIu64 " B ", list[i].bytes);
+        printf("%s", rs_way_name(list[i].way));
+    }
+    putchar('\n');
+}
+
+/* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
+static void print_ways(const struct rs_ways *ways)
+{
+    printf("\nways within a node, by their costs\n");
+    print_switches(ways, true, "mapped memory");
+    print_switches(ways, false, "other memory");
+}
+
+/* As exchanges find them. */
+static int find_ways(struct rs_ways *ways)
+{
+    const char *name = rs_config()->machine;
+    struct rsched_machine *machine = NULL;
+    int error = 0;
+
+    if (name[0] != '\0')
+        error = rsched_machine_open(name, &machine);
+    if (error == 0)
+        error = rs_ways_open(machine, ways);
+    rsched_machine_destroy(machine);
+    return error;
 }
 
 static void print_planners(void)
@@ -94,17 +134,22 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
          NULL, &config},
         {0}};
     struct tool_output output;
-    int first;
+    struct rs_ways ways;
+    int first, error;
     int status = tool_parse(command, argc, argv, options, &first, 0, 0);
 
     if (status != TOOL_GO_ON)
         return status;
+    error = find_ways(&ways);
+    if (error != 0)
+        return tool_library(error);
     status = tool_output_open(&output, NULL);
     if (config) {
         print_settings();
     } else {
         printf("rsched %s\n", rsched_version());
-        print_engines();
+        print_engines(&ways);
+        print_ways(&ways);
         print_planners();
         print_patterns();
         status = print_machines();

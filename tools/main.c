@@ -14,6 +14,7 @@ const struct tool_command tool_commands[] = {
     {"draw", "PATTERN|SCHEDULE", "draw a schedule as SVG", tool_draw},
     {"run", "mpirun ... PROGRAM ...",
      "run an MPI program with its halo exchanges accelerated", tool_run},
+    {"probe", "", "measure what the ways within this node cost", tool_probe},
     {"info", "", "what there is: schedulers, patterns, machines, settings",
      tool_info},
     {"help", "[COMMAND]", "print this, or the help of a command", tool_help},

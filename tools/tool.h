@@ -38,6 +38,7 @@ int tool_help(const struct tool_command *command, int argc, char **argv);
 int tool_info(const struct tool_command *command, int argc, char **argv);
 int tool_pattern(const struct tool_command *command, int argc, char **argv);
 int tool_plan(const struct tool_command *command, int argc, char **argv);
+int tool_probe(const struct tool_command *command, int argc, char **argv);
 int tool_run(const struct tool_command *command, int argc, char **argv);
 int tool_simulate(const struct tool_command *command, int argc, char **argv);
 

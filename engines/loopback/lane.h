@@ -55,7 +55,29 @@ struct lane {
     size_t num_pieces, room_pieces;
     uint64_t bytes;
     uint16_t signature;
+    uint64_t shortest_once; /* that the sender may announce */
 };
+
+static inline struct lane *lane_of(struct rsched_lane *lane)
+{
+    return (struct lane *)lane;
+}
+
+/** Wake the peer, which sleeps, if it `wanted` news with this tag or any. */
+void rs_lane_wake(struct lane *l, uint32_t wanted, uint32_t tag)
+    __attribute__((cold));
+
+/* After a word that the peer may be asleep for. Its side of the bargain is in
+ * loopback_sleep(). */
+static inline void wake_peer(struct lane *l, uint32_t tag)
+{
+    uint64_t sleepers;
+
+    atomic_signal_fence(memory_order_seq_cst);
+    sleepers = atomic_load_explicit(&l->bell->sleepers, memory_order_relaxed);
+    if (unlikely(sleepers != 0))
+        rs_lane_wake(l, (uint32_t)(sleepers >> 32), tag);
+}
 
 static inline struct rs_slot *current_slot(const struct ring *r)
 {

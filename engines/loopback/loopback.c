@@ -29,6 +29,8 @@ struct address {
     uint64_t memory_id;
     int32_t memory_fd;
     int32_t reserved;
+    uint64_t spaces;
+    unsigned char socket[RS_HAND_NAME];
 };
 static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
@@ -51,6 +53,8 @@ static int loopback_open(const struct rsched_engine_env *env,
     error = rs_segment_init(&e->segment, env->job);
     if (error != 0)
         goto err_close;
+    rs_hands_init(&e->hands, e->segment.header->nonce);
+    e->spaces = rs_hands_spaces();
     *engine = e;
     return 0;
 
@@ -63,6 +67,7 @@ err_free:
 
 static void loopback_close(struct rsched_engine *engine)
 {
+    rs_hands_fini(&engine->hands);
     rs_segment_fini(&engine->segment);
     rs_shared_close();
     free(engine);
@@ -80,52 +85,87 @@ static void loopback_address(struct rsched_engine *engine,
         .fd = engine->segment.fd,
         .memory_id = engine->memory.id,
         .memory_fd = engine->memory.fd,
+        .spaces = engine->spaces,
     };
 
+    memcpy(a.socket, engine->hands.name, sizeof(a.socket));
     memcpy(address, &a, sizeof(a));
 }
 
-/* Open and map the peer's header; the nonce tells whether it is the right
- * one: process numbers mean nothing across PID namespaces or nodes. */
+/* Map the peer's header; the nonce tells whether it is the right one. Takes the
+ * descriptor over. */
+static int open_header(struct rsched_connection *c, int fd)
+{
+    struct rs_segment_header *header;
+    struct stat status;
+
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_size < RS_HEADER_BYTES || status.st_uid != geteuid()) {
+        close(fd);
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d: what was opened is not its memory",
+                       c->peer);
+    }
+    header = rs_segment_map(fd, 0, RS_HEADER_BYTES, false);
+    if (header == NULL) {
+        close(fd);
+        return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its memory: %m",
+                       c->peer);
+    }
+    if (header->magic != RS_SEGMENT_MAGIC ||
+        header->job != c->engine->env.job || header->nonce != c->nonce) {
+        rs_segment_unmap(header);
+        close(fd);
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d: what was opened belongs to "
+                       "somebody else", c->peer);
+    }
+    c->header = header;
+    c->segment_fd = fd;
+    return 0;
+}
+
+/* Process numbers mean nothing across PID namespaces or nodes. */
 static int open_peer(struct rsched_connection *c, const struct address *a)
 {
     char path[64];
-    struct stat status;
-    int error;
+    int fd, error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->fd);
-    c->segment_fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (c->segment_fd < 0)
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
         return rs_fail(RSCHED_EUNREACH,
                        "loopback: peer %d: cannot open its memory (%s): %m",
                        c->peer, path);
-    if (fstat(c->segment_fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_size < RS_HEADER_BYTES || status.st_uid != geteuid()) {
-        error = rs_fail(RSCHED_EUNREACH,
-                        "loopback: peer %d: %s is not its memory", c->peer,
-                        path);
-        goto err_close;
-    }
-    c->header = rs_segment_map(c->segment_fd, 0, RS_HEADER_BYTES, false);
-    if (c->header == NULL) {
-        error = rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping %s: %m",
-                        c->peer, path);
-        goto err_close;
-    }
-    if (c->header->magic != RS_SEGMENT_MAGIC || c->header->job != a->job ||
-        c->header->nonce != a->nonce) {
-        error = rs_fail(RSCHED_EUNREACH,
-                        "loopback: peer %d: %s belongs to somebody else",
-                        c->peer, path);
-        goto err_unmap;
-    }
+    error = open_header(c, fd);
+    if (error != 0)
+        return error;
+    /* The nonce was in its memory just now, so the number is its own. */
+    c->pid = a->pid;
+    c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->memory_fd);
+    rs_maps_init(&c->maps,
+                 open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
+                 c->memory_id);
+    c->reads = rs_pull_may_read(c->pid);
     return 0;
+}
 
-err_unmap:
-    rs_segment_unmap(c->header);
-err_close:
-    close(c->segment_fd);
-    return error;
+/* Whoever is in other namespaces may be able to open us while we cannot open
+ * him, or the other way round: both hand over what the other may need. */
+static int reach_peer(struct rsched_connection *c, const struct address *a)
+{
+    struct rsched_engine *engine = c->engine;
+    int error = open_peer(c, a);
+
+    if (a->spaces == engine->spaces)
+        return error;
+    if (rs_hands_send(&engine->hands, a->socket, a->nonce, engine->segment.fd,
+                      engine->memory.fd) == 0 || error == 0)
+        return 0;
+    return rs_fail(RSCHED_EUNREACH,
+                   "loopback: peer %d is in other namespaces: neither /proc nor "
+                   "a socket leads to it (%m)", c->peer);
 }
 
 static int loopback_connect(struct rsched_engine *engine, int peer,
@@ -134,7 +174,6 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
 {
     struct rsched_connection *c;
     struct address a;
-    int error;
 
     memcpy(&a, address, sizeof(a));
     if (a.magic != RS_SEGMENT_MAGIC)
@@ -152,25 +191,23 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory");
     c->engine = engine;
     c->peer = peer;
-    c->pid = a.pid;
-    c->segment_fd = c->pidfd = -1;
+    c->nonce = a.nonce;
+    c->memory_id = a.memory_id;
+    c->segment_fd = c->pidfd = c->maps.fd = -1;
     c->self = a.nonce == engine->segment.header->nonce;
     if (!c->self) {
-        error = open_peer(c, &a);
+        int error = reach_peer(c, &a);
+
         if (error != 0) {
             free(c);
             return error;
         }
-        /* The nonce was in its memory just now, so the number is its own. */
-        c->pidfd = (int)syscall(SYS_pidfd_open, a.pid, 0);
-        rs_maps_init(&c->maps, a.pid, a.memory_fd, a.memory_id);
-        c->reads = rs_pull_may_read(a.pid);
     }
     *connection = c;
     return 0;
 }
 
-/* Whoever can open the peer's memory needs nothing more from it. */
+/* What the peer needs of us it has opened, or it is in its socket's queue. */
 static void loopback_offer(struct rsched_connection *connection,
                            unsigned char *offer)
 {
@@ -178,12 +215,36 @@ static void loopback_offer(struct rsched_connection *connection,
     memset(offer, 0, RSCHED_ENGINE_OFFER_BYTES);
 }
 
+/* Take what the peer, which could not be opened, has handed over. */
+static int open_handed(struct rsched_connection *c)
+{
+    struct rs_hand *hand = rs_hands_take(&c->engine->hands, c->nonce);
+    int error;
+
+    if (hand == NULL)
+        return rs_fail(RSCHED_EUNREACH,
+                       "loopback: peer %d is in other namespaces and has not "
+                       "handed over its memory", c->peer);
+    error = open_header(c, hand->segment);
+    hand->segment = -1;
+    if (error == 0) {
+        c->pid = hand->pid;
+        c->pidfd = hand->pidfd;
+        rs_maps_init(&c->maps, hand->memory, c->memory_id);
+        c->reads = c->pid > 0 && rs_pull_may_read(c->pid);
+        hand->memory = hand->pidfd = -1;
+    }
+    rs_hand_destroy(hand);
+    return error;
+}
+
 static int loopback_accept(struct rsched_connection *connection,
                            const unsigned char *offer)
 {
-    (void)connection;
     (void)offer;
-    return 0;
+    return connection->self || connection->header != NULL
+               ? 0
+               : open_handed(connection);
 }
 
 static uint32_t loopback_rails(const struct rsched_connection *connection)
@@ -199,8 +260,10 @@ static void loopback_disconnect(struct rsched_connection *connection)
         if (connection->pidfd >= 0)
             close(connection->pidfd);
         rs_maps_fini(&connection->maps);
-        rs_segment_unmap(connection->header);
-        close(connection->segment_fd);
+        if (connection->header != NULL) {
+            rs_segment_unmap(connection->header);
+            close(connection->segment_fd);
+        }
     }
     free(connection);
 }
@@ -213,6 +276,8 @@ bool rs_connection_is_dead(struct rsched_connection *connection)
         return false;
     if (connection->pidfd >= 0)
         return poll(&p, 1, 0) == 1;
+    if (connection->pid == 0)
+        return false;
     return kill(connection->pid, 0) != 0 && errno == ESRCH;
 }
 

@@ -8,6 +8,7 @@
 #include <rsched/engine.h>
 
 #include "engines/common/copy.h"
+#include "engines/loopback/hand.h"
 #include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
 
@@ -15,6 +16,8 @@ struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_segment segment;
     struct rs_shared_file memory; /* what peers may map of ours */
+    struct rs_hands hands;
+    uint64_t spaces; /* of this process: hand.h */
     atomic_uint_fast64_t wakes;
 };
 
@@ -22,7 +25,9 @@ struct rsched_connection {
     struct rsched_engine *engine;
     int peer;
     bool self;      /* the peer is this very engine */
-    pid_t pid;
+    pid_t pid;      /* here; 0 if it has no number in our namespace */
+    uint64_t nonce; /* of the peer's segment */
+    uint64_t memory_id;
     int segment_fd; /* the peer's memfd, -1 if self */
     int pidfd;      /* -1 if there is none */
     struct rs_segment_header *header; /* the peer's, mapped */

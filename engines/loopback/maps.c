@@ -2,8 +2,6 @@
 /* What a connection has mapped of its peer's memory. Mappings are kept when no
  * lane needs them any more: a program that loads a message for each epoch
  * mostly loads the same ones. */
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,20 +18,15 @@ struct rs_map {
     unsigned users;
 };
 
-void rs_maps_init(struct rs_maps *maps, int pid, int fd, uint64_t id)
+void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id)
 {
-    char path[64];
     uint64_t head[2];
 
-    *maps = (struct rs_maps){.fd = -1, .id = id};
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    maps->fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (maps->fd < 0)
+    *maps = (struct rs_maps){.fd = fd, .id = id};
+    if (fd < 0 || (pread(fd, head, sizeof(head), 0) == sizeof(head) &&
+                   head[0] == RS_SHARED_MAGIC && head[1] == id))
         return;
-    if (pread(maps->fd, head, sizeof(head), 0) == sizeof(head) &&
-        head[0] == RS_SHARED_MAGIC && head[1] == id)
-        return;
-    close(maps->fd);
+    close(fd);
     maps->fd = -1;
 }
 
@@ -141,6 +134,17 @@ int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
     place->address = found->place.address;
     *map = found;
     return 0;
+}
+
+void rs_maps_drop(struct rs_maps *maps, struct rs_map *map)
+{
+    struct rs_map **at = &maps->list;
+
+    if (map == NULL || --map->users > 0)
+        return;
+    while (*at != map)
+        at = &(*at)->next;
+    unmap(at);
 }
 
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map)

@@ -194,7 +194,7 @@ static int match(void *arg, size_t piece, const struct rs_copy *copy)
         return rs_pieces_append(&m->pull->slots, &to);
     if (m->pieces[piece].region == RS_TABLE_CMA)
         return add_iovecs(&m->pull->iovecs, copy);
-    return rs_copies_append_pair(&m->pull->copies, copy, RS_SHARE_CHUNK);
+    return rs_copies_append_pair(&m->pull->copies, copy, m->pull->chunk);
 }
 
 static int compile(struct lane *l, const struct view *v,
@@ -363,6 +363,7 @@ static void offer(struct lane *l, uint64_t epoch)
     work->table[0] = table->offset;
     work->table[1] = table->bytes;
     work->table[2] = table->version;
+    work->chunk = l->pull.chunk;
     atomic_store_explicit(&work->claim, epoch, memory_order_relaxed);
     atomic_store_explicit(&work->done, epoch, memory_order_relaxed);
     /* Release: all of this is there before the sender sees the epoch. */
@@ -411,6 +412,9 @@ static int compile_help(struct lane *l, const struct rs_announcement *a)
     int error;
 
     pull->offer.version = 0;
+    pull->chunk = work_of(l->ring.words)->chunk;
+    if (pull->chunk == 0)
+        return bad_table(l);
     put_maps(pull, maps_of(l));
     error = get_place(l, &place);
     if (error == 0)
@@ -504,6 +508,11 @@ void rs_pull_fini(struct lane *l)
     struct rs_pull *pull = &l->pull;
 
     rs_pull_withdraw(l);
+    /* The table goes with the lane. */
+    if (pull->num_maps > 0) {
+        rs_maps_drop(maps_of(l), pull->maps[0]);
+        pull->maps[0] = NULL;
+    }
     put_maps(pull, maps_of(l));
     rs_copies_fini(&pull->rest);
     rs_copies_fini(&pull->copies);

@@ -32,13 +32,10 @@
 #include "engines/common/copy.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/shared.h"
+#include "librsched/base/ways.h"
 
 struct lane;
 struct rs_map;
-
-/* From this size on a message is shared, in chunks of this size. A claim costs
- * two line transfers, about a hundredth of a chunk. */
-enum { RS_SHARE_LEAST = 512 << 10, RS_SHARE_CHUNK = 128 << 10 };
 
 /* Stands in a slot's own line. */
 struct rs_announcement {
@@ -103,6 +100,7 @@ struct rs_pull {
     struct rs_announcement announcement; /* rx: that the lists are made of */
     struct rs_announcement offer; /* rx: its table; tx: that was compiled */
     uint64_t announced;      /* tx: the announcement's sequence */
+    uint64_t chunk;          /* bytes of a chunk of shared work */
     uint64_t helped;         /* tx: bytes of this epoch that it has copied */
     struct rs_pieces slots;  /* what goes through slots nevertheless */
     struct rs_copies rest;   /* compiled */
@@ -111,7 +109,7 @@ struct rs_pull {
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
     struct rs_iovecs iovecs; /* what the kernel reads */
-    struct rs_map **maps;    /* that they need */
+    struct rs_map **maps;    /* that they need, the table's first */
     size_t num_maps, room_maps;
 };
 
@@ -119,6 +117,10 @@ int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
 /** Compile pieces for the slots of a lane. */
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
                       struct rs_copies *copies);
+
+/** The shortest message that a process with these costs, and its settings, may
+ * announce; UINT64_MAX if it never does. */
+uint64_t rs_pull_shortest(const struct rs_ways *ways);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
  * reachable since: make the table, and see whether it is worth while.
@@ -181,9 +183,9 @@ struct rs_maps {
     struct rs_map *list;
 };
 
-/** Open the peer's memory: number `fd` of process `pid`, if it is what `id`
- * says. */
-void rs_maps_init(struct rs_maps *maps, int pid, int fd, uint64_t id);
+/** Take over a descriptor of the peer's memory, if it is what `id` says; -1 is
+ * none. */
+void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id);
 /** All that was got has been given back. */
 void rs_maps_fini(struct rs_maps *maps);
 
@@ -191,5 +193,7 @@ void rs_maps_fini(struct rs_maps *maps);
 int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
                 struct rs_map **map);
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map);
+/** The same, and nobody will want it again. */
+void rs_maps_drop(struct rs_maps *maps, struct rs_map *map);
 
 #endif

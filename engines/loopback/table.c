@@ -184,7 +184,11 @@ static int make_table(struct lane *l)
     for (size_t i = 0; i < l->num_pieces && error == 0; i++) {
         const struct rsched_piece *p = &l->pieces[i];
 
-        if (p->bytes > 0 && p->count > 0)
+        if (p->bytes == 0 || p->count == 0)
+            continue;
+        if (rs_config()->mapped_bytes == 0)
+            error = add_slots(l, p, 0, p->count);
+        else
             error = p->count == 1 ? add_block(l, *p) : add_blocks(l, p);
     }
     return error;
@@ -252,22 +256,69 @@ static bool is_long(uint64_t bytes, uint64_t least)
     return least > 0 && bytes >= least;
 }
 
-/* Have the kernel read what would go through slots, if it is much. */
+/* What can be done with the message that the table was made of. */
+static struct rs_way_parts parts_of(const struct lane *l)
+{
+    const struct rs_table_maker *t = &l->pull.table;
+    const struct rs_pieces *slots = &l->pull.slots;
+    struct rs_way_parts parts = {.mapped.bytes = t->reachable};
+    bool reads =
+        atomic_load_explicit(&l->ring.words->reads, memory_order_relaxed) != 0;
+
+    for (size_t i = 0; i < t->num_pieces; i++) {
+        if (t->pieces[i].region != RS_TABLE_SLOTS)
+            parts.mapped.blocks += t->pieces[i].count;
+    }
+    for (size_t i = 0; i < slots->number; i++) {
+        const struct rsched_piece *p = &slots->at[i];
+        bool readable = reads && p->bytes >= LEAST_READ_BLOCK;
+        struct rs_way_part *part = readable ? &parts.readable : &parts.rest;
+
+        part->bytes += p->bytes * p->count;
+        part->blocks += p->count;
+    }
+    return parts;
+}
+
+static struct rs_way_choice choose(const struct lane *l,
+                                   const struct rs_way_parts *parts)
+{
+    const struct rsched_engine *engine = l->lane.connection->engine;
+    const struct rs_config *c = rs_config();
+    struct rs_way_choice choice = rs_ways_choose(engine->env.ways, parts);
+
+    if (c->mapped_bytes != RS_LIMIT_AUTO)
+        choice.pull = is_long(parts->mapped.bytes, c->mapped_bytes);
+    if (c->cma_bytes != RS_LIMIT_AUTO)
+        choice.cma = is_long(parts->readable.bytes, c->cma_bytes);
+    return choice;
+}
+
+uint64_t rs_pull_shortest(const struct rs_ways *ways)
+{
+    const uint64_t limits[] = {rs_config()->mapped_bytes,
+                               rs_config()->cma_bytes};
+    uint64_t shortest = UINT64_MAX;
+
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        uint64_t limit = limits[i];
+
+        if (limit == RS_LIMIT_AUTO)
+            limit = ways->shortest_once;
+        if (limit > 0 && limit < shortest)
+            shortest = limit;
+    }
+    return shortest;
+}
+
+/* Have the kernel read what would go through slots. */
 static void read_slots(struct lane *l)
 {
     struct rs_table_maker *t = &l->pull.table;
     struct rs_pieces *slots = &l->pull.slots;
     size_t kept = 0, seen = 0;
 
-    t->readable = 0;
-    for (size_t i = 0; i < slots->number; i++) {
-        if (slots->at[i].bytes >= LEAST_READ_BLOCK)
-            t->readable += slots->at[i].bytes * slots->at[i].count;
-    }
-    if (!is_long(t->readable, rs_config()->cma_bytes) ||
-        atomic_load_explicit(&l->ring.words->reads, memory_order_relaxed) == 0)
-        t->readable = 0;
-    for (size_t i = 0; i < t->num_pieces && t->readable > 0; i++) {
+    for (size_t i = 0; i < t->num_pieces; i++) {
         struct rs_table_piece *entry = &t->pieces[i];
         const struct rsched_piece *p = &slots->at[seen];
 
@@ -281,18 +332,18 @@ static void read_slots(struct lane *l)
             slots->at[kept++] = *p;
         }
     }
-    if (t->readable > 0)
-        slots->number = kept;
+    slots->number = kept;
 }
 
 int rs_pull_offer(struct lane *l)
 {
+    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
     struct rs_pull *pull = &l->pull;
     int error;
 
     rs_pull_withdraw(l);
-    if (!is_long(l->bytes, RS_SHARE_LEAST) ||
-        !is_long(l->bytes, rs_config()->mapped_bytes))
+    pull->chunk = rs_ways_share_chunk(ways, l->bytes);
+    if (l->bytes < l->shortest_once || !rs_ways_share(ways, l->bytes))
         return 0;
     error = make_table(l);
     if (error != 0 || pull->table.reachable < l->bytes)
@@ -305,6 +356,8 @@ int rs_pull_offer(struct lane *l)
 int rs_pull_load(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
+    struct rs_way_choice choice;
+    struct rs_way_parts parts;
     int error;
 
     pull->possible = false;
@@ -313,10 +366,13 @@ int rs_pull_load(struct lane *l)
     error = make_table(l);
     if (error != 0)
         return error;
-    read_slots(l);
-    if (pull->table.readable == 0 &&
-        !is_long(pull->table.reachable, rs_config()->mapped_bytes))
+    parts = parts_of(l);
+    choice = choose(l, &parts);
+    if (!choice.pull && !choice.cma)
         return 0;
+    pull->table.readable = choice.cma ? parts.readable.bytes : 0;
+    if (choice.cma)
+        read_slots(l);
     error = publish(&pull->table, &pull->announcement);
     if (error == 0)
         error = rs_pieces_compile(&pull->slots, l, &pull->rest);

@@ -82,6 +82,7 @@ struct rsched_message {
 
 struct rsched_engine;
 struct rsched_connection;
+struct rs_ways;
 
 /** What both ends of an edge know of it when its lanes are made. */
 struct rsched_lane_spec {
@@ -121,6 +122,8 @@ struct rsched_engine_env {
                                they share: a hash of RSCHED_NODE */
     uint64_t chunk_bytes; /**< RSCHED_CHUNK */
     uint64_t ring_bytes;  /**< RSCHED_RING */
+    const struct rs_ways *ways; /**< what ways within the node cost; stays
+                                     where it is, as long as the engine */
 };
 
 /** What start and progress of a lane return, if it is not an error. */

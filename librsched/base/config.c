@@ -13,7 +13,15 @@
 
 #include "librsched/base/error.h"
 
-enum kind { KIND_BOOL, KIND_BYTES, KIND_COUNT, KIND_TIME, KIND_TEXT, KIND_WORD };
+enum kind {
+    KIND_BOOL,
+    KIND_BYTES,
+    KIND_LIMIT, /* bytes, or "auto" */
+    KIND_COUNT,
+    KIND_TIME,
+    KIND_TEXT,
+    KIND_WORD
+};
 
 struct entry {
     struct rsched_setting shown; /* value and origin are filled in */
@@ -46,14 +54,18 @@ static struct entry table[] = {
     {{"RSCHED_RING", 0, "512k", 0, "bytes",
       "landing slots of one edge together; longer epochs are pipelined"},
      KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
-    {{"RSCHED_MAPPED", 0, "12k", 0, "bytes",
+    {{"RSCHED_MAPPED", 0, "auto", 0, "bytes|auto",
       "shortest edge that is copied once, straight out of the sender's memory "
-      "where that can be mapped; 0: none is"},
-     KIND_BYTES, FIELD(mapped_bytes), 0, UINT64_MAX, true},
-    {{"RSCHED_CMA", 0, "0", 0, "bytes",
+      "where that can be mapped; auto: by the costs of the ways; 0: none is"},
+     KIND_LIMIT, FIELD(mapped_bytes), 0, RS_LIMIT_AUTO - 1, true},
+    {{"RSCHED_CMA", 0, "auto", 0, "bytes|auto",
       "shortest edge whose memory the kernel reads (cross-memory attach) where "
-      "it cannot be mapped; 0: none"},
-     KIND_BYTES, FIELD(cma_bytes), 0, UINT64_MAX, true},
+      "it cannot be mapped; auto: by the costs of the ways; 0: none"},
+     KIND_LIMIT, FIELD(cma_bytes), 0, RS_LIMIT_AUTO - 1, true},
+    {{"RSCHED_WAYS", 0, "", 0, "text",
+      "machine file with what the ways within a node cost (rsched probe writes "
+      "one); empty is RSCHED_MACHINE if it says so, else built in"},
+     KIND_TEXT, FIELD(ways), 0, 0, false},
     {{"RSCHED_DIRECT", 0, "yes", 0, "yes/no",
       "let messages longer than a chunk go straight into receive buffers, "
       "where an engine between nodes can"},
@@ -226,6 +238,12 @@ static bool set_value(const struct entry *entry, const char *text)
     case KIND_WORD:
         good = parse_word(entry->shown.type, text, &number);
         break;
+    case KIND_LIMIT:
+        if (strcmp(text, "auto") == 0) {
+            *(uint64_t *)field = RS_LIMIT_AUTO;
+            return true;
+        }
+        /* fall through */
     case KIND_BYTES:
         good = parse_number(text, byte_units, &number);
         break;
@@ -253,6 +271,9 @@ static void describe_allowed(const struct entry *entry, char *text, size_t size)
     switch (entry->kind) {
     case KIND_BYTES:
         type = "bytes, with k, M or G for powers of 1024,";
+        break;
+    case KIND_LIMIT:
+        type = "auto, or bytes, with k, M or G for powers of 1024,";
         break;
     case KIND_COUNT:
         type = "a count";

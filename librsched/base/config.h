@@ -14,14 +14,19 @@ enum rs_config_notify { RS_CONFIG_NOTIFY_FLAG, RS_CONFIG_NOTIFY_ADD };
 
 enum { RS_GID_AUTO = 255 }; /* the engine chooses */
 
+/* Of a limit: the costs of the ways decide. */
+#define RS_LIMIT_AUTO UINT64_MAX
+
 struct rs_config {
     bool disable;            /* RSCHED_DISABLE: the MPI backend passes on */
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
     const char *node;        /* RSCHED_NODE */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
     uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
-    uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages */
-    uint64_t cma_bytes;      /* RSCHED_CMA: 0: none */
+    uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages; or
+                                RS_LIMIT_AUTO */
+    uint64_t cma_bytes;      /* RSCHED_CMA: likewise */
+    const char *ways;        /* RSCHED_WAYS */
     bool direct;             /* RSCHED_DIRECT */
     uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */
     const char *devices;     /* RSCHED_DEVICES */

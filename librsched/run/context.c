@@ -83,6 +83,7 @@ static int open_engines(struct rsched_context *context)
         .node = XXH64(config->node, strlen(config->node), 0),
         .chunk_bytes = config->chunk_bytes,
         .ring_bytes = config->ring_bytes,
+        .ways = &context->ways,
     };
     int error = RSCHED_ENOTSUP;
     bool any = false;
@@ -144,7 +145,9 @@ int rsched_context_create(const struct rsched_context_params *params,
     error = open_machine(&c->machine);
     if (error != 0)
         goto err_free;
-    error = open_engines(c);
+    error = rs_ways_open(c->machine, &c->ways);
+    if (error == 0)
+        error = open_engines(c);
     if (error != 0)
         goto err_destroy_machine;
     error = rs_safety_init(c);

@@ -11,6 +11,8 @@
 #include <rsched/exchange.h>
 #include <rsched/schedule.h>
 
+#include "librsched/base/ways.h"
+
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -65,6 +67,7 @@ struct rsched_context {
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
     struct rsched_machine *machine; /* RSCHED_MACHINE, or NULL */
+    struct rs_ways ways;            /* within the node; engines look at it */
     struct rs_peer *peers;
     cpu_set_t own_cpus;   /* that this process may use */
     cpu_set_t all_cpus;   /* that it or its peers in the node may use */
@@ -211,6 +214,17 @@ void rs_safety_offer(struct rsched_exchange *x);
 void rs_safety_reclaim(struct rsched_exchange *x);
 /** The exchange is about to be destroyed; it is owned. */
 void rs_safety_remove(struct rsched_exchange *x);
+
+/* ways.c */
+
+/**
+ * What the ways within the node cost: according to the file RSCHED_WAYS, else to
+ * `machine` (may be NULL), else to the built-in machine "host". A file that
+ * cannot be used is a warning that says why, and the built-in costs.
+ *
+ * @return 0, RSCHED_ENOMEM
+ */
+int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways);
 
 /* wait.c */
 

@@ -532,6 +532,8 @@ int main(int argc, char **argv)
     int passed = 0, skipped = 0;
 
     shape_cma = getenv("RSCHED_CMA") != NULL;
+    if (!shape_cma)
+        setenv("RSCHED_CMA", "0", 1);
     setenv("RSCHED_MAPPED", "1", 1);
     if (shape_cma && !ranks_may_read()) {
         printf("SKIP: the kernel does not let processes read each other\n");

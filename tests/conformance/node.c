@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/clock.h"
+#include "librsched/base/ways.h"
 #include "tests/conformance/node.h"
 
 #include <pthread.h>
@@ -21,6 +22,13 @@ struct start {
     int result;
 };
 
+/* That long copies are shared; whether there are any is RSCHED_MAPPED's. */
+static const struct rs_ways ways = {
+    .of[RS_WAY_PULL] = {.gap = {1000000, 1, {{0, 1000000000}}}},
+    .of[RS_WAY_SHARED] = {.given = true,
+                          .gap = {101000000, 1, {{0, 2000000000}}}},
+};
+
 static struct rsched_engine_env make_env(int rank, bool tiny)
 {
     return (struct rsched_engine_env){
@@ -28,6 +36,7 @@ static struct rsched_engine_env make_env(int rank, bool tiny)
         .job = 4711,
         .chunk_bytes = tiny ? 64 : 32768,
         .ring_bytes = tiny ? 128 : 262144,
+        .ways = &ways,
     };
 }
 

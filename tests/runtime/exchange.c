@@ -365,6 +365,8 @@ int main(int argc, char **argv)
 
     setenv("RSCHED_MAPPED", "1", 1);
     cma = getenv("RSCHED_CMA") != NULL;
+    if (!cma)
+        setenv("RSCHED_CMA", "0", 1);
     if (cma && !ranks_may_read()) {
         printf("SKIP: the kernel does not let processes read each other\n");
         return 77;

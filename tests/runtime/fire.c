@@ -107,6 +107,8 @@ static int run(struct rank *self)
 
 int main(void)
 {
+    setenv("RSCHED_MAPPED", "12k", 1); /* not what costs say */
+    setenv("RSCHED_CMA", "0", 1);
     if (ranks_run(2, false, run, NULL) != 0)
         return 1;
     printf("%d epochs\n", EPOCHS);

@@ -277,6 +277,9 @@ int main(int argc, char **argv)
     turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                 -1, 0);
     alarm(50);
+    /* What lands, and so needs nobody's help, is not for costs to say. */
+    setenv("RSCHED_MAPPED", "12k", 1);
+    setenv("RSCHED_CMA", "0", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name) != 0)
             continue;

@@ -204,6 +204,7 @@ int main(int argc, char **argv)
     bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
 
     alarm(150);
+    setenv("RSCHED_CMA", "0", 1); /* through slots */
     if (ranks_run(2, threads, run_programs, NULL) != 0)
         return 1;
     printf("PASS with the progress thread\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "line.h"
+#include "librsched/base/line.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { SAMPLES = 15, TRIPS = 32 };
 
-double line_now(void)
+double rs_line_now(void)
 {
     struct timespec t;
 
@@ -15,14 +15,14 @@ double line_now(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-int line_compare_doubles(const void *a, const void *b)
+int rs_line_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-double line_round_trip(struct line *line, int side)
+double rs_line_round_trip(struct rs_line *line, int side)
 {
     /* Both sides count from the same even number: the other side cannot begin
      * the next measurement before this one has ended. */
@@ -30,7 +30,7 @@ double line_round_trip(struct line *line, int side)
     double times[SAMPLES];
 
     for (int i = 0; i < SAMPLES; i++) {
-        double start = line_now();
+        double start = rs_line_now();
 
         for (int k = 0; k < TRIPS; k++, turn += 2) {
             if (side == 0)
@@ -43,9 +43,9 @@ double line_round_trip(struct line *line, int side)
                 atomic_store_explicit(&line->turn, turn + 2,
                                       memory_order_release);
         }
-        times[i] = (line_now() - start) / TRIPS;
+        times[i] = (rs_line_now() - start) / TRIPS;
     }
-    qsort(times, SAMPLES, sizeof(times[0]), line_compare_doubles);
+    qsort(times, SAMPLES, sizeof(times[0]), rs_line_compare);
     /* Side 1 may not look at `done` for its next measurement before side 0 has
      * counted this one. */
     uint64_t done = turn / (2 * SAMPLES * TRIPS);
@@ -57,7 +57,7 @@ double line_round_trip(struct line *line, int side)
     return times[SAMPLES / 2];
 }
 
-void line_pin(int index)
+void rs_line_pin(int index)
 {
     cpu_set_t allowed, one;
     int n;

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes through landing slots, and the copies of a process with itself.
+ * pull.h has what is copied once between two processes.
+ *
+ * A slot is written by the sender while (chunk number) - consumed < slots, and
+ * read by the receiver once `arrived` in its first line holds base + chunk
+ * number + 1. Both sides count chunks for as long as the lane lives.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/loopback/lane.h"
+#include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
+
+static inline char *slot_data(struct rs_slot *slot, uint64_t bytes)
+{
+    return bytes <= RS_SLOT_INLINE ? slot->data : (char *)(slot + 1);
+}
+
+static inline void advance(struct ring *r)
+{
+    r->sequence++;
+    r->next++;
+    if (++r->slot == r->num_slots)
+        r->slot = 0;
+}
+
+static int keep_pieces(struct lane *l, const struct rsched_message *message)
+{
+    if (message->num_pieces > l->room_pieces) {
+        struct rsched_piece *p =
+            realloc(l->pieces, message->num_pieces * sizeof(*p));
+
+        if (p == NULL)
+            return rs_fail(RSCHED_ENOMEM, "loopback: no memory for pieces");
+        l->pieces = p;
+        l->room_pieces = message->num_pieces;
+    }
+    memcpy(l->pieces, message->pieces,
+           message->num_pieces * sizeof(*l->pieces));
+    l->num_pieces = message->num_pieces;
+    l->bytes = message->bytes;
+    l->signature = message->signature;
+    return 0;
+}
+
+static int load_ring(struct lane *l, const struct rsched_message *message)
+{
+    int error =
+        rs_copies_compile(&l->copies, message, chunk_room(l->ring.stride));
+
+    if (error != 0)
+        return error;
+    l->ring.meta = message->bytes |
+                   (uint64_t)message->signature << (META_BYTES_BITS + 1);
+    l->lane.streams = l->copies.num_chunks > l->ring.num_slots;
+    return 0;
+}
+
+/* Whether the message may be long enough for ways that need both sides. */
+static bool may_pull(const struct lane *l)
+{
+    return l->bytes >= l->shortest_once;
+}
+
+static int check_length(const struct rsched_message *message)
+{
+    if (message->bytes >> META_BYTES_BITS == 0)
+        return 0;
+    return rs_fail(RSCHED_ELIMIT, "loopback: a message of %llu bytes",
+                   (unsigned long long)message->bytes);
+}
+
+int rs_loopback_tx_load(struct rsched_lane *lane,
+                        const struct rsched_message *message)
+{
+    struct lane *l = lane_of(lane);
+    int error = check_length(message);
+
+    if (error != 0)
+        return error;
+    l->bytes = message->bytes;
+    if (lane->connection->self)
+        return keep_pieces(l, message);
+    l->pull.possible = false;
+    error = load_ring(l, message);
+    if (error != 0 || !may_pull(l))
+        return error;
+    error = keep_pieces(l, message);
+    return error != 0 ? error : rs_pull_load(l);
+}
+
+static int load_self(struct lane *l, const struct rsched_message *message)
+{
+    struct rsched_message from = lane_message(l->other);
+
+    if (from.bytes != message->bytes)
+        return rs_fail(from.bytes > message->bytes ? RSCHED_ETRUNC
+                                                   : RSCHED_EMISMATCH,
+                       "loopback: %llu bytes to the process itself, which "
+                       "expects %llu",
+                       (unsigned long long)from.bytes,
+                       (unsigned long long)message->bytes);
+    if (from.signature != message->signature)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "loopback: %llu bytes to the process itself, divided "
+                       "among the puts in another way than expected",
+                       (unsigned long long)from.bytes);
+    return rs_copies_compile_pair(&l->other->copies, &from, message);
+}
+
+int rs_loopback_rx_load(struct rsched_lane *lane,
+                        const struct rsched_message *message)
+{
+    struct lane *l = lane_of(lane);
+    int error = check_length(message);
+
+    if (error != 0)
+        return error;
+    if (lane->connection->self)
+        return load_self(l, message);
+    error = load_ring(l, message);
+    if (error != 0)
+        return error;
+    rs_pull_forget(&l->pull);
+    error = keep_pieces(l, message);
+    /* The sender decides how it comes, so be prepared: one that pulls needs
+     * us to complete its epoch. */
+    l->lane.streams = l->lane.streams || may_pull(l);
+    return error != 0 ? error : rs_pull_offer(l);
+}
+
+static bool has_credit(struct lane *l)
+{
+    if (likely(l->ring.sequence - l->consumed < l->ring.num_slots))
+        return true;
+    /* Acquire: the receiver has read the slot before we write it again. */
+    l->consumed = atomic_load_explicit(&l->ring.words->consumed,
+                                       memory_order_acquire);
+    if (l->ring.sequence - l->consumed < l->ring.num_slots)
+        return true;
+    l->lane.stats.stalls++;
+    return false;
+}
+
+/* The chunk that is in the current slot may be read. */
+static inline void publish_slot(struct lane *l, struct rs_slot *slot,
+                                uint64_t meta)
+{
+    struct ring *r = &l->ring;
+
+    slot->meta = meta;
+    RS_FAILPOINT("tx:arrived");
+    /* Release: the data and meta are there before the number is. */
+    atomic_store_explicit(&slot->arrived, r->base + r->sequence + 1,
+                          memory_order_release);
+    RS_FAILPOINT("tx:wake");
+    wake_peer(l, l->tag);
+    l->lane.stats.chunks++;
+    advance(r);
+}
+
+static int announce(struct lane *l)
+{
+    struct rs_slot *slot = current_slot(&l->ring);
+
+    if (!has_credit(l))
+        return RSCHED_LANE_PENDING;
+    memcpy(slot->data, &l->pull.announcement, sizeof(l->pull.announcement));
+    l->pull.announced = l->ring.sequence;
+    RS_FAILPOINT("tx:announce");
+    publish_slot(l, slot, l->ring.meta | META_PULL);
+    l->announces = false;
+    l->ring.next = 0;
+    return RSCHED_LANE_DONE;
+}
+
+/* All that is announced is out: see whether the receiver has taken it. */
+static int __attribute__((noinline)) finish_pull(struct lane *l)
+{
+    struct rs_words *words = l->ring.words;
+
+    /* Acquire: the receiver has read our buffers before the application
+     * writes them. */
+    l->consumed =
+        atomic_load_explicit(&words->consumed, memory_order_acquire);
+    if (l->consumed != l->ring.sequence) {
+        /* The receiver may sleep until our last chunk is done. */
+        if (rs_pull_help(l))
+            wake_peer(l, l->tag);
+        return RSCHED_LANE_PENDING;
+    }
+    l->pulls = false;
+    if (likely(atomic_load_explicit(&words->unreachable,
+                                    memory_order_relaxed) == 0)) {
+        l->lane.stats.chunks++; /* something has moved */
+        l->lane.stats.bytes[RSCHED_WAY_DIRECT] += l->pull.helped;
+        l->lane.stats.bytes[RSCHED_WAY_PULL] +=
+            l->pull.table.reachable - l->pull.helped;
+        l->lane.stats.bytes[RSCHED_WAY_CMA] += l->pull.table.readable;
+        l->lane.stats.bytes[RSCHED_WAY_LANDING] -=
+            l->pull.table.reachable + l->pull.table.readable;
+        return RSCHED_LANE_DONE;
+    }
+    l->pull.refused = true;
+    l->pull.possible = false;
+    l->active = &l->copies;
+    l->ring.next = 0;
+    return rs_loopback_tx_progress(&l->lane);
+}
+
+int rs_loopback_tx_progress(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+    struct ring *r = &l->ring;
+
+    if (unlikely(l->announces) && announce(l) == RSCHED_LANE_PENDING)
+        return RSCHED_LANE_PENDING;
+    while (r->next < l->active->num_chunks) {
+        const struct rs_chunk *chunk = &l->active->chunks[r->next];
+        struct rs_slot *slot = current_slot(r);
+
+        if (!has_credit(l))
+            return RSCHED_LANE_PENDING;
+        RS_FAILPOINT("tx:pack");
+        rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
+        publish_slot(l, slot, r->meta);
+    }
+    return likely(!l->pulls) ? RSCHED_LANE_DONE : finish_pull(l);
+}
+
+/* Begin an epoch that is announced, if it still can be: memory may have gone
+ * since the message was loaded. */
+static int __attribute__((noinline)) start_pull(struct lane *l)
+{
+    if (unlikely(rs_pull_is_stale(&l->pull))) {
+        int error = rs_pull_load(l);
+
+        if (error != 0)
+            return error;
+    }
+    l->announces = l->pulls = l->pull.possible;
+    l->pull.helped = 0;
+    l->active = l->pulls ? &l->pull.rest : &l->copies;
+    return 0;
+}
+
+int rs_loopback_tx_start(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    if (lane->connection->self) {
+        lane->stats.bytes[RSCHED_WAY_SELF] += l->bytes;
+        rs_copies_run_pair(&l->copies);
+        return RSCHED_LANE_DONE;
+    }
+    l->ring.next = 0;
+    l->active = &l->copies;
+    if (unlikely(l->pull.possible)) {
+        int error = start_pull(l);
+
+        if (error != 0)
+            return error;
+    }
+    lane->stats.bytes[RSCHED_WAY_LANDING] += l->bytes;
+    return rs_loopback_tx_progress(lane);
+}
+
+static int __attribute__((cold))
+wrong_message(const struct lane *l, uint64_t meta)
+{
+    uint64_t mask = (UINT64_C(1) << META_BYTES_BITS) - 1;
+    uint64_t got = meta & mask, expected = l->ring.meta & mask;
+
+    /* The sender is not one to be believed in anything. */
+    if (meta == l->ring.meta || meta == (l->ring.meta | META_PULL))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "loopback: peer %d: a message out of its order",
+                       l->lane.connection->peer);
+    if (got == expected)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "loopback: peer %d: %llu bytes, but divided among the "
+                       "puts in another way than expected",
+                       l->lane.connection->peer, (unsigned long long)got);
+    return rs_fail(got > expected ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
+                   "loopback: peer %d: a message of %llu bytes where %llu are "
+                   "expected",
+                   l->lane.connection->peer, (unsigned long long)got,
+                   (unsigned long long)expected);
+}
+
+/* The slot has been read. */
+static inline void consume_slot(struct lane *l)
+{
+    struct ring *r = &l->ring;
+
+    l->lane.stats.chunks++;
+    advance(r);
+    RS_FAILPOINT("rx:consumed");
+    /* Release: the slot, and what it announced, has been read before the
+     * sender may write it again. */
+    atomic_store_explicit(&r->words->consumed, r->sequence,
+                          memory_order_release);
+    RS_FAILPOINT("rx:wake");
+    wake_peer(l, l->tag | RS_TAG_CREDIT);
+}
+
+/* It is the first of an epoch, which has not been refused. */
+static bool is_announcement(const struct lane *l, const struct rs_slot *slot)
+{
+    return slot->meta == (l->ring.meta | META_PULL) && l->ring.next == 0 &&
+           l->active == &l->copies &&
+           atomic_load_explicit(&l->ring.words->unreachable,
+                                memory_order_relaxed) == 0;
+}
+
+/* An epoch that begins with an announcement; the rest of it comes in the slots
+ * behind. */
+static int __attribute__((noinline))
+pull(struct lane *l, const struct rs_slot *slot)
+{
+    struct rs_pull *p = &l->pull;
+    struct rs_announcement a;
+    int error = 0;
+
+    memcpy(&a, slot->data, sizeof(a));
+    if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0))
+        error = rs_pull_compile(l, &a);
+    if (error == 0) {
+        if (rs_pull_copy(l) == RSCHED_LANE_PENDING)
+            return RSCHED_LANE_PENDING;
+        error = rs_pull_read(l);
+        if (error == RSCHED_EPEER)
+            return error;
+    }
+    if (error == 0) {
+        RS_FAILPOINT("rx:pulled");
+        /* Acquire: if we have read what the sender wrote after it had given
+         * up the exchange, we see that it has. */
+        atomic_thread_fence(memory_order_acquire);
+        error = rs_loopback_rx_check(&l->lane);
+        if (error != 0)
+            return error;
+    } else {
+        error = rs_pull_skip(l, &a);
+        if (error != 0)
+            return error;
+        l->pulls = true;
+        /* Before `consumed`, which is stored with release. */
+        atomic_store_explicit(&l->ring.words->unreachable, 1,
+                              memory_order_relaxed);
+    }
+    consume_slot(l);
+    l->active = &p->rest;
+    l->ring.next = 0;
+    return RSCHED_LANE_DONE;
+}
+
+int rs_loopback_rx_progress(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+    struct ring *r = &l->ring;
+
+again:
+    while (r->next < l->active->num_chunks) {
+        const struct rs_chunk *chunk = &l->active->chunks[r->next];
+        struct rs_slot *slot = current_slot(r);
+
+        /* Acquire: the data and meta are read after the number. */
+        if (atomic_load_explicit(&slot->arrived, memory_order_acquire) !=
+            r->base + r->sequence + 1)
+            return RSCHED_LANE_PENDING;
+        RS_FAILPOINT("rx:arrived");
+        if (unlikely(slot->meta != r->meta)) {
+            int status = is_announcement(l, slot)
+                             ? pull(l, slot)
+                             : wrong_message(l, slot->meta);
+
+            if (status != RSCHED_LANE_DONE)
+                return status;
+            continue;
+        }
+        rs_copies_unpack(l->active, chunk, slot_data(slot, chunk->bytes));
+        consume_slot(l);
+    }
+    if (unlikely(l->pulls)) {
+        /* What could not be reached comes once more, through slots. */
+        l->pulls = false;
+        l->active = &l->copies;
+        r->next = 0;
+        goto again;
+    }
+    return RSCHED_LANE_DONE;
+}
+
+int rs_loopback_rx_start(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    l->ring.next = 0;
+    l->active = &l->copies;
+    return lane->passive ? RSCHED_LANE_DONE : RSCHED_LANE_PENDING;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/loopback/hand.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x31646e6168736372) /* "rcshand1" */
+
+/* How often a queue that is full is tried again, a millisecond each. */
+enum { TRIES = 2000 };
+
+struct letter {
+    uint64_t magic, from, to;
+};
+
+union control {
+    struct cmsghdr header; /* for its alignment */
+    char room[CMSG_SPACE(RS_HAND_FDS * sizeof(int)) +
+              CMSG_SPACE(sizeof(struct ucred))];
+};
+
+void rs_hands_init(struct rs_hands *hands, uint64_t nonce)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof(sa_family_t); /* the kernel chooses a name */
+    int yes = 1;
+
+    *hands = (struct rs_hands){.nonce = nonce};
+    hands->socket =
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (hands->socket < 0)
+        return;
+    if (setsockopt(hands->socket, SOL_SOCKET, SO_PASSCRED, &yes,
+                   sizeof(yes)) == 0 &&
+        bind(hands->socket, (struct sockaddr *)&address, length) == 0) {
+        length = sizeof(address);
+        getsockname(hands->socket, (struct sockaddr *)&address, &length);
+        length -= (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
+        if (length > 0 && length < RS_HAND_NAME) {
+            memcpy(hands->name, address.sun_path + 1, length);
+            return;
+        }
+    }
+    close(hands->socket);
+    hands->socket = -1;
+}
+
+void rs_hand_destroy(struct rs_hand *hand)
+{
+    const int fds[RS_HAND_FDS] = {hand->segment, hand->memory, hand->pidfd};
+
+    for (int i = 0; i < RS_HAND_FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    free(hand);
+}
+
+void rs_hands_fini(struct rs_hands *hands)
+{
+    while (hands->list != NULL) {
+        struct rs_hand *next = hands->list->next;
+
+        rs_hand_destroy(hands->list);
+        hands->list = next;
+    }
+    if (hands->socket >= 0)
+        close(hands->socket);
+}
+
+/* What came with a letter, whoever sent it. */
+static void read_control(struct msghdr *message, struct rs_hand *hand)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL;
+         c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET)
+            continue;
+        if (c->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred from;
+
+            memcpy(&from, CMSG_DATA(c), sizeof(from));
+            hand->pid = from.pid;
+        } else if (c->cmsg_type == SCM_RIGHTS) {
+            int fds[RS_HAND_FDS] = {-1, -1, -1};
+
+            memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+            hand->segment = fds[0];
+            hand->memory = fds[1];
+            hand->pidfd = fds[2];
+        }
+    }
+}
+
+/* @return whether there was a letter */
+static bool receive(struct rs_hands *hands)
+{
+    struct rs_hand *hand = calloc(1, sizeof(*hand));
+    struct letter letter = {0, 0, 0};
+    struct iovec part = {&letter, sizeof(letter)};
+    union control control;
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+
+    if (hand == NULL)
+        return false;
+    hand->segment = hand->memory = hand->pidfd = -1;
+    if (recvmsg(hands->socket, &message, MSG_CMSG_CLOEXEC) < 0) {
+        free(hand);
+        return false;
+    }
+    read_control(&message, hand);
+    hand->from = letter.from;
+    /* Anybody may write to the socket; only peers know the nonces. */
+    if (letter.magic != MAGIC || letter.to != hands->nonce ||
+        hand->segment < 0) {
+        rs_hand_destroy(hand);
+        return true;
+    }
+    hand->next = hands->list;
+    hands->list = hand;
+    return true;
+}
+
+static void receive_all(struct rs_hands *hands)
+{
+    while (hands->socket >= 0 && receive(hands))
+        ;
+}
+
+/* The queue is short, and peers that wait for room in ours empty theirs. */
+static int send_letter(struct rs_hands *hands, const struct msghdr *message)
+{
+    for (int i = 0; i < TRIES; i++) {
+        struct pollfd p = {.fd = hands->socket, .events = POLLIN};
+
+        if (sendmsg(hands->socket, message, MSG_NOSIGNAL) >= 0)
+            return 0;
+        if (errno != EAGAIN)
+            break;
+        receive_all(hands);
+        poll(&p, 1, 1);
+    }
+    return -1;
+}
+
+int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
+                  uint64_t to, int segment, int memory)
+{
+    struct letter letter = {MAGIC, hands->nonce, to};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strnlen((const char *)name, RS_HAND_NAME);
+    int fds[RS_HAND_FDS] = {segment, memory, -1}, count = RS_HAND_FDS;
+    struct iovec part = {&letter, sizeof(letter)};
+    union control control = {0};
+    struct msghdr message = {.msg_name = &address,
+                             .msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control};
+    int result;
+
+    if (hands->socket < 0 || length == 0) {
+        errno = ENOTSOCK;
+        return -1;
+    }
+    memcpy(address.sun_path + 1, name, length);
+    message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+                                      1 + length);
+    fds[2] = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fds[2] < 0)
+        count = 2;
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
+    message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+    result = send_letter(hands, &message);
+    if (fds[2] >= 0)
+        close(fds[2]); /* leaves errno alone: it is open */
+    return result;
+}
+
+struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from)
+{
+    struct rs_hand **at = &hands->list, *found;
+
+    receive_all(hands);
+    while (*at != NULL && (*at)->from != from)
+        at = &(*at)->next;
+    found = *at;
+    if (found != NULL)
+        *at = found->next;
+    return found;
+}
+
+uint64_t rs_hands_spaces(void)
+{
+    static const char *const names[] = {"/proc/self/ns/user",
+                                        "/proc/self/ns/pid",
+                                        "/proc/self/ns/mnt"};
+    uint64_t spaces = 0;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct stat status = {0};
+
+        if (stat(names[i], &status) != 0)
+            status.st_ino = 0;
+        spaces = spaces * UINT64_C(0x9e3779b97f4a7c15) + status.st_ino;
+    }
+    return spaces;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Descriptors handed to processes in other namespaces. There a process's number
+ * means another process or none, and the kernel does not let one look into
+ * /proc/PID/fd of another; but descriptors that are sent to a socket arrive.
+ * The sockets are abstract ones, which all processes of a network namespace
+ * reach. A process sends its own before it tells that its half of a connection
+ * is there, so that they lie in the peer's queue when that looks for them.
+ */
+#ifndef RS_LOOPBACK_HAND_H
+#define RS_LOOPBACK_HAND_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { RS_HAND_NAME = 8, RS_HAND_FDS = 3 };
+
+/* What one process hands to another. */
+struct rs_hand {
+    struct rs_hand *next;
+    uint64_t from; /* nonce of its segment */
+    pid_t pid;     /* its number in the namespace of this process; 0: it has
+                      none here */
+    int segment, memory, pidfd; /* whose they are, owned */
+};
+
+struct rs_hands {
+    int socket;                      /* -1: there is none */
+    unsigned char name[RS_HAND_NAME]; /* zeros: there is none */
+    uint64_t nonce;                  /* of this process */
+    struct rs_hand *list;            /* that have come */
+};
+
+/** Have a socket; without one nothing can be handed over. */
+void rs_hands_init(struct rs_hands *hands, uint64_t nonce);
+void rs_hands_fini(struct rs_hands *hands);
+
+/** Hand descriptors to the process whose socket has this name and whose nonce
+ * is `to`. @return 0, or -1 with errno */
+int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
+                  uint64_t to, int segment, int memory);
+
+/** What a process has handed over; the caller owns it. @return NULL: nothing */
+struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from);
+
+/** Close and free. */
+void rs_hand_destroy(struct rs_hand *hand);
+
+/** A number for the namespaces that matter: processes with different ones may
+ * not see each other through /proc. */
+uint64_t rs_hands_spaces(void);
+
+#endif

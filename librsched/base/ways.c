@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/ways.h"
+
+#include "librsched/base/clock.h"
+
+/* Sizes that are looked at: up to 1 GiB, so many within a factor of two. */
+enum { OCTAVES = 30, STEPS = 8 };
+
+enum { LINE = 64, WORTH = 16 };
+
+/* Pieces of shared work, in bytes. */
+#define CHUNK_LEAST (RS_WAY_SHARED_LEAST / 2)
+#define CHUNK_MOST (UINT64_C(1) << 20)
+
+const char *rs_way_name(enum rs_way way)
+{
+    static const char *const names[RS_NUM_WAYS] = {
+        [RS_WAY_SELF] = "self",     [RS_WAY_LANDING] = "landing",
+        [RS_WAY_PULL] = "pull",     [RS_WAY_SHARED] = "shared",
+        [RS_WAY_CMA] = "cma",
+    };
+
+    return names[way];
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static uint64_t multiply(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+uint64_t rs_way_cost_at(const struct rs_way_cost *cost, uint64_t bytes)
+{
+    unsigned __int128 ps = cost->message;
+
+    for (uint32_t i = 0; i < cost->num_ranges; i++) {
+        uint64_t from = cost->ranges[i].from, to = bytes;
+
+        if (i + 1 < cost->num_ranges && cost->ranges[i + 1].from < to)
+            to = cost->ranges[i + 1].from;
+        if (to > from)
+            ps += (unsigned __int128)(to - from) * RS_PS_PER_S /
+                  cost->ranges[i].rate;
+    }
+    return ps > UINT64_MAX ? UINT64_MAX : (uint64_t)ps;
+}
+
+uint64_t rs_way_time(const struct rs_way_costs *costs, uint64_t bytes)
+{
+    return add(costs->latency, rs_way_cost_at(&costs->work, bytes));
+}
+
+static uint64_t work_of(const struct rs_way_costs *costs,
+                        const struct rs_way_part *part)
+{
+    uint64_t work = rs_way_cost_at(&costs->work, part->bytes);
+    uint64_t lines = part->bytes / LINE + 1, blocks = part->blocks;
+
+    if (blocks > lines)
+        blocks = lines;
+    if (blocks > 1)
+        work = add(work, multiply(costs->block, blocks - 1));
+    return work;
+}
+
+/* Parts of one message are waited for together. */
+static void add_part(const struct rs_way_costs *costs,
+                     const struct rs_way_part *part, uint64_t *work,
+                     uint64_t *latency)
+{
+    if (part->bytes == 0)
+        return;
+    *work = add(*work, work_of(costs, part));
+    if (costs->latency > *latency)
+        *latency = costs->latency;
+}
+
+static void join(struct rs_way_part *to, const struct rs_way_part *part)
+{
+    to->bytes += part->bytes;
+    to->blocks += part->blocks;
+}
+
+uint64_t rs_ways_time(const struct rs_ways *ways,
+                      const struct rs_way_parts *parts,
+                      struct rs_way_choice choice)
+{
+    struct rs_way_part landing = parts->rest;
+    uint64_t work = 0, latency = 0, self = 0;
+
+    if (choice.pull)
+        add_part(&ways->of[RS_WAY_PULL], &parts->mapped, &work, &latency);
+    else
+        join(&landing, &parts->mapped);
+    if (choice.cma)
+        add_part(&ways->of[RS_WAY_CMA], &parts->readable, &work, &latency);
+    else
+        join(&landing, &parts->readable);
+    add_part(&ways->of[RS_WAY_LANDING], &landing, &work, &latency);
+    if (parts->self.bytes > 0)
+        self = work_of(&ways->of[RS_WAY_SELF], &parts->self);
+    return add(work, self > latency ? self : latency);
+}
+
+/* A message that is announced is pulled as far as it can be. */
+static bool is_possible(const struct rs_ways *ways,
+                        const struct rs_way_parts *parts,
+                        struct rs_way_choice choice)
+{
+    bool pull = ways->of[RS_WAY_PULL].given && parts->mapped.bytes > 0;
+    bool cma = ways->of[RS_WAY_CMA].given && parts->readable.bytes > 0;
+
+    if ((choice.pull && !pull) || (choice.cma && !cma))
+        return false;
+    return choice.pull || parts->mapped.bytes == 0;
+}
+
+struct rs_way_choice rs_ways_choose(const struct rs_ways *ways,
+                                    const struct rs_way_parts *parts)
+{
+    struct rs_way_choice landing = {false, false}, best = landing;
+    uint64_t least = rs_ways_time(ways, parts, landing);
+
+    least -= least / WORTH;
+    for (unsigned i = 1; i < 4; i++) {
+        struct rs_way_choice choice = {(i & 1) != 0, (i & 2) != 0};
+        uint64_t time;
+
+        if (!is_possible(ways, parts, choice))
+            continue;
+        time = rs_ways_time(ways, parts, choice);
+        if (time < least) {
+            least = time;
+            best = choice;
+        }
+    }
+    return best;
+}
+
+bool rs_ways_share(const struct rs_ways *ways, uint64_t bytes)
+{
+    const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
+    const struct rs_way_costs *both = &ways->of[RS_WAY_SHARED];
+
+    return both->given && bytes >= RS_WAY_SHARED_LEAST &&
+           rs_way_cost_at(&both->gap, bytes) <
+               rs_way_cost_at(&alone->gap, bytes);
+}
+
+static uint64_t square_root(unsigned __int128 value)
+{
+    uint64_t root = 0;
+
+    for (uint64_t bit = UINT64_C(1) << 62; bit != 0; bit >>= 1) {
+        unsigned __int128 next = root | bit;
+
+        if (next * next <= value)
+            root |= bit;
+    }
+    return root;
+}
+
+uint64_t rs_ways_share_chunk(const struct rs_ways *ways, uint64_t bytes)
+{
+    const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
+    uint64_t copy = rs_way_cost_at(&alone->gap, bytes);
+    unsigned __int128 square = (unsigned __int128)bytes * bytes /
+                               (copy > 0 ? copy : 1) * alone->latency;
+    uint64_t root = square_root(square), chunk = CHUNK_LEAST;
+
+    while (chunk < CHUNK_MOST && chunk < root)
+        chunk *= 2;
+    return chunk;
+}
+
+/* Sizes grow by a factor of two in STEPS equal steps. */
+static uint64_t size_at(unsigned step)
+{
+    uint64_t octave = UINT64_C(1) << step / STEPS;
+
+    return octave + octave * (step % STEPS) / STEPS;
+}
+
+static enum rs_way way_of(const struct rs_ways *ways, bool mapped,
+                          uint64_t bytes)
+{
+    const struct rs_way_part whole = {bytes, 1};
+    struct rs_way_parts parts = {0};
+    struct rs_way_choice choice;
+
+    if (mapped)
+        parts.mapped = whole;
+    else
+        parts.readable = whole;
+    choice = rs_ways_choose(ways, &parts);
+    if (choice.cma)
+        return RS_WAY_CMA;
+    if (!choice.pull)
+        return RS_WAY_LANDING;
+    return rs_ways_share(ways, bytes) ? RS_WAY_SHARED : RS_WAY_PULL;
+}
+
+/* The first size in (low, high] at which the way is another than at low, as it
+ * is at high. */
+static uint64_t find_switch(const struct rs_ways *ways, bool mapped,
+                            uint64_t low, uint64_t high)
+{
+    enum rs_way before = way_of(ways, mapped, low);
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (way_of(ways, mapped, middle) == before)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+size_t rs_ways_switches(const struct rs_ways *ways, bool mapped,
+                        struct rs_way_switch *list)
+{
+    size_t count = 1;
+
+    list[0] = (struct rs_way_switch){1, way_of(ways, mapped, 1)};
+    for (unsigned step = 1;
+         step <= OCTAVES * STEPS && count < RS_WAY_SWITCHES; step++) {
+        enum rs_way way = way_of(ways, mapped, size_at(step));
+
+        if (way == list[count - 1].way)
+            continue;
+        list[count++] = (struct rs_way_switch){
+            find_switch(ways, mapped, size_at(step - 1), size_at(step)), way};
+    }
+    return count;
+}
+
+uint64_t rs_ways_shortest_once(const struct rs_ways *ways)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+    uint64_t shortest = UINT64_MAX;
+
+    for (int mapped = 0; mapped < 2; mapped++) {
+        size_t count = rs_ways_switches(ways, mapped != 0, list);
+
+        for (size_t i = 0; i < count; i++) {
+            if (list[i].way != RS_WAY_LANDING && list[i].bytes < shortest)
+                shortest = list[i].bytes;
+        }
+    }
+    return shortest;
+}

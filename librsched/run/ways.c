@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the ways within the node cost: a file's word, or the built-in one. */
+#include "models/ways.h"
+
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/log.h"
+#include "librsched/run/run.h"
+
+/* @return 0, or why there are none in it */
+static int read_ways(const char *name, struct rs_ways *ways)
+{
+    struct rsched_machine *machine;
+    int error = rsched_machine_open(name, &machine);
+
+    if (error != 0)
+        return error;
+    if (rs_machine_ways(machine) != NULL)
+        *ways = *rs_machine_ways(machine);
+    else
+        error = rs_fail(RSCHED_EINVAL, "%s: there is no key 'ways' in it",
+                        name);
+    rsched_machine_destroy(machine);
+    return error;
+}
+
+static int find_ways(const struct rsched_machine *machine,
+                     struct rs_ways *ways)
+{
+    const char *name = rs_config()->ways;
+
+    if (name[0] != '\0') {
+        if (read_ways(name, ways) == 0)
+            return 0;
+        rs_log(RS_LOG_WARN, "RSCHED_WAYS: %s; the built-in costs are used",
+               rsched_last_error());
+    } else if (machine != NULL && rs_machine_ways(machine) != NULL) {
+        *ways = *rs_machine_ways(machine);
+        return 0;
+    }
+    return read_ways("host", ways);
+}
+
+int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
+{
+    int error = find_ways(machine, ways);
+
+    if (error == 0)
+        ways->shortest_once = rs_ways_shortest_once(ways);
+    return error;
+}

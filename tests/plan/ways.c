@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The costs of ways within a node: fitted, read, written, and what follows. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rsched/rsched.h>
+
+#include "models/ways.h"
+
+/* Uniform in [-1, 1]. */
+static double draw(unsigned *seed)
+{
+    return 2.0 * rand_r(seed) / RAND_MAX - 1;
+}
+
+static size_t sample(const struct rs_way_cost *cost, uint64_t latency,
+                     double noise, unsigned seed, struct rs_way_sample *samples)
+{
+    size_t count = 0;
+
+    for (uint64_t bytes = 8; bytes <= UINT64_C(32) << 20; bytes *= 2)
+        samples[count++] = (struct rs_way_sample){
+            bytes, ((double)latency + (double)rs_way_cost_at(cost, bytes)) *
+                       (1 + noise * draw(&seed))};
+    return count;
+}
+
+static const struct rs_way_cost known = {
+    .message = 700000,
+    .num_ranges = 3,
+    .ranges = {{0, UINT64_C(12000) * 1000000},
+               {65536, UINT64_C(30000) * 1000000},
+               {2097152, UINT64_C(6000) * 1000000}},
+};
+
+Test(ways, a_fit_recovers_what_was_put_in)
+{
+    struct rs_way_sample samples[RS_WAY_SAMPLES];
+    struct rs_way_cost found;
+    size_t count = sample(&known, 250000, 0, 1, samples);
+    double error;
+
+    cr_assert_eq(rs_way_fit(samples, count, 250000, &found, &error), 0);
+    cr_assert_lt(error, 0.001);
+    cr_assert_eq(found.num_ranges, known.num_ranges);
+    cr_assert_lt(fabs((double)found.message - 700000.0), 1000);
+    for (uint32_t i = 0; i < known.num_ranges; i++) {
+        cr_assert_eq(found.ranges[i].from, known.ranges[i].from);
+        cr_assert_lt(fabs((double)found.ranges[i].rate /
+                              (double)known.ranges[i].rate - 1), 0.01);
+    }
+}
+
+/* With noise of up to 4 % its times are within 5 % at every size, and it has no
+ * more ranges than noise accounts for. */
+Test(ways, a_fit_is_not_led_astray_by_noise)
+{
+    for (unsigned seed = 1; seed <= 30; seed++) {
+        struct rs_way_sample samples[RS_WAY_SAMPLES];
+        struct rs_way_cost found;
+        size_t count = sample(&known, 250000, 0.04, seed, samples);
+        double error;
+
+        cr_assert_eq(rs_way_fit(samples, count, 250000, &found, &error), 0);
+        cr_assert_lt(error, 0.04);
+        cr_assert_lt(fabs((250000 + (double)found.message) / 950000.0 - 1),
+                     0.05, "seed %u: o is %f us", seed,
+                     (double)found.message / 1e6);
+        for (uint64_t bytes = 8; bytes <= UINT64_C(32) << 20; bytes *= 2) {
+            double truth = 250000 + (double)rs_way_cost_at(&known, bytes);
+            double fitted = 250000 + (double)rs_way_cost_at(&found, bytes);
+
+            cr_assert_lt(fabs(fitted / truth - 1), 0.05,
+                         "seed %u: %f at %llu B", seed, fitted / truth,
+                         (unsigned long long)bytes);
+        }
+    }
+}
+
+Test(ways, a_fit_has_no_negative_costs)
+{
+    /* Times that fall: no cost does. */
+    const struct rs_way_sample falling[] = {{8, 1e6}, {64, 9e5}, {512, 8e5}};
+    /* What is waited for is more than all that was measured. */
+    const struct rs_way_sample fast[] = {{8, 1e5}, {64, 1e5}, {512, 2e5}};
+    struct rs_way_cost cost;
+    double error;
+
+    cr_assert_eq(rs_way_fit(falling, 3, 0, &cost, &error), 0);
+    cr_assert_lt(error, 0.2);
+    cr_assert_eq(rs_way_fit(fast, 3, 1000000, &cost, &error), 0);
+    cr_assert_eq(cost.message, 0);
+    cr_assert_gt(error, 1);
+    cr_assert_eq(rs_way_fit(fast, 1, 0, &cost, &error), RSCHED_EINVAL);
+    cr_assert_eq(rs_way_fit((struct rs_way_sample[]){{8, 1}, {8, 2}}, 2, 0,
+                            &cost, &error), RSCHED_EINVAL);
+}
+
+#define COST(o, rate) {(o), 1, {{0, UINT64_C(rate) * 1000000}}}
+
+/* Landing: 0.3 us and 100 ps/B. Pull: 1.1 us and 50 ps/B. CMA: 3.3 us and
+ * 40 ps/B. So a pull is cheaper by a sixteenth above 18714 B, CMA above
+ * 56162 B. */
+static const struct rs_ways simple = {
+    .of[RS_WAY_LANDING] = {true, 100000, COST(200000, 10000),
+                           COST(200000, 10000), 0},
+    .of[RS_WAY_PULL] = {true, 200000, COST(900000, 20000),
+                        COST(900000, 20000), 0},
+    .of[RS_WAY_SHARED] = {true, 200000, COST(900000, 20000),
+                          COST(25900000, 40000), 0},
+    .of[RS_WAY_CMA] = {true, 200000, COST(3100000, 25000),
+                       COST(3100000, 25000), 100000},
+};
+
+Test(ways, the_cheapest_is_chosen)
+{
+    struct rs_way_parts parts = {.mapped = {18714, 1}};
+
+    cr_assert_not(rs_ways_choose(&simple, &parts).pull);
+    parts.mapped.bytes = 18715;
+    cr_assert(rs_ways_choose(&simple, &parts).pull);
+    /* The rest has to land in any case, and o and L of that are paid. */
+    parts.rest = (struct rs_way_part){1000000, 1};
+    cr_assert_not(rs_ways_choose(&simple, &parts).pull);
+    parts.mapped.bytes = 200000;
+    cr_assert(rs_ways_choose(&simple, &parts).pull);
+
+    parts = (struct rs_way_parts){.readable = {56163, 1}};
+    cr_assert(rs_ways_choose(&simple, &parts).cma);
+    parts.readable.blocks = 3; /* 0.2 us more */
+    cr_assert_not(rs_ways_choose(&simple, &parts).cma);
+    parts.readable.bytes = 65000;
+    cr_assert(rs_ways_choose(&simple, &parts).cma);
+}
+
+Test(ways, what_is_not_given_is_not_chosen)
+{
+    const struct rs_way_parts parts = {.mapped = {1 << 20, 1},
+                                       .readable = {1 << 20, 1}};
+    struct rs_ways ways = simple;
+
+    cr_assert(rs_ways_choose(&ways, &parts).pull);
+    cr_assert(rs_ways_choose(&ways, &parts).cma);
+    ways.of[RS_WAY_CMA].given = false;
+    cr_assert(rs_ways_choose(&ways, &parts).pull);
+    cr_assert_not(rs_ways_choose(&ways, &parts).cma);
+    ways.of[RS_WAY_PULL].given = false;
+    cr_assert_not(rs_ways_choose(&ways, &parts).pull);
+    ways.of[RS_WAY_SHARED].given = false;
+    cr_assert_not(rs_ways_share(&ways, 1 << 30));
+}
+
+Test(ways, switch_points_are_exact)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+
+    cr_assert_eq(rs_ways_switches(&simple, true, list), 3);
+    cr_assert_eq(list[0].way, RS_WAY_LANDING);
+    cr_assert_eq(list[1].bytes, 18715);
+    cr_assert_eq(list[1].way, RS_WAY_PULL);
+    cr_assert_eq(list[2].bytes, 1000001); /* 25 us saved at 25 ps/B */
+    cr_assert_eq(list[2].way, RS_WAY_SHARED);
+    cr_assert_eq(rs_ways_switches(&simple, false, list), 2);
+    cr_assert_eq(list[1].bytes, 56163);
+    cr_assert_eq(list[1].way, RS_WAY_CMA);
+    cr_assert_eq(rs_ways_shortest_once(&simple), 18715);
+}
+
+/* sqrt(0.2 us * 1 MiB * 20 GB/s), nearly, is 63 KiB. */
+Test(ways, pieces_grow_with_the_message)
+{
+    uint64_t last = 0;
+
+    cr_assert_eq(rs_ways_share_chunk(&simple, 1 << 20), 65536);
+    cr_assert_eq(rs_ways_share_chunk(&simple, 1 << 21), 131072);
+    for (int shift = 0; shift < 63; shift++) {
+        uint64_t chunk = rs_ways_share_chunk(&simple, UINT64_C(1) << shift);
+
+        cr_assert_geq(chunk, last);
+        cr_assert_geq(chunk, RS_WAY_SHARED_LEAST / 2);
+        last = chunk;
+    }
+}
+
+#define HEAD "rsched: machine/1\nname: probed\nextends: host\n"
+#define LANDING "  landing: {L: 1 ns, o: 2 ns, O: [{rate: 3 MB/s}], " \
+                "g: 4 ns, G: [{rate: 5 MB/s}, {from: 9, rate: 6 MB/s}]}\n"
+
+Test(ways, a_machine_keeps_them)
+{
+    struct rsched_machine *machine, *again;
+    char *text;
+    size_t length;
+    FILE *out;
+
+    cr_assert_eq(rsched_machine_parse("a", HEAD "ways:\n" LANDING,
+                                      strlen(HEAD "ways:\n" LANDING), &machine),
+                 0, "%s", rsched_last_error());
+    cr_assert_eq(rs_machine_ways(machine)->of[RS_WAY_LANDING].gap.ranges[1].from, 9);
+    /* What it does not have is not taken from what it extends. */
+    cr_assert_not(rs_machine_ways(machine)->of[RS_WAY_PULL].given);
+    out = open_memstream(&text, &length);
+    cr_assert_eq(rsched_machine_write(machine, out), 0);
+    fclose(out);
+    cr_assert_eq(rsched_machine_parse("b", text, length, &again), 0, "%s\n%s",
+                 rsched_last_error(), text);
+    cr_assert_eq(memcmp(rs_machine_ways(machine), rs_machine_ways(again),
+                        sizeof(struct rs_ways)), 0);
+    free(text);
+    rsched_machine_destroy(machine);
+    rsched_machine_destroy(again);
+}
+
+Test(ways, a_machine_need_not_have_them)
+{
+    struct rsched_machine *machine;
+
+    cr_assert_eq(rsched_machine_builtin("tofu-k", &machine), 0);
+    cr_assert_null(rs_machine_ways(machine));
+    rsched_machine_destroy(machine);
+    cr_assert_eq(rsched_machine_builtin("host", &machine), 0);
+    cr_assert_not_null(rs_machine_ways(machine));
+    rsched_machine_destroy(machine);
+}
+
+Test(ways, mistakes_are_told_with_their_place)
+{
+    static const char *const bad[][2] = {
+        {"ways: 7\n", "a:4:7: "},
+        {"ways: {}\n", "'landing'"},
+        {"ways:\n" LANDING "  teleport: {}\n", "a:6:3: "},
+        {"ways:\n  landing: {L: 1 ns}\n", "a:5:"},
+        {"ways:\n  landing: {L: 1, o: 2 ns, O: [{rate: 3 MB/s}], g: 4 ns, "
+         "G: [{rate: 5 MB/s}]}\n", "a:5:16: "},
+        {"ways:\n  landing: {L: 1 ns, o: 2 s, O: [{rate: 3 MB/s}], g: 4 ns, "
+         "G: [{rate: 5 MB/s}]}\n", "o is above 1 s"},
+        {"ways:\n  landing: {L: 1 ns, o: 2 ns, O: [], g: 4 ns, "
+         "G: [{rate: 5 MB/s}]}\n", "O has no range"},
+        {"ways:\n  landing: {L: 1 ns, o: 2 ns, O: [{from: 1, rate: 3 MB/s}], "
+         "g: 4 ns, G: [{rate: 5 MB/s}]}\n", "begins at 0"},
+        {"ways:\n  landing: {L: 1 ns, o: 2 ns, O: [{rate: 3 MB/s}, {rate: 3 "
+         "MB/s}], g: 4 ns, G: [{rate: 5 MB/s}]}\n", "must ascend"},
+        {"ways:\n  landing: {L: 1 ns, o: 2 ns, O: [{rate: 3 MB/s}, "
+         "{from: 1, rate: 1 MB/s}, {from: 2, rate: 1 MB/s}, "
+         "{from: 3, rate: 1 MB/s}, {from: 4, rate: 1 MB/s}, "
+         "{from: 5, rate: 1 MB/s}, {from: 6, rate: 1 MB/s}], g: 4 ns, "
+         "G: [{rate: 5 MB/s}]}\n", "more than 6 ranges"},
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct rsched_machine *machine;
+        char text[1024];
+        int length = snprintf(text, sizeof(text), "%s%s", HEAD, bad[i][0]);
+
+        cr_assert_eq(rsched_machine_parse("a", text, (size_t)length, &machine),
+                     RSCHED_EPARSE, "%s", bad[i][0]);
+        cr_assert_not_null(strstr(rsched_last_error(), bad[i][1]), "%s: %s",
+                           bad[i][0], rsched_last_error());
+        cr_assert_eq(strncmp(rsched_last_error(), "a:", 2), 0, "%s",
+                     rsched_last_error());
+    }
+}

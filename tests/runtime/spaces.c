@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks in namespaces of their own, as in containers. Run as `spaces NAME`, one
+ * of the kinds below. They share memory all the same, and what must not work
+ * between some of them (sockets of other network namespaces) is an error that
+ * says so. SKIP where the kernel does not let us make such a namespace.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/runtime/halo.h"
+
+enum { BYTES = 200000, EPOCHS = 5, SKIPPED = 77 };
+
+/* From and to each of two ranks, in memory of both kinds. */
+static const struct halo_edge edges[] = {{0, 1, BYTES | HALO_SHARED},
+                                         {1, 0, BYTES | HALO_SHARED},
+                                         {0, 1, 8},
+                                         {1, 0, BYTES}};
+
+struct kind {
+    const char *name;
+    int spaces; /* CLONE_NEW* */
+    bool unreachable;
+};
+
+static const struct kind kinds[] = {
+    {"none", 0, false},
+    {"ipc", CLONE_NEWIPC, false},
+    {"mount", CLONE_NEWNS, false},
+    {"user", CLONE_NEWUSER, false},
+    {"pid", CLONE_NEWPID | CLONE_NEWNS, false},
+    {"container", CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER,
+     false},
+    /* Nothing is left that both could use. */
+    {"network", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
+     true},
+};
+
+/* The own user is root of the new namespace, so that it may mount there. */
+static void map_user(uid_t uid)
+{
+    char text[32];
+    FILE *file = fopen("/proc/self/uid_map", "w");
+
+    snprintf(text, sizeof(text), "0 %u 1\n", (unsigned)uid);
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        perror("uid_map");
+}
+
+static int exchange(struct rank *self)
+{
+    struct rsched_stats stats;
+    struct halo *halo;
+
+    RANK_CHECK(halo_create(self, edges, 4, 3, 0, &halo) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    rsched_exchange_get_stats(halo->x, &stats);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_PULL] +
+                   stats.way_bytes[RSCHED_WAY_DIRECT] ==
+               (uint64_t)EPOCHS * BYTES);
+    printf("rank %d is process %d here, %llu bytes were read by the kernel\n",
+           self->rank, (int)getpid(),
+           (unsigned long long)stats.way_bytes[RSCHED_WAY_CMA]);
+    halo_destroy(halo);
+    return 0;
+}
+
+static int fail_to_exchange(struct rank *self)
+{
+    struct halo *halo;
+
+    RANK_CHECK(halo_create(self, edges, 4, 3, 0, &halo) == RSCHED_EUNREACH);
+    printf("%s\n", rsched_last_error());
+    RANK_CHECK(strstr(rsched_last_error(), "other namespaces") != NULL);
+    return 0;
+}
+
+/* Rank 1 stays where the test is: a container and its host. */
+static int run(struct rank *self)
+{
+    const struct kind *kind = self->arg;
+
+    return kind->unreachable ? fail_to_exchange(self) : exchange(self);
+}
+
+/* In the child of a namespace of processes, whose number there is 1. */
+static int run_within(struct rank *self, bool mount_proc)
+{
+    int result;
+
+    if (mount_proc &&
+        (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+         mount("proc", "/proc", "proc", 0, NULL) != 0)) {
+        /* Masked parts of /proc bar it for users that are no real root; the
+         * old one stays, which shows other numbers. */
+        printf("/proc is that of the parent: %s\n", strerror(errno));
+    }
+    if (rank_open(self) != 0)
+        return 1;
+    result = run(self);
+    rank_close(self);
+    return result;
+}
+
+/* The context that the harness has made is of the namespace before. */
+static int enter(struct rank *self)
+{
+    const struct kind *kind = self->arg;
+    uid_t uid = geteuid();
+    int status;
+    pid_t child;
+
+    rank_close(self);
+    if (unshare(kind->spaces) != 0)
+        return RANK_FAIL("unshare: %s", strerror(errno));
+    if ((kind->spaces & CLONE_NEWUSER) != 0)
+        map_user(uid);
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        status = run_within(self, (kind->spaces & CLONE_NEWPID) != 0);
+        fflush(NULL);
+        _exit(status);
+    }
+    if (waitpid(child, &status, 0) != child)
+        return 1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static int play(struct rank *self)
+{
+    return self->rank == 0 ? enter(self) : run(self);
+}
+
+/* Both ranks in namespaces of their own, which do not see each other. */
+static int play_apart(struct rank *self)
+{
+    return enter(self);
+}
+
+static bool can_unshare(int spaces)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(unshare(spaces) == 0 ? 0 : 1);
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct kind *kind = NULL;
+
+    for (size_t i = 0; argc == 2 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].name, argv[1]) == 0)
+            kind = &kinds[i];
+    }
+    if (kind == NULL)
+        return 2;
+    if (!can_unshare(kind->spaces)) {
+        printf("SKIP: no namespaces (%s): %s\n", kind->name, strerror(EPERM));
+        return SKIPPED;
+    }
+    setenv("RSCHED_MAPPED", "1", 1);
+    if (ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
+        fprintf(stderr, "failed: one in namespaces of its own\n");
+        return 1;
+    }
+    if (ranks_run(2, false, play_apart, (void *)(uintptr_t)kind) != 0) {
+        fprintf(stderr, "failed: both in namespaces of their own\n");
+        return 1;
+    }
+    return 0;
+}

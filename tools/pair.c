@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tools/pair.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "librsched/base/line.h"
+#include "librsched/run/run.h"
+#include "tools/tool.h"
+
+enum {
+    LINE = 64,
+    LINES = 4096,      /* measurements of a line that are kept */
+    BLOCKS = 3,
+    EPOCHS_MOST = 500, /* of a block */
+    TRIES = 40,        /* of a block that should keep to the class */
+};
+
+/* A block takes about this long, if it has several epochs. */
+static const double block_ns = 400000;
+
+struct meeting {
+    _Alignas(LINE) atomic_uint_fast64_t arrived;
+    _Atomic double value[2];
+};
+
+struct memory {
+    struct rs_line line;
+    struct meeting meeting;
+};
+
+struct pair {
+    int side, socket;
+    pid_t other;
+    struct memory *memory;
+    uint64_t meetings;
+    struct rsched_context *context;
+    uint64_t tags;
+    bool near;
+    unsigned blocks, mixed;
+    unsigned num_lines;
+    double lines[LINES];
+};
+
+/* ---- out of band ---- */
+
+struct rsched_oob_request {
+    struct pair *pair;
+    uint64_t tag;
+    void *buffer; /* NULL: it has been sent */
+    size_t length;
+};
+
+static int make_request(struct pair *pair, uint64_t tag, void *buffer,
+                        size_t length, struct rsched_oob_request **request)
+{
+    *request = malloc(sizeof(**request));
+    if (*request == NULL)
+        return RSCHED_ENOMEM;
+    **request = (struct rsched_oob_request){pair, tag, buffer, length};
+    return 0;
+}
+
+/* The socket takes more than is ever under way. */
+static int pair_isend(void *arg, int peer, uint64_t tag, const void *buffer,
+                      size_t length, struct rsched_oob_request **request)
+{
+    struct pair *pair = arg;
+    struct iovec parts[2] = {{&tag, sizeof(tag)},
+                             {(void *)(uintptr_t)buffer, length}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+
+    (void)peer;
+    if (sendmsg(pair->socket, &message, MSG_NOSIGNAL) < 0)
+        return RSCHED_EPEER;
+    return make_request(pair, tag, NULL, length, request);
+}
+
+static int pair_irecv(void *arg, int peer, uint64_t tag, void *buffer,
+                      size_t length, struct rsched_oob_request **request)
+{
+    (void)peer;
+    return make_request(arg, tag, buffer, length, request);
+}
+
+/* Only the first packet is looked at; if another request wants that, it is
+ * tested too. */
+static int pair_test(void *arg, struct rsched_oob_request *request, bool *done)
+{
+    struct pair *pair = arg;
+    uint64_t tag = 0;
+    struct iovec parts[2] = {{&tag, sizeof(tag)},
+                             {request->buffer, request->length}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t got;
+
+    *done = request->buffer == NULL;
+    if (!*done) {
+        got = recv(pair->socket, &tag, sizeof(tag), MSG_PEEK | MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN))
+            return RSCHED_EPEER;
+        if (got < 0 || tag != request->tag)
+            return 0;
+        got = recvmsg(pair->socket, &message, 0);
+        if (got != (ssize_t)(sizeof(tag) + request->length))
+            return RSCHED_EMISMATCH;
+        *done = true;
+    }
+    free(request);
+    return 0;
+}
+
+static void pair_cancel(void *arg, struct rsched_oob_request *request)
+{
+    (void)arg;
+    free(request);
+}
+
+/* ---- meetings ---- */
+
+/* Goes when the other one has gone: it has said why. */
+static void look_for_other(const struct pair *pair)
+{
+    if (pair->side == 1 || waitpid(pair->other, NULL, WNOHANG) == 0)
+        return;
+    fprintf(stderr, "rsched: the second process has ended\n");
+    exit(TOOL_FAILED);
+}
+
+/* @return the larger of the values that the two have brought */
+static double meet(struct pair *pair, double value)
+{
+    struct meeting *m = &pair->memory->meeting;
+    double other;
+
+    /* Twice: the values must have been read before the next ones come. */
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 0)
+            m->value[pair->side] = value;
+        else
+            other = m->value[1 - pair->side];
+        pair->meetings++;
+        atomic_fetch_add(&m->arrived, 1);
+        for (unsigned i = 1; atomic_load(&m->arrived) < 2 * pair->meetings;
+             i++) {
+            if (i % 1000000 == 0)
+                look_for_other(pair);
+        }
+    }
+    return value > other ? value : other;
+}
+
+static double measure_line(struct pair *pair)
+{
+    return meet(pair, rs_line_round_trip(&pair->memory->line, pair->side));
+}
+
+bool pair_is_first(const struct pair *pair)
+{
+    return pair->side == 0;
+}
+
+static bool is_near(double ns)
+{
+    return ns < RS_LINE_NEAR_BELOW;
+}
+
+void pair_choose_class(struct pair *pair, const char *name)
+{
+    pair->near = name != NULL ? strcmp(name, "near") == 0
+                              : is_near(measure_line(pair));
+}
+
+const char *pair_class(const struct pair *pair)
+{
+    return pair->near ? "near" : "far";
+}
+
+uint64_t pair_line(struct pair *pair)
+{
+    if (pair->num_lines == 0)
+        return 0;
+    qsort(pair->lines, pair->num_lines, sizeof(*pair->lines), rs_line_compare);
+    return (uint64_t)(pair->lines[pair->num_lines / 2] * 1000 / 2);
+}
+
+void pair_blocks(const struct pair *pair, unsigned *all, unsigned *mixed)
+{
+    *all = pair->blocks;
+    *mixed = pair->mixed;
+}
+
+/* ---- exchanges ---- */
+
+struct station {
+    struct rsched_exchange *exchange;
+    char *send, *receive;
+    uint64_t bytes; /* of each buffer */
+    bool mapped;
+};
+
+static uint64_t room_for(const struct pair_work *work, unsigned message)
+{
+    return work->bytes[message] / LINE * LINE + LINE;
+}
+
+static char *get_buffer(const struct station *s)
+{
+    void *memory = NULL;
+
+    if (!s->mapped)
+        memory = aligned_alloc(4096, (s->bytes + 4095) / 4096 * 4096);
+    else if (rsched_alloc(s->bytes, &memory) != 0)
+        memory = NULL;
+    if (memory != NULL)
+        memset(memory, 1, s->bytes);
+    return memory;
+}
+
+static void put_buffer(const struct station *s, char *memory)
+{
+    if (s->mapped)
+        rsched_free(memory);
+    else
+        free(memory);
+}
+
+static void close_station(struct station *s)
+{
+    rsched_exchange_destroy(s->exchange);
+    put_buffer(s, s->send);
+    put_buffer(s, s->receive);
+}
+
+static int add_message(const struct pair *pair, const struct pair_work *work,
+                       unsigned message, struct rsched_pattern *pattern,
+                       bool put)
+{
+    int other = work->self[message] ? pair->side : 1 - pair->side;
+    struct rsched_put p = {.bytes = work->bytes[message],
+                           .source = put ? pair->side : other,
+                           .destination = put ? other : pair->side};
+
+    return (int)(put ? rsched_pattern_add_put(pattern, &p)
+                     : rsched_pattern_add_receive(pattern, &p));
+}
+
+/* Whether this side sends (or receives) a message. */
+static bool takes_part(const struct pair *pair, const struct pair_work *work,
+                       bool sends)
+{
+    return !work->one_way || (pair->side == 0) == sends;
+}
+
+static int make_exchange(struct pair *pair, const struct pair_work *work,
+                         struct station *s)
+{
+    void *sends[PAIR_MESSAGES], *receives[PAIR_MESSAGES];
+    struct rsched_pattern *pattern;
+    struct rsched_exchange_params params = {
+        .send = (const void *const *)sends,
+        .receive = receives,
+        .tag = ++pair->tags,
+    };
+    uint64_t at = 0;
+    int error = rsched_pattern_create("probe", &pattern);
+
+    if (error != 0)
+        return error;
+    for (unsigned i = 0; i < work->messages && error >= 0; i++) {
+        sends[i] = s->send + at;
+        receives[i] = s->receive + at;
+        at += room_for(work, i);
+        if (takes_part(pair, work, true))
+            error = add_message(pair, work, i, pattern, true);
+        if (error >= 0 && takes_part(pair, work, false))
+            error = add_message(pair, work, i, pattern, false);
+    }
+    params.pattern = pattern;
+    if (error >= 0)
+        error = rsched_exchange_create(pair->context, &params, &s->exchange);
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
+static int open_station(struct pair *pair, const struct pair_work *work,
+                        const struct rs_ways *ways, struct station *s)
+{
+    int error;
+
+    *s = (struct station){.mapped = work->mapped};
+    for (unsigned i = 0; i < work->messages; i++)
+        s->bytes += room_for(work, i);
+    s->send = get_buffer(s);
+    s->receive = get_buffer(s);
+    if (s->send == NULL || s->receive == NULL) {
+        close_station(s);
+        return tool_bad("no memory for two buffers of %llu bytes",
+                        (unsigned long long)s->bytes);
+    }
+    pair->context->ways = *ways;
+    pair->context->ways.shortest_once = rs_ways_shortest_once(ways);
+    error = make_exchange(pair, work, s);
+    if (error == 0)
+        return TOOL_OK;
+    close_station(s);
+    return tool_library(error);
+}
+
+/* ---- time ---- */
+
+/* Each line of the send buffer is in this core's cache, and no other's. Also
+ * where it is not sent, so that nobody waits for the other to write. */
+static void rewrite(const struct station *s)
+{
+    for (uint64_t i = 0; i < s->bytes; i += LINE)
+        ++*(volatile char *)&s->send[i];
+}
+
+/* @return ns of an epoch, or below 0 after a line on standard error */
+static double run_block(const struct station *s, unsigned epochs)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < epochs; i++) {
+        double start, clock;
+        int error;
+
+        if (i % 2 == 0)
+            rewrite(s);
+        start = rs_line_now();
+        clock = rs_line_now() - start; /* what reading the clock adds */
+        start = rs_line_now();
+        error = rsched_exchange_start(s->exchange);
+        if (error == 0)
+            error = rsched_exchange_wait(s->exchange);
+        sum += rs_line_now() - start - clock;
+        if (error != 0) {
+            tool_library(error);
+            return -1;
+        }
+    }
+    /* What takes no longer than to read a clock may seem to take nothing. */
+    return sum > epochs ? sum / epochs : 1;
+}
+
+/* Both decide alike, since both know the larger of each value. */
+static double run_in_class(struct pair *pair, const struct station *s,
+                           unsigned epochs)
+{
+    double ns = 0, before, after;
+    int tries = 0;
+
+    pair->blocks++;
+    do {
+        before = measure_line(pair);
+        ns = run_block(s, epochs);
+        /* NaN and errors would be lost in the larger value. */
+        if (meet(pair, ns < 0) > 0)
+            return -1;
+        ns = meet(pair, ns);
+        after = measure_line(pair);
+        if (is_near(before) == pair->near && is_near(after) == pair->near) {
+            if (pair->num_lines + 2 <= LINES) {
+                pair->lines[pair->num_lines++] = before;
+                pair->lines[pair->num_lines++] = after;
+            }
+            return ns;
+        }
+        if (tries > 0)
+            usleep(20000);
+    } while (++tries < TRIES);
+    pair->mixed++;
+    return ns;
+}
+
+static unsigned choose_epochs(double ns)
+{
+    double epochs = block_ns / (ns > 1 ? ns : 1);
+
+    if (epochs > EPOCHS_MOST)
+        return EPOCHS_MOST;
+    return epochs < 2 ? 2 : (unsigned)epochs / 2 * 2;
+}
+
+static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
+{
+    double least = HUGE_VAL, ns = run_in_class(pair, s, 4);
+    struct rsched_stats stats;
+    unsigned epochs;
+
+    if (ns >= 0)
+        ns = run_in_class(pair, s, 2); /* the first ones warm up */
+    epochs = choose_epochs(ns);
+    for (unsigned i = 0; i < BLOCKS && ns >= 0; i++) {
+        ns = run_in_class(pair, s, epochs);
+        if (ns < least)
+            least = ns;
+    }
+    if (ns < 0)
+        return TOOL_FAILED;
+    *time = (struct pair_time){.ps = least * 1000};
+    rsched_exchange_get_stats(s->exchange, &stats);
+    for (int way = 0; way < RSCHED_NUM_WAYS; way++)
+        time->way_bytes[way] = (uint64_t)meet(
+            pair, pair->side == 0
+                      ? (double)(stats.way_bytes[way] / stats.epochs)
+                      : 0);
+    return TOOL_OK;
+}
+
+int pair_measure(struct pair *pair, const struct pair_work *work,
+                 const struct rs_ways *ways, struct pair_time *time)
+{
+    struct station s;
+    int status = open_station(pair, work, ways, &s);
+
+    if (status != TOOL_OK)
+        return status;
+    status = measure(pair, &s, time);
+    meet(pair, 0); /* nobody copies any more */
+    close_station(&s);
+    return status;
+}
+
+/* ---- the two ---- */
+
+static int open_context(struct pair *pair, uint64_t job)
+{
+    const struct rsched_context_params params = {
+        .process = pair->side,
+        .num_processes = 2,
+        .num_local = 2,
+        .job = job,
+        .oob = {.arg = pair,
+                .isend = pair_isend,
+                .irecv = pair_irecv,
+                .test = pair_test,
+                .cancel = pair_cancel},
+    };
+    int error = rsched_context_create(&params, &pair->context);
+
+    return error == 0 ? TOOL_OK : tool_library(error);
+}
+
+static int run_side(struct pair *pair, pair_fn *main, void *arg, uint64_t job)
+{
+    int status;
+
+    rs_line_pin(pair->side);
+    status = open_context(pair, job);
+    if (status == TOOL_OK) {
+        status = main(pair, arg);
+        rsched_context_destroy(pair->context);
+    }
+    return status;
+}
+
+static int fork_other(struct pair *pair, pair_fn *main, void *arg)
+{
+    pid_t parent = getpid();
+    int sockets[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+        return -1;
+    fflush(NULL);
+    pair->other = fork();
+    if (pair->other != 0) {
+        pair->socket = sockets[0];
+        close(sockets[1]);
+        return pair->other;
+    }
+    pair->side = 1;
+    pair->socket = sockets[1];
+    close(sockets[0]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(TOOL_FAILED);
+    _exit(run_side(pair, main, arg, (uint64_t)parent));
+}
+
+int pair_run(pair_fn *main, void *arg)
+{
+    struct pair *pair = calloc(1, sizeof(*pair));
+    cpu_set_t cpus;
+    int status;
+
+    if (pair == NULL)
+        return tool_bad("no memory");
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) < 2) {
+        free(pair);
+        tool_bad("two cores are needed to measure between them");
+        return TOOL_FAILED;
+    }
+    pair->memory = mmap(NULL, sizeof(*pair->memory), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pair->memory == MAP_FAILED || fork_other(pair, main, arg) < 0) {
+        tool_bad("a second process: %s", strerror(errno));
+        free(pair);
+        return TOOL_FAILED;
+    }
+    status = run_side(pair, main, arg, (uint64_t)getpid());
+    if (status != TOOL_OK)
+        kill(pair->other, SIGKILL);
+    close(pair->socket);
+    waitpid(pair->other, NULL, 0);
+    munmap(pair->memory, sizeof(*pair->memory));
+    free(pair);
+    return status;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two processes of this node, each on a core of its own, that exchange and
+ * take the time. Both run the same program; what one of them must know of the
+ * other goes through memory that they share.
+ */
+#ifndef RS_TOOLS_PAIR_H
+#define RS_TOOLS_PAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rsched/exchange.h>
+
+#include "librsched/base/ways.h"
+
+struct pair;
+
+/** What each of the two does. */
+typedef int pair_fn(struct pair *pair, void *arg);
+
+/** Run `main` in this process and in a forked one, which goes when it has
+ * returned, as when this one dies. @return the status of this one, or
+ * TOOL_FAILED if there cannot be two */
+int pair_run(pair_fn *main, void *arg);
+
+/** Whether this is the caller's process, that which prints. */
+bool pair_is_first(const struct pair *pair);
+
+/** Blocks are to be of one class of a line's round trip: "near" or "far", or
+ * NULL for the one that there is now. */
+void pair_choose_class(struct pair *pair, const char *name);
+
+/** The class, and the median one-way time of a line in its blocks, in ps. */
+const char *pair_class(const struct pair *pair);
+uint64_t pair_line(struct pair *pair);
+
+/** Blocks in all, and those that did not keep to the class however often they
+ * were repeated. */
+void pair_blocks(const struct pair *pair, unsigned *all, unsigned *mixed);
+
+enum { PAIR_MESSAGES = 16 };
+
+/** What an epoch moves. Each message begins on a line of its own. */
+struct pair_work {
+    uint64_t bytes[PAIR_MESSAGES];
+    bool self[PAIR_MESSAGES]; /* to the process itself */
+    unsigned messages;
+    bool mapped;  /* the buffers are of rsched_alloc() */
+    bool one_way; /* from side 0 to side 1 only */
+};
+
+/** What it took. */
+struct pair_time {
+    double ps; /* of an epoch, of the slower side: the least of the blocks,
+                  since other work on the machine only adds to it */
+    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in an epoch */
+};
+
+/**
+ * Time epochs, in a few blocks. The send buffers are written before every
+ * second epoch, which is not timed: programs that write all that they send, and
+ * those that write little of it, count alike.
+ *
+ * @param ways the costs that decide how messages go
+ * @return TOOL_OK, or a status after a line on standard error
+ */
+int pair_measure(struct pair *pair, const struct pair_work *work,
+                 const struct rs_ways *ways, struct pair_time *time);
+
+#endif

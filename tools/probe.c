@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsched probe: what the ways within this node cost. */
+#include "tools/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/units.h"
+#include "tools/tool.h"
+
+enum { ROUNDS = 7, MEBI = 1 << 20 };
+
+struct request {
+    const char *output, *svg, *class, *compare;
+    struct rs_ways compared;
+    struct probe probe;
+};
+
+static void print_cost(const struct rs_way_cost *cost, double error, FILE *out)
+{
+    char text[RS_UNITS_TEXT];
+
+    fprintf(out, " %8.3f", (double)cost->message / 1e6);
+    for (uint32_t i = 0; i < RS_WAY_RANGES; i++) {
+        text[0] = '\0';
+        if (i < cost->num_ranges && i == 0)
+            snprintf(text, sizeof(text), "%.1f",
+                     (double)cost->ranges[i].rate / 1e9);
+        else if (i < cost->num_ranges)
+            snprintf(text, sizeof(text), "%.1f>%llu",
+                     (double)cost->ranges[i].rate / 1e9,
+                     (unsigned long long)cost->ranges[i].from);
+        fprintf(out, " %14s", text);
+    }
+    fprintf(out, " %6.1f %%\n", 100 * error);
+}
+
+static void print_switches(const struct rs_ways *ways, bool mapped, FILE *out)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+    size_t count = rs_ways_switches(ways, mapped, list);
+
+    fprintf(out, "%s memory:", mapped ? "mapped" : "other");
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, "%s from %llu B %s", i > 0 ? "," : "",
+                (unsigned long long)list[i].bytes, rs_way_name(list[i].way));
+    fputc('\n', out);
+}
+
+/* How much of one core's time both need that copy a message in one direction
+ * together, as measured. */
+static void print_sharing(const struct probe *probe, FILE *out)
+{
+    const struct probe_way *alone = &probe->of[RS_WAY_PULL];
+    const struct probe_way *both = &probe->of[RS_WAY_SHARED];
+
+    for (size_t i = 0; i < both->count; i++) {
+        size_t k = 0;
+
+        while (k < alone->count && alone->gap[k].bytes != both->gap[i].bytes)
+            k++;
+        if (k == alone->count || both->gap[i].bytes < MEBI)
+            continue;
+        fprintf(out, "shared, one way, %llu B: %.2f of the time of one core\n",
+                (unsigned long long)both->gap[i].bytes,
+                both->gap[i].ps / alone->gap[k].ps);
+    }
+}
+
+void probe_print(const struct probe *probe, FILE *out)
+{
+    fprintf(out, "a line: %.0f ns there and back, class %s\n\n",
+            2 * (double)probe->line / 1000, probe->class);
+    fprintf(out, "%-8s %8s   %8s %s\n", "way", "L, block", "o, g us",
+            "O, G: GB/s, and GB/s from a number of bytes on; error of the fit");
+    for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
+        const struct rs_way_costs *c = &probe->ways.of[way];
+
+        if (!c->given) {
+            fprintf(out, "%-8s not here\n", rs_way_name(way));
+            continue;
+        }
+        fprintf(out, "%-8s %8.3f o", rs_way_name(way),
+                (double)c->latency / 1e6);
+        print_cost(&c->work, probe->of[way].work_error, out);
+        fprintf(out, "%-8s %8.3f g", "", (double)c->block / 1e6);
+        print_cost(&c->gap, probe->of[way].gap_error, out);
+    }
+    fputc('\n', out);
+    print_switches(&probe->ways, true, out);
+    print_switches(&probe->ways, false, out);
+    print_sharing(probe, out);
+}
+
+static int write_file(const char *path, const struct probe *probe,
+                      void (*write)(const struct probe *, FILE *))
+{
+    struct tool_output output;
+    int status;
+
+    if (path == NULL)
+        return TOOL_OK;
+    status = tool_output_open(&output, path);
+    if (status != TOOL_OK)
+        return status;
+    write(probe, output.file);
+    return tool_output_close(&output, 0);
+}
+
+static void write_machine(const struct probe *probe, FILE *out)
+{
+    fprintf(out,
+            "rsched: machine/1\n"
+            "name: probed\n"
+            "description: a host as rsched probe has measured it, class %s\n"
+            "extends: host\n",
+            probe->class);
+    rs_ways_write(&probe->ways, out);
+}
+
+static int measure(struct pair *pair, struct request *request)
+{
+    struct probe *probe = &request->probe;
+    unsigned all, mixed;
+    int status = probe_measure(pair, probe);
+
+    if (status != TOOL_OK || !pair_is_first(pair))
+        return status;
+    probe_print(probe, stdout);
+    pair_blocks(pair, &all, &mixed);
+    printf("%u of %u blocks were within one class\n", all - mixed, all);
+    status = write_file(request->output, probe, write_machine);
+    if (status == TOOL_OK)
+        status = write_file(request->svg, probe, probe_draw);
+    return status;
+}
+
+static int run_both(struct pair *pair, void *arg)
+{
+    struct request *request = arg;
+
+    pair_choose_class(pair, request->class);
+    if (request->compare != NULL)
+        return probe_compare(pair, &request->compared, request->probe.rounds);
+    return measure(pair, request);
+}
+
+static int read_ways(const char *name, struct rs_ways *ways)
+{
+    struct rsched_machine *machine;
+    int error = rsched_machine_open(name, &machine);
+
+    if (error != 0)
+        return tool_library(error);
+    if (rs_machine_ways(machine) == NULL)
+        error = tool_bad("%s: there is no key 'ways' in it", name);
+    else
+        *ways = *rs_machine_ways(machine);
+    rsched_machine_destroy(machine);
+    return error;
+}
+
+static int read_number(const char *option, const char *text, uint64_t least,
+                       uint64_t most, uint64_t *value)
+{
+    const char *wrong;
+
+    if (text == NULL)
+        return TOOL_OK;
+    wrong = rs_parse_whole(text, value);
+    if (wrong != NULL)
+        return tool_bad("probe: --%s %s: %s", option, text, wrong);
+    if (*value < least || *value > most)
+        return tool_bad("probe: --%s is from %llu to %llu", option,
+                        (unsigned long long)least, (unsigned long long)most);
+    return TOOL_OK;
+}
+
+int tool_probe(const struct tool_command *command, int argc, char **argv)
+{
+    struct request request = {0};
+    const char *rounds = NULL, *longest = NULL;
+    const struct tool_option options[] = {
+        {"output", 'o', "FILE", "write a machine file for RSCHED_WAYS",
+         &request.output, NULL},
+        {"svg", 0, "FILE", "draw times by size, with the switch points",
+         &request.svg, NULL},
+        {"class", 0, "CLASS",
+         "near or far: keep to one class of a line's round trip", &request.class,
+         NULL},
+        {"rounds", 0, "N", "of which the lower quartile counts (7)", &rounds, NULL},
+        {"longest", 0, "BYTES", "longest message (33554432)", &longest, NULL},
+        {"compare", 0, "MACHINE",
+         "measure whole exchanges and set them beside what it says",
+         &request.compare, NULL},
+        {0}};
+    uint64_t number = ROUNDS;
+    int first;
+    int status = tool_parse(command, argc, argv, options, &first, 0, 0);
+
+    if (status != TOOL_GO_ON)
+        return status;
+    request.probe.longest = UINT64_C(32) << 20;
+    if (request.class != NULL &&
+        tool_word("class", request.class, "near|far") < 0)
+        return TOOL_BAD_INPUT;
+    status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
+    if (status == TOOL_OK)
+        status = read_number("longest", longest, 65536, UINT64_C(1) << 30,
+                             &request.probe.longest);
+    if (status == TOOL_OK && request.compare != NULL)
+        status = read_ways(request.compare, &request.compared);
+    if (status != TOOL_OK)
+        return status;
+    request.probe.rounds = (unsigned)number;
+    return pair_run(run_both, &request);
+}

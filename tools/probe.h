@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `rsched probe` has measured, and what is shown of it. */
+#ifndef RS_TOOLS_PROBE_H
+#define RS_TOOLS_PROBE_H
+
+#include <stdio.h>
+
+#include "models/ways.h"
+#include "tools/pair.h"
+
+enum { PROBE_ROUNDS_MOST = 64 };
+
+/* Times that were measured, one in each round. */
+struct probe_times {
+    double ps[PROBE_ROUNDS_MOST];
+    unsigned count;
+};
+
+/** The lower quartile: other work on the machine only adds to times. */
+double probe_quartile(struct probe_times *times);
+
+/* A way's measurements, and how far the fit is from them (0.05: 5 %). */
+struct probe_way {
+    uint64_t shortest; /* bytes; each sample has twice as many as the last */
+    size_t count;
+    struct probe_times work_times[RS_WAY_SAMPLES], gap_times[RS_WAY_SAMPLES];
+    struct probe_times whole, cut; /* in one block, and in several */
+    struct rs_way_sample work[RS_WAY_SAMPLES], gap[RS_WAY_SAMPLES];
+    double work_error, gap_error;
+};
+
+struct probe {
+    const char *class; /* of a line's round trip */
+    uint64_t line;     /* one way, ps */
+    uint64_t longest;  /* bytes */
+    unsigned rounds;
+    struct probe_way of[RS_NUM_WAYS];
+    struct rs_ways ways; /* fitted */
+};
+
+/** Measure all ways and fit them. @return TOOL_OK or a status */
+int probe_measure(struct pair *pair, struct probe *probe);
+
+/** A table of the parameters, and one of the sizes at which the way changes. */
+void probe_print(const struct probe *probe, FILE *out);
+
+/** Times by size with what was fitted, and where the way changes. */
+void probe_draw(const struct probe *probe, FILE *out);
+
+/** Measure whole exchanges and print them beside what `ways` says. */
+int probe_compare(struct pair *pair, const struct rs_ways *ways,
+                  unsigned rounds);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whole exchanges, measured and as the costs of the ways say. */
+#include <math.h>
+#include <stdio.h>
+
+#include "tools/probe.h"
+#include "tools/tool.h"
+
+/* The paper's grid: levels with two more at each end, in doubles. */
+enum { GRID_EDGE = 4, ELEMENT = 8 };
+
+struct tally {
+    double sum, worst;
+    unsigned number;
+};
+
+/* Eight neighbors of a periodic grid of 2 x 1 processes. */
+static void eight_neighbors(struct pair_work *work, uint64_t bytes)
+{
+    work->messages = 8;
+    for (unsigned i = 0; i < work->messages; i++) {
+        work->bytes[i] = bytes;
+        work->self[i] = i >= 6;
+    }
+}
+
+/* The 14 messages of SCALE-LES3 on such a grid: two to the process itself,
+ * four rows and eight corners to the other. */
+static void scale_les3(struct pair_work *work, uint64_t grid)
+{
+    static const unsigned columns[] = {32, 32, 16, 16, 16, 16, 2,
+                                       2,  2,  2,  2,  2,  2,  2};
+
+    work->messages = sizeof(columns) / sizeof(columns[0]);
+    for (unsigned i = 0; i < work->messages; i++) {
+        work->bytes[i] = (grid + GRID_EDGE) * ELEMENT * columns[i];
+        work->self[i] = i < 2;
+    }
+}
+
+static void predict(const struct rs_ways *ways, const struct pair_work *work,
+                    const char **how, double *ps)
+{
+    struct rs_way_parts parts = {0};
+    struct rs_way_choice choice;
+
+    for (unsigned i = 0; i < work->messages; i++) {
+        struct rs_way_part *part = work->self[i]  ? &parts.self
+                                   : work->mapped ? &parts.mapped
+                                                  : &parts.readable;
+
+        part->bytes += work->bytes[i];
+        part->blocks++;
+    }
+    choice = rs_ways_choose(ways, &parts);
+    *how = rs_way_name(choice.pull  ? RS_WAY_PULL
+                       : choice.cma ? RS_WAY_CMA
+                                    : RS_WAY_LANDING);
+    *ps = (double)rs_ways_time(ways, &parts, choice);
+}
+
+struct row {
+    char name[32];
+    struct pair_work work;
+    struct probe_times times;
+};
+
+static void print_row(const struct rs_ways *ways, struct row *row,
+                      struct tally *tally)
+{
+    double measured = probe_quartile(&row->times), ps, error;
+    const char *how;
+
+    predict(ways, &row->work, &how, &ps);
+    error = (ps - measured) / measured;
+    tally->sum += fabs(error);
+    tally->number++;
+    if (fabs(error) > tally->worst)
+        tally->worst = fabs(error);
+    printf("%-18s %-7s %-8s %12.3f %12.3f %+7.1f %%\n", row->name,
+           row->work.mapped ? "mapped" : "other", how, measured / 1e6, ps / 1e6,
+           100 * error);
+}
+
+static void print_rows(struct pair *pair, const struct rs_ways *ways,
+                       struct row *rows, unsigned count)
+{
+    struct tally tally = {0};
+
+    printf("%-18s %-7s %-8s %12s %12s %9s\n", "exchange", "memory", "way",
+           "measured us", "predicted us", "error");
+    for (unsigned i = 0; i < count; i++)
+        print_row(ways, &rows[i], &tally);
+    printf("mean error %.1f %%, worst %.1f %%, class %s, line %.0f ns\n",
+           100 * tally.sum / tally.number, 100 * tally.worst,
+           pair_class(pair), 2 * (double)pair_line(pair) / 1000);
+}
+
+/* 8 B to 4 MiB, and the paper's grids; each in both kinds of memory. */
+enum { SIZES = 10, GRIDS = 3, ROWS = 2 * (SIZES + GRIDS) };
+
+static void make_rows(struct row *rows)
+{
+    static const uint64_t sizes[SIZES] = {8,     64,    512,    4096,   8192,
+                                          32768, 65536, 262144, 524288, 4194304};
+    static const uint64_t grids[GRIDS] = {60, 218, 872};
+
+    for (unsigned i = 0; i < ROWS; i++) {
+        struct row *row = &rows[i];
+        unsigned k = i / 2;
+
+        row->work.mapped = i % 2 == 0;
+        if (k < SIZES) {
+            eight_neighbors(&row->work, sizes[k]);
+            snprintf(row->name, sizeof(row->name), "8 x %llu B",
+                     (unsigned long long)sizes[k]);
+        } else {
+            scale_les3(&row->work, grids[k - SIZES]);
+            snprintf(row->name, sizeof(row->name), "scale-les3:%llu",
+                     (unsigned long long)grids[k - SIZES]);
+        }
+    }
+}
+
+int probe_compare(struct pair *pair, const struct rs_ways *ways,
+                  unsigned rounds)
+{
+    struct row rows[ROWS] = {0};
+    int status = TOOL_OK;
+
+    make_rows(rows);
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < ROWS && status == TOOL_OK; i++) {
+            struct pair_time time;
+
+            status = pair_measure(pair, &rows[i].work, ways, &time);
+            rows[i].times.ps[rows[i].times.count++] = time.ps;
+        }
+    }
+    if (status == TOOL_OK && pair_is_first(pair))
+        print_rows(pair, ways, rows, ROWS);
+    return status;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Measuring the ways within a node, one at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/clock.h"
+#include "librsched/base/line.h"
+#include "tools/probe.h"
+#include "tools/tool.h"
+
+enum {
+    SHORTEST = 8,
+    KERNEL_SHORTEST = 4096,
+    BLOCKS = 12, /* of a message */
+    BLOCK = 256, /* their bytes, if the kernel does not read them */
+};
+
+/* Which counter a way is told by. */
+static bool has_moved(enum rs_way way, const struct pair_time *time)
+{
+    const uint64_t *bytes = time->way_bytes;
+
+    switch (way) {
+    case RS_WAY_LANDING:
+        return bytes[RSCHED_WAY_LANDING] > 0;
+    case RS_WAY_PULL:
+    case RS_WAY_SHARED: /* how much of it the sender has copied varies */
+        return bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT] > 0;
+    case RS_WAY_CMA:
+        return bytes[RSCHED_WAY_CMA] > 0;
+    default:
+        return bytes[RSCHED_WAY_SELF] > 0;
+    }
+}
+
+double probe_quartile(struct probe_times *times)
+{
+    qsort(times->ps, times->count, sizeof(*times->ps), rs_line_compare);
+    return times->ps[times->count / 4];
+}
+
+static void keep(struct probe_times *times, const struct pair_time *time)
+{
+    times->ps[times->count++] = time->ps;
+}
+
+/* What was measured last for this size. */
+static uint64_t gap_of(const struct probe_way *w, uint64_t bytes)
+{
+    size_t i = 0;
+
+    while (i + 1 < w->count && w->shortest << i < bytes)
+        i++;
+    return (uint64_t)w->gap_times[i].ps[w->gap_times[i].count - 1];
+}
+
+/* Costs by which everything goes one way. What pieces shared work has follows
+ * from what a pull has been measured to take. */
+static void force(const struct probe *probe, enum rs_way way, uint64_t bytes,
+                  struct rs_ways *ways)
+{
+    const struct probe_way *pull = &probe->of[RS_WAY_PULL];
+
+    memset(ways, 0, sizeof(*ways));
+    ways->of[RS_WAY_LANDING].given = true;
+    if (way == RS_WAY_LANDING || way == RS_WAY_SELF)
+        return;
+    ways->of[RS_WAY_LANDING].latency = RS_PS_PER_S;
+    ways->of[way].given = true;
+    if (way == RS_WAY_SHARED) {
+        ways->of[RS_WAY_PULL] = (struct rs_way_costs){
+            .given = true,
+            .latency = 2 * probe->line,
+            .gap = {.message = gap_of(pull, bytes)}};
+    }
+}
+
+static int measure_one(struct pair *pair, const struct probe *probe,
+                       enum rs_way way, bool one_way, uint64_t bytes,
+                       unsigned blocks, struct pair_time *time)
+{
+    struct pair_work work = {
+        .messages = blocks,
+        .mapped = way == RS_WAY_PULL || way == RS_WAY_SHARED,
+        .one_way = one_way,
+    };
+    struct rs_ways ways;
+
+    for (unsigned i = 0; i < blocks; i++) {
+        work.bytes[i] = bytes / blocks;
+        work.self[i] = way == RS_WAY_SELF;
+    }
+    force(probe, way, bytes, &ways);
+    return pair_measure(pair, &work, &ways, time);
+}
+
+/* @return TOOL_OK or a status; *possible: whether it does move bytes */
+static int measure_size(struct pair *pair, struct probe *probe, enum rs_way way,
+                        size_t sample, bool *possible)
+{
+    struct probe_way *w = &probe->of[way];
+    uint64_t bytes = w->shortest << sample;
+    struct pair_time time;
+    int status = measure_one(pair, probe, way, false, bytes, 1, &time);
+
+    if (status != TOOL_OK)
+        return status;
+    *possible = has_moved(way, &time);
+    if (!*possible)
+        return TOOL_OK;
+    keep(&w->work_times[sample], &time);
+    if (way != RS_WAY_SELF)
+        status = measure_one(pair, probe, way, true, bytes, 1, &time);
+    keep(&w->gap_times[sample], &time);
+    if (w->count == sample)
+        w->count++;
+    return status;
+}
+
+/* What each further block takes. */
+static int measure_blocks(struct pair *pair, struct probe *probe,
+                          enum rs_way way)
+{
+    uint64_t bytes = BLOCKS * (way == RS_WAY_CMA ? KERNEL_SHORTEST : BLOCK);
+    struct probe_way *w = &probe->of[way];
+    struct pair_time time;
+    int status = measure_one(pair, probe, way, false, bytes, 1, &time);
+
+    keep(&w->whole, &time);
+    if (status == TOOL_OK)
+        status = measure_one(pair, probe, way, false, bytes, BLOCKS, &time);
+    keep(&w->cut, &time);
+    return status;
+}
+
+/* Transfers of a line that both sides wait for: the data's, and where the
+ * receiver copies, the sender is told that it has. */
+static unsigned lines_of(enum rs_way way)
+{
+    return way == RS_WAY_SELF ? 0 : way == RS_WAY_LANDING ? 1 : 2;
+}
+
+/* The samples of a way, and what each further block of it takes. */
+static void summarize(struct probe *probe, enum rs_way way)
+{
+    struct probe_way *w = &probe->of[way];
+    double whole = probe_quartile(&w->whole), cut = probe_quartile(&w->cut);
+
+    for (size_t i = 0; i < w->count; i++) {
+        uint64_t bytes = w->shortest << i;
+
+        w->work[i] = (struct rs_way_sample){
+            bytes, probe_quartile(&w->work_times[i])};
+        w->gap[i] = (struct rs_way_sample){
+            bytes, probe_quartile(&w->gap_times[i])};
+    }
+    if (cut > whole)
+        probe->ways.of[way].block = (uint64_t)((cut - whole) / (BLOCKS - 1));
+}
+
+static int fit(struct probe *probe, enum rs_way way)
+{
+    struct probe_way *w = &probe->of[way];
+    struct rs_way_costs *c = &probe->ways.of[way];
+    int error;
+
+    summarize(probe, way);
+    c->latency = lines_of(way) * probe->line;
+    /* Two transfers may overlap, so there may be less to wait for. */
+    for (size_t i = 0; i < w->count; i++) {
+        if (w->work[i].ps < (double)c->latency)
+            c->latency = (uint64_t)w->work[i].ps;
+    }
+    error = rs_way_fit(w->work, w->count, c->latency, &c->work,
+                       &w->work_error);
+    if (error == 0)
+        error = rs_way_fit(w->gap, w->count, 0, &c->gap, &w->gap_error);
+    c->given = error == 0;
+    return error == 0 ? TOOL_OK : tool_library(error);
+}
+
+/* Below, there are no blocks for the kernel, and no pieces to share. */
+static uint64_t shortest(enum rs_way way)
+{
+    if (way == RS_WAY_CMA)
+        return KERNEL_SHORTEST;
+    return way == RS_WAY_SHARED ? RS_WAY_SHARED_LEAST : SHORTEST;
+}
+
+static int measure_way(struct pair *pair, struct probe *probe, enum rs_way way)
+{
+    struct probe_way *w = &probe->of[way];
+    bool possible = true;
+    int status = TOOL_OK;
+
+    w->shortest = shortest(way);
+    for (size_t i = 0; w->shortest << i <= probe->longest &&
+                       i < RS_WAY_SAMPLES && possible && status == TOOL_OK; i++)
+        status = measure_size(pair, probe, way, i, &possible);
+    if (status == TOOL_OK && w->count > 0)
+        status = measure_blocks(pair, probe, way);
+    probe->line = pair_line(pair);
+    return status;
+}
+
+int probe_measure(struct pair *pair, struct probe *probe)
+{
+    int status = TOOL_OK;
+
+    /* Rounds around all, so that what disturbs for seconds is in one round.
+     * Shared work comes after pulls, whose times it needs. */
+    for (unsigned i = 0; i < probe->rounds; i++) {
+        for (enum rs_way way = 0; way < RS_NUM_WAYS && status == TOOL_OK; way++)
+            status = measure_way(pair, probe, way);
+    }
+    for (enum rs_way way = 0; way < RS_NUM_WAYS && status == TOOL_OK; way++) {
+        if (probe->of[way].count > 1)
+            status = fit(probe, way);
+    }
+    probe->class = pair_class(pair);
+    return status;
+}
