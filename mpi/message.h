@@ -14,6 +14,9 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* What each message runs through, whatever the compiler thinks of its size. */
+#define RS_INLINE static inline __attribute__((always_inline))
+
 struct rs_message {
     struct rs_lane *lane;
     struct rs_slots *slots; /* the lane's, once it is attached */
@@ -91,7 +94,7 @@ static inline void rs_message_opened(struct rs_message *message,
 }
 
 /* Short ones are most, and a call costs more than they do. */
-static inline void rs_copy(char *to, const char *from, uint64_t bytes)
+RS_INLINE void rs_copy(char *to, const char *from, uint64_t bytes)
 {
     uint64_t first, last;
 
@@ -106,8 +109,8 @@ static inline void rs_copy(char *to, const char *from, uint64_t bytes)
 }
 
 /* S1 */
-static inline bool rs_message_put(struct rs_request *request,
-                                  struct rs_message *message)
+RS_INLINE bool rs_message_put(struct rs_request *request,
+                              struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
     struct rs_slots *slots = message->slots;
@@ -134,8 +137,8 @@ static inline bool rs_message_put(struct rs_request *request,
 }
 
 /* R1 */
-static inline bool rs_message_grant(struct rs_request *request,
-                                    struct rs_message *message)
+RS_INLINE bool rs_message_grant(struct rs_request *request,
+                                struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
 
@@ -147,7 +150,7 @@ static inline bool rs_message_grant(struct rs_request *request,
     return true;
 }
 
-static inline int rs_message_start(struct rs_request *request)
+RS_INLINE int rs_message_start(struct rs_request *request)
 {
     struct rs_message *message = request->message;
 
@@ -167,9 +170,9 @@ static inline void rs_message_matched(struct rs_message *message)
     rs_num_open--;
 }
 
-static inline void rs_message_take(struct rs_request *request,
-                                   struct rs_message *message,
-                                   struct rs_slot *slot)
+RS_INLINE void rs_message_take(struct rs_request *request,
+                               struct rs_message *message,
+                               struct rs_slot *slot)
 {
     struct rs_slots *slots = message->slots;
     uint64_t bytes = slot->bytes;
@@ -188,7 +191,7 @@ static inline void rs_message_take(struct rs_request *request,
 }
 
 /** Go on; true: complete. A request's error is MPI_SUCCESS until it fails. */
-static inline bool rs_message_poll(struct rs_request *request)
+RS_INLINE bool rs_message_poll(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_slots *slots = message->slots;

@@ -32,7 +32,7 @@ static inline size_t rs_hash(uintptr_t key, unsigned shift)
 }
 
 /* Ours, or NULL. */
-static inline struct rs_request *rs_request_find(MPI_Request handle)
+RS_INLINE struct rs_request *rs_request_find(MPI_Request handle)
 {
     uintptr_t wanted = (uintptr_t)handle, key;
     /* Acquire: the entries of a table must be seen with it. */
@@ -84,7 +84,7 @@ int rs_take_flight(struct rs_request *request, MPI_Request *handle);
 int rs_request_raise(struct rs_request *request, int error);
 
 
-static inline int rs_request_start(struct rs_request *request)
+RS_INLINE int rs_request_start(struct rs_request *request)
 {
     int error;
 
