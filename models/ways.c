@@ -108,6 +108,7 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
         if (value[way] != NULL)
             error = read_way(yaml, value[way], &read.of[way]);
     }
+    read.least_once = RS_WAY_ONCE_LEAST;
     if (error == 0)
         *ways = read;
     return error;

@@ -193,6 +193,8 @@ static int measure_way(struct pair *pair, struct probe *probe, enum rs_way way)
     bool possible = true;
     int status = TOOL_OK;
 
+    if (way == RS_WAY_SHARED && probe->of[RS_WAY_PULL].count == 0)
+        return TOOL_OK; /* it is a pull with help */
     w->shortest = shortest(way);
     for (size_t i = 0; w->shortest << i <= probe->longest &&
                        i < RS_WAY_SAMPLES && possible && status == TOOL_OK; i++)
@@ -217,6 +219,7 @@ int probe_measure(struct pair *pair, struct probe *probe)
         if (probe->of[way].count > 1)
             status = fit(probe, way);
     }
+    probe->ways.least_once = RS_WAY_ONCE_LEAST;
     probe->class = pair_class(pair);
     return status;
 }

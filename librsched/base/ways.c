@@ -117,7 +117,11 @@ static bool is_possible(const struct rs_ways *ways,
 {
     bool pull = ways->of[RS_WAY_PULL].given && parts->mapped.bytes > 0;
     bool cma = ways->of[RS_WAY_CMA].given && parts->readable.bytes > 0;
+    uint64_t bytes = add(add(parts->mapped.bytes, parts->readable.bytes),
+                         parts->rest.bytes);
 
+    if (bytes < ways->least_once)
+        return false;
     if ((choice.pull && !pull) || (choice.cma && !cma))
         return false;
     return choice.pull || parts->mapped.bytes == 0;

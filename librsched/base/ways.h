@@ -57,6 +57,7 @@ struct rs_way_costs {
 
 struct rs_ways {
     struct rs_way_costs of[RS_NUM_WAYS];
+    uint64_t least_once;    /* shorter messages land, whatever they cost */
     uint64_t shortest_once; /* rs_ways_shortest_once(), kept */
 };
 
@@ -92,6 +93,11 @@ struct rs_way_choice {
 uint64_t rs_ways_time(const struct rs_ways *ways,
                       const struct rs_way_parts *parts,
                       struct rs_way_choice choice);
+
+/** `least_once` of what exchanges use. A receiver that may have to
+ * copy out of the sender's memory is handed to the progress thread when the
+ * application goes on to compute, and that is no part of them. */
+#define RS_WAY_ONCE_LEAST (UINT64_C(12) << 10)
 
 /** The cheapest choice. Landing needs nobody to complete a sending side, so
  * others must gain a sixteenth, which is about how well costs are known. */

@@ -278,7 +278,6 @@ int main(int argc, char **argv)
                 -1, 0);
     alarm(50);
     /* What lands, and so needs nobody's help, is not for costs to say. */
-    setenv("RSCHED_MAPPED", "12k", 1);
     setenv("RSCHED_CMA", "0", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name) != 0)
