@@ -22,7 +22,8 @@ void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id)
 {
     uint64_t head[2];
 
-    *maps = (struct rs_maps){.fd = fd, .id = id};
+    *maps = (struct rs_maps){
+        .lock = PTHREAD_MUTEX_INITIALIZER, .fd = fd, .id = id};
     if (fd < 0 || (pread(fd, head, sizeof(head), 0) == sizeof(head) &&
                    head[0] == RS_SHARED_MAGIC && head[1] == id))
         return;
@@ -45,6 +46,7 @@ void rs_maps_fini(struct rs_maps *maps)
         unmap(&maps->list);
     if (maps->fd >= 0)
         close(maps->fd);
+    pthread_mutex_destroy(&maps->lock);
 }
 
 /* A place that ends behind the file would be a SIGBUS. */
@@ -108,17 +110,13 @@ static void trim(struct rs_maps *maps)
     }
 }
 
-int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
-                struct rs_map **map)
+/* Have it in the list, and in use. */
+static int use(struct rs_maps *maps, const struct rs_place *place,
+               struct rs_map **map)
 {
     struct rs_map **at, *found;
     int error;
 
-    place->address = rs_shared_resolve(place);
-    if (place->address != NULL) {
-        *map = NULL;
-        return 0;
-    }
     if (*find(maps, place) == NULL) {
         error = add(maps, place);
         if (error != 0)
@@ -131,26 +129,48 @@ int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
     found->next = maps->list;
     maps->list = found;
     found->users++;
-    place->address = found->place.address;
     *map = found;
     return 0;
+}
+
+int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
+                struct rs_map **map)
+{
+    int error;
+
+    *map = NULL;
+    place->address = rs_shared_resolve(place);
+    if (place->address != NULL)
+        return 0;
+    pthread_mutex_lock(&maps->lock);
+    error = use(maps, place, map);
+    if (error == 0)
+        place->address = (*map)->place.address;
+    pthread_mutex_unlock(&maps->lock);
+    return error;
 }
 
 void rs_maps_drop(struct rs_maps *maps, struct rs_map *map)
 {
     struct rs_map **at = &maps->list;
 
-    if (map == NULL || --map->users > 0)
+    if (map == NULL)
         return;
-    while (*at != map)
-        at = &(*at)->next;
-    unmap(at);
+    pthread_mutex_lock(&maps->lock);
+    if (--map->users == 0) {
+        while (*at != map)
+            at = &(*at)->next;
+        unmap(at);
+    }
+    pthread_mutex_unlock(&maps->lock);
 }
 
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map)
 {
     if (map == NULL)
         return;
+    pthread_mutex_lock(&maps->lock);
     map->users--;
     trim(maps);
+    pthread_mutex_unlock(&maps->lock);
 }

@@ -24,6 +24,8 @@
 #ifndef RS_LOOPBACK_PULL_H
 #define RS_LOOPBACK_PULL_H
 
+#include <pthread.h>
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -176,8 +178,10 @@ static inline void rs_pull_forget(struct rs_pull *pull)
 
 void rs_pull_fini(struct lane *l);
 
-/* What a connection has mapped of its peer's memory. */
+/* What a connection has mapped of its peer's memory. Exchanges with that peer
+ * may go on in several threads at a time: get, put and drop lock it. */
 struct rs_maps {
+    pthread_mutex_t lock; /* guards the list and the users of its items */
     int fd;      /* of the peer's memory, -1 if it cannot be opened */
     uint64_t id;
     struct rs_map *list;
