@@ -134,6 +134,10 @@ static int run_node(struct start *start)
     result = connect_all(&node);
     if (result == 0)
         result = start->c->run(&node);
+    /* A device that is part of the process answers its peers as long as they
+     * are at work. Who has died does not come. */
+    if (result == 0)
+        (void)node_meet(&node);
     for (int p = 0; p < node.num_ranks; p++) {
         if (node.connections[p] != NULL)
             node.ops->disconnect(node.connections[p]);
