@@ -163,6 +163,36 @@ static void agree(int values[NUM_AGREED])
     }
 }
 
+/* Those that RSCHED_NODE puts on one node; they stand in the order of ranks. */
+static void split_by_name(MPI_Comm *comm)
+{
+    const char *name = rs_setting("RSCHED_NODE");
+    int longest, size, same = 0, rank, length = (int)strlen(name);
+    MPI_Comm whole = *comm;
+    char *names, *mine;
+
+    PMPI_Allreduce(&length, &longest, 1, MPI_INT, MPI_MAX, whole);
+    if (longest == 0)
+        return;
+    PMPI_Comm_rank(whole, &rank);
+    PMPI_Comm_size(whole, &size);
+    longest++; /* the end of the text */
+    names = calloc((size_t)size + 1, (size_t)longest);
+    if (names == NULL) {
+        rs_log(RS_LOG_ERROR, "out of memory");
+        PMPI_Abort(whole, 1);
+        return;
+    }
+    mine = names + (size_t)size * (size_t)longest;
+    memcpy(mine, name, (size_t)length);
+    PMPI_Allgather(mine, longest, MPI_CHAR, names, longest, MPI_CHAR, whole);
+    while (strcmp(names + (size_t)same * (size_t)longest, name) != 0)
+        same++;
+    free(names);
+    PMPI_Comm_split(whole, same, rank, comm);
+    PMPI_Comm_free(&whole);
+}
+
 static void find_node(void)
 {
     MPI_Comm node;
@@ -170,6 +200,7 @@ static void find_node(void)
     PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
                          MPI_INFO_NULL, &node);
     PMPI_Comm_size(node, &rs_process.num_local);
+    split_by_name(&node);
     PMPI_Comm_group(node, &rs_process.local);
     PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,
                    node);

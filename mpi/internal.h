@@ -174,14 +174,15 @@ struct rs_process {
     enum rs_reason reason; /* RS_ACCELERATED between init and finalize */
     enum rs_reason requests; /* RS_ACCELERATED if we may give out requests */
     int rank, size;        /* in MPI_COMM_WORLD */
-    int node;              /* lowest rank on this node */
-    int num_local;         /* processes on this node */
+    int node;              /* lowest rank on this node, which may be one of
+                            * RSCHED_NODE */
+    int num_local;         /* processes on this machine */
     bool threads;          /* MPI_THREAD_MULTIPLE */
     bool persistent;       /* RSCHED_PERSISTENT, in all processes */
     uint64_t job;
     MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
     MPI_Group world;    /* its group */
-    MPI_Group local;    /* those on this node */
+    MPI_Group local;    /* those on this node, see `node` */
     MPI_Comm errors;    /* to raise errors of freed communicators on */
     int comm_keyval, type_keyval;
     enum rs_report_level report;
