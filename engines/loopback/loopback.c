@@ -268,7 +268,7 @@ static void loopback_disconnect(struct rsched_connection *connection)
     free(connection);
 }
 
-bool rs_connection_is_dead(struct rsched_connection *connection)
+bool rs_connection_is_dead(const struct rsched_connection *connection)
 {
     struct pollfd p = {.fd = connection->pidfd, .events = POLLIN};
 
@@ -279,6 +279,11 @@ bool rs_connection_is_dead(struct rsched_connection *connection)
     if (connection->pid == 0)
         return false;
     return kill(connection->pid, 0) != 0 && errno == ESRCH;
+}
+
+static bool loopback_is_whole(const struct rsched_connection *connection)
+{
+    return !rs_connection_is_dead(connection);
 }
 
 static int loopback_check(struct rsched_connection *connection)
@@ -366,6 +371,7 @@ const struct rsched_engine_ops rs_loopback_ops = {
     .close = loopback_close,
     .connect = loopback_connect,
     .disconnect = loopback_disconnect,
+    .is_whole = loopback_is_whole,
     .memory = loopback_memory,
     .offer = loopback_offer,
     .open = loopback_open,

@@ -45,7 +45,7 @@ void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
 uint32_t rs_loopback_tag(const struct rsched_lane *lane);
 
 /** Whether nothing can come from the peer any more. */
-bool rs_connection_is_dead(struct rsched_connection *connection);
+bool rs_connection_is_dead(const struct rsched_connection *connection);
 
 int rs_loopback_rx_create(struct rsched_connection *, const struct rsched_lane_spec *,
                           unsigned char *descriptor, struct rsched_lane **);

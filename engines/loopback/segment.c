@@ -193,7 +193,7 @@ void rs_segment_fini(struct rs_segment *segment)
 }
 
 static bool block_is_free(const struct rs_block *b,
-                          bool (*gone)(struct rsched_connection *))
+                          bool (*gone)(const struct rsched_connection *))
 {
     if (b->in_use)
         return false;
@@ -205,7 +205,7 @@ static bool block_is_free(const struct rs_block *b,
 }
 
 static struct rs_block *find_block(struct rs_segment *segment, uint64_t bytes,
-                                   bool (*gone)(struct rsched_connection *))
+                                   bool (*gone)(const struct rsched_connection *))
 {
     struct rs_block *best = NULL;
 
@@ -261,7 +261,7 @@ err_free:
 
 int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
                         bool sparse, struct rsched_connection *writer,
-                        bool (*gone)(struct rsched_connection *),
+                        bool (*gone)(const struct rsched_connection *),
                         struct rs_block **block)
 {
     uint64_t rounded = round_to_page(bytes);

@@ -128,7 +128,7 @@ void rs_segment_fini(struct rs_segment *segment);
  * more although it did not say so. */
 int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
                         bool sparse, struct rsched_connection *writer,
-                        bool (*gone)(struct rsched_connection *),
+                        bool (*gone)(const struct rsched_connection *),
                         struct rs_block **block);
 
 /** Give a block back. It is used again once its writer has closed. */

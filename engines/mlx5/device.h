@@ -2,7 +2,8 @@
 /*
  * From a queue pair of libibverbs to one that is driven here.
  *
- * Compiled against libmlx5; not run on hardware yet.
+ * Compiled against libmlx5, and run with a softnic in the device's place; not
+ * run on hardware yet.
  */
 #ifndef RS_MLX5_DEVICE_H
 #define RS_MLX5_DEVICE_H

@@ -21,6 +21,8 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
     if (rail >= connection->num_links)
         return rs_fail(RSCHED_EMISMATCH, "%s: peer %d: there is no rail %u",
                        connection->engine->name, connection->peer, rail);
+    if (rs_rdma_link_is_broken(&connection->links[rail]))
+        return rs_rdma_link_failed(&connection->links[rail]);
     l = calloc(1, size);
     if (l == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory for a lane",
@@ -87,6 +89,7 @@ void rs_rdma_lane_drop(struct rs_rdma_lane *lane)
 
     rs_rdma_lane_drain(lane, DRAIN_PS);
     pthread_mutex_lock(&engine->lock);
+    rs_rdma_regions_retire(&lane->regions);
     lane->next = link->zombies;
     link->zombies = lane;
     rs_rdma_lanes_bury(link);

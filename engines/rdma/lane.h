@@ -33,14 +33,7 @@ enum {
     RS_RDMA_VERSION_BITS = 16,
 };
 
-/* How the sender says that data is there. */
-enum rs_rdma_notify {
-    RS_NOTIFY_FLAG, /* it writes the number of the chunk or notification */
-    RS_NOTIFY_ADD,  /* it adds one */
-    RS_NUM_NOTIFIES
-};
-
-/* Written by the sender. */
+/* Written by the sender; with RS_NOTIFY_IMM the receiver counts `arrived`. */
 struct rs_rdma_arrivals {
     _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
     atomic_uint_fast64_t arrived; /* notifications that are not in a slot */
@@ -81,7 +74,9 @@ struct rs_rdma_descriptor {
     uint32_t num_slots;
     uint64_t chunk_bytes;
     uint32_t notify; /* enum rs_rdma_notify */
+    uint32_t imm;    /* RS_NOTIFY_IMM: the lane's */
     uint32_t offers; /* tables: each epoch waits for `ready` */
+    uint32_t reserved;
     uint64_t hash;   /* of all before */
 };
 static_assert(sizeof(struct rs_rdma_descriptor) <=

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "engines/rdma/lane.h"
 #include "librsched/base/clock.h"
@@ -10,6 +12,21 @@
 
 /* Between two probes of an idle link. */
 #define PROBE_PS (100 * UINT64_C(1000000000))
+
+bool rs_rdma_link_is_broken(const struct rs_rdma_link *link)
+{
+    /* Acquire: the text was written before. */
+    return atomic_load_explicit(&link->broken, memory_order_acquire);
+}
+
+static void __attribute__((cold)) fail(struct rs_rdma_link *link,
+                                       const char *cause)
+{
+    if (rs_rdma_link_is_broken(link))
+        return; /* the first cause counts */
+    snprintf(link->why, sizeof(link->why), "%s", cause);
+    atomic_store_explicit(&link->broken, true, memory_order_release);
+}
 
 int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
                       int peer, const char *engine,
@@ -35,16 +52,35 @@ int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
     return 0;
 }
 
+void rs_rdma_link_init_broken(struct rs_rdma_link *link,
+                              struct rs_rdma_memory *memory, int peer,
+                              const char *engine,
+                              struct rs_rdma_link_offer *offer)
+{
+    *link = (struct rs_rdma_link){
+        .memory = memory, .peer = peer, .engine = engine, .lock = ATOMIC_FLAG_INIT};
+    *offer = (struct rs_rdma_link_offer){0};
+    fail(link, rsched_last_error());
+}
+
 int rs_rdma_link_connect(struct rs_rdma_link *link,
                          const unsigned char *address,
                          const struct rs_rdma_link_offer *offer)
 {
-    int error = link->memory->port->ops->queue_connect(link->queue, address,
-                                                       &offer->endpoint);
+    int error;
 
+    if (rs_rdma_link_is_broken(link))
+        return rs_rdma_link_failed(link);
+    if (offer->endpoint.number == 0)
+        error = rs_fail(RSCHED_EPEER, "the peer could not make a queue pair");
+    else
+        error = link->memory->port->ops->queue_connect(link->queue, address,
+                                                       &offer->endpoint);
     if (error == 0)
         error = rs_rdma_link_word(link, offer->probed, offer->rkey,
                                   &link->probe);
+    if (error != 0)
+        fail(link, rsched_last_error());
     return error;
 }
 
@@ -56,9 +92,11 @@ void rs_rdma_link_fini(struct rs_rdma_link *link)
      * registered for as long as the engine lives. */
     atomic_store(&link->broken, true);
     rs_rdma_lanes_bury(link);
-    link->memory->port->ops->queue_destroy(link->queue);
+    if (link->queue != NULL)
+        link->memory->port->ops->queue_destroy(link->queue);
     rs_rdma_block_release(link->probed);
     rs_rdma_memory_forget(link->memory, link);
+    free(link->listeners);
 }
 
 void rs_rdma_link_lock(struct rs_rdma_link *link)
@@ -70,21 +108,6 @@ void rs_rdma_link_lock(struct rs_rdma_link *link)
 void rs_rdma_link_unlock(struct rs_rdma_link *link)
 {
     atomic_flag_clear_explicit(&link->lock, memory_order_release);
-}
-
-bool rs_rdma_link_is_broken(const struct rs_rdma_link *link)
-{
-    /* Acquire: the text was written before. */
-    return atomic_load_explicit(&link->broken, memory_order_acquire);
-}
-
-static void __attribute__((cold)) fail(struct rs_rdma_link *link,
-                                       const char *cause)
-{
-    if (rs_rdma_link_is_broken(link))
-        return; /* the first cause counts */
-    snprintf(link->why, sizeof(link->why), "%s", cause);
-    atomic_store_explicit(&link->broken, true, memory_order_release);
 }
 
 /* The first status that is not a flush is the cause. */
@@ -121,6 +144,91 @@ void rs_rdma_link_poll(struct rs_rdma_link *link)
         fail(link, rsched_last_error());
 }
 
+enum { MAX_LISTENERS = 65536, FIRST_LISTENERS = 8 };
+
+static uint32_t find_free(const struct rs_rdma_link *link)
+{
+    uint32_t i = 0;
+
+    while (i < link->num_listeners && link->listeners[i].count != NULL)
+        i++;
+    return i;
+}
+
+static int add_listeners(struct rs_rdma_link *link)
+{
+    uint32_t old = link->num_listeners;
+    uint32_t wanted = old == 0 ? FIRST_LISTENERS : 2 * old;
+    struct rs_rdma_listener *more;
+
+    if (old == MAX_LISTENERS)
+        return rs_fail(RSCHED_ELIMIT, "%s %s: more than %u lanes with peer %d",
+                       link->engine, link->memory->port->name, old, link->peer);
+    more = realloc(link->listeners, wanted * sizeof(*more));
+    if (more == NULL)
+        return rs_fail(RSCHED_ENOMEM, "%s: no memory for listeners",
+                       link->engine);
+    memset(more + old, 0, (wanted - old) * sizeof(*more));
+    link->listeners = more;
+    link->num_listeners = wanted;
+    return 0;
+}
+
+int rs_rdma_link_listen(struct rs_rdma_link *link, atomic_uint_fast64_t *count,
+                        uint32_t *imm)
+{
+    uint32_t index;
+    int error = 0;
+
+    rs_rdma_link_lock(link);
+    index = find_free(link);
+    if (index == link->num_listeners)
+        error = add_listeners(link);
+    if (error == 0) {
+        struct rs_rdma_listener *l = &link->listeners[index];
+
+        l->count = count;
+        *imm = (uint32_t)++l->turn << 16 | index;
+    }
+    rs_rdma_link_unlock(link);
+    return error;
+}
+
+void rs_rdma_link_unlisten(struct rs_rdma_link *link, uint32_t imm)
+{
+    rs_rdma_link_lock(link);
+    link->listeners[imm & 0xffff].count = NULL;
+    rs_rdma_link_unlock(link);
+}
+
+static void count_imm(struct rs_rdma_link *link, uint32_t imm)
+{
+    uint32_t index = imm & 0xffff;
+    const struct rs_rdma_listener *l;
+
+    if (index >= link->num_listeners)
+        return;
+    l = &link->listeners[index];
+    /* Release: whoever sees it sees the data before it, which the completion
+     * came after. */
+    if (l->count != NULL && l->turn == imm >> 16)
+        atomic_fetch_add_explicit(l->count, 1, memory_order_release);
+}
+
+void rs_rdma_link_take(struct rs_rdma_link *link)
+{
+    uint32_t imm;
+    int got = 0;
+
+    if (link->memory->port->notify != RS_NOTIFY_IMM)
+        return;
+    while (!rs_rdma_link_is_broken(link) &&
+           (got = link->queue->ops->take(link->queue, &imm)) == 1)
+        count_imm(link, imm);
+    if (got < 0)
+        fail(link, rsched_last_error());
+}
+
 bool rs_rdma_link_post(struct rs_rdma_link *link, struct rs_rdma_list *list,
                        uint64_t epoch, atomic_uint_fast64_t *count)
 {
@@ -148,7 +256,7 @@ int rs_rdma_link_failed(const struct rs_rdma_link *link)
  * are answered, or not. */
 static void probe(struct rs_rdma_link *link, uint64_t now_ps)
 {
-    if (!link->in_use || link->posted != link->completed ||
+    if (!atomic_load(&link->in_use) || link->posted != link->completed ||
         now_ps < link->next_probe_ps)
         return;
     link->next_probe_ps = now_ps + PROBE_PS;
@@ -158,10 +266,16 @@ static void probe(struct rs_rdma_link *link, uint64_t now_ps)
 
 int rs_rdma_link_check(struct rs_rdma_link *link)
 {
+    struct rs_rdma_port *port = link->memory->port;
+
     if (!rs_rdma_link_is_broken(link)) {
         rs_rdma_link_lock(link);
         rs_rdma_link_poll(link);
-        probe(link, rs_clock_now());
+        rs_rdma_link_take(link); /* else its peer may have to wait */
+        if (port->ops->check(port) != 0)
+            fail(link, rsched_last_error());
+        else
+            probe(link, rs_clock_now());
         rs_rdma_link_unlock(link);
     }
     return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;

@@ -17,17 +17,27 @@ enum { RS_LINK_WHY_BYTES = 192 };
 
 struct rs_rdma_lane;
 
+/* Who counts an immediate, whose lower half is the index of the listener and
+ * whose upper half is its turn: an immediate that comes late, for a lane that
+ * has been destroyed, is not taken for one of the lane after it. */
+struct rs_rdma_listener {
+    atomic_uint_fast64_t *count; /* NULL: nobody */
+    uint16_t turn;
+};
+
 struct rs_rdma_link {
     struct rs_rdma_memory *memory;
-    struct rs_rdma_queue *queue;
+    struct rs_rdma_queue *queue; /* NULL: it could not be made */
     int peer;
     const char *engine; /* its name */
     uint32_t number;    /* of the queue pair */
     atomic_flag lock;
     uint64_t posted, completed; /* lists */
     atomic_bool broken;
-    bool in_use; /* the peer can answer: it has told us of a lane */
+    atomic_bool in_use; /* the peer can answer: it has told us of a lane */
     char why[RS_LINK_WHY_BYTES]; /* broken */
+    struct rs_rdma_listener *listeners; /* RS_NOTIFY_IMM */
+    uint32_t num_listeners;
     /* A word at the peer that is written to see whether anybody is there. */
     struct rs_rdma_block *probed;
     struct rs_rdma_list *probe;
@@ -47,6 +57,13 @@ struct rs_rdma_link_offer {
 int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
                       int peer, const char *engine,
                       struct rs_rdma_link_offer *offer);
+/** One that could not be made, for the reason of the last error; it offers
+ * nothing and is broken from the beginning. */
+void rs_rdma_link_init_broken(struct rs_rdma_link *link,
+                              struct rs_rdma_memory *memory, int peer,
+                              const char *engine,
+                              struct rs_rdma_link_offer *offer);
+/** @return 0 or an error, of which the link is broken */
 int rs_rdma_link_connect(struct rs_rdma_link *link,
                          const unsigned char *address,
                          const struct rs_rdma_link_offer *offer);
@@ -64,6 +81,15 @@ bool rs_rdma_link_post(struct rs_rdma_link *link, struct rs_rdma_list *list,
                        uint64_t epoch, atomic_uint_fast64_t *count);
 /** Begin with what was posted. The lock is held. */
 void rs_rdma_link_ring(struct rs_rdma_link *link);
+
+/** Add one to `count` for each immediate of this value from now on. Takes the
+ * lock. @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT */
+int rs_rdma_link_listen(struct rs_rdma_link *link, atomic_uint_fast64_t *count,
+                        uint32_t *imm);
+/** No longer. Takes the lock. */
+void rs_rdma_link_unlisten(struct rs_rdma_link *link, uint32_t imm);
+/** Take all immediates that are there. The lock is held. */
+void rs_rdma_link_take(struct rs_rdma_link *link);
 
 /** Whether nothing can move over it any more. Thread-safe. */
 bool rs_rdma_link_is_broken(const struct rs_rdma_link *link);

@@ -178,7 +178,8 @@ static struct rs_rdma_region *find_region(const struct rs_rdma_memory *memory,
     struct rs_rdma_region *r = memory->regions;
 
     while (r != NULL &&
-           (r->begin > begin || r->end < end || r->access < access))
+           (r->retired || r->begin > begin || r->end < end ||
+            r->access < access))
         r = r->next;
     return r;
 }
@@ -219,6 +220,7 @@ void rs_rdma_region_release(struct rs_rdma_memory *memory,
 {
     struct rs_rdma_region **at = &memory->regions;
 
+    region->retired = true;
     if (--region->references > 0)
         return;
     while (*at != region)
@@ -311,6 +313,12 @@ void rs_rdma_regions_release(struct rs_rdma_memory *memory,
         rs_rdma_region_release(memory, regions->of[i]);
     free(regions->of);
     *regions = (struct rs_rdma_regions){0};
+}
+
+void rs_rdma_regions_retire(struct rs_rdma_regions *regions)
+{
+    for (size_t i = 0; i < regions->number; i++)
+        regions->of[i]->retired = true;
 }
 
 const struct rs_rdma_keys *

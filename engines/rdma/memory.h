@@ -26,13 +26,16 @@ struct rs_rdma_block {
     struct rs_rdma_link *writer; /* NULL: nobody else writes it */
 };
 
-/* Memory of the user, whole pages. */
+/* Memory of the user, whole pages. They belong to those who hold it: once one of
+ * them has let go, the same addresses may be other pages, which this
+ * registration does not reach. So it is shared no more then. */
 struct rs_rdma_region {
     struct rs_rdma_region *next;
     uintptr_t begin, end;
     enum rs_rdma_access access;
     struct rs_rdma_keys keys;
     unsigned references;
+    bool retired;
 };
 
 struct rs_rdma_memory {
@@ -84,6 +87,9 @@ int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             struct rs_rdma_regions *regions);
 void rs_rdma_regions_release(struct rs_rdma_memory *memory,
                              struct rs_rdma_regions *regions);
+/** The user may free the memory from now on, although the device may still be
+ * at it: nobody else is to share the regions. */
+void rs_rdma_regions_retire(struct rs_rdma_regions *regions);
 
 /** The keys for an address in one of them. */
 const struct rs_rdma_keys *

@@ -43,6 +43,10 @@ struct rs_rdma_port_ops {
     /** Write what a peer must know of the port: at most RS_PORT_ADDRESS_BYTES,
      * the rest is zero. */
     void (*address)(const struct rs_rdma_port *port, unsigned char *address);
+    /** Whether the device is still there; called now and then, by any thread,
+     * without the lock. @return 0, or RSCHED_EPEER with a text that says what
+     * became of it: nothing moves through the port any more */
+    int (*check)(struct rs_rdma_port *port);
 
     /** @return 0; RSCHED_ELIMIT: the limit on locked memory, which the text
      * names; RSCHED_ESYS */
@@ -71,7 +75,17 @@ struct rs_rdma_port {
     uint32_t max_pieces; /* of an operation */
     uint32_t max_inline; /* bytes of an inlined operation, at least 8 */
     uint32_t max_ops;    /* under way on a queue */
+    bool in_order;       /* writes of a queue are seen in their order */
     bool fetch_add;      /* RS_RDMA_FETCH_ADD works on its memory */
+    /* How its peers say that data is there, by what the port can do; what
+     * queues that are made later have to be ready for. */
+    enum rs_rdma_notify {
+        RS_NOTIFY_FLAG, /* they write the number of the chunk or notification */
+        RS_NOTIFY_ADD,  /* they add one */
+        RS_NOTIFY_IMM,  /* an immediate names the lane */
+        RS_NUM_NOTIFIES
+    } notify;
+    bool immediates; /* queues can take them, if `notify` is that */
 };
 
 /** Find the ports to use.

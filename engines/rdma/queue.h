@@ -102,6 +102,12 @@ struct rs_rdma_queue_ops {
      * the device did what it may not. */
     int (*poll)(struct rs_rdma_queue *queue, struct rs_rdma_done *done);
 
+    /** Take the oldest immediate that has arrived; its receive is posted
+     * again. NULL: the port of the queue has no immediates.
+     * @return 1: *imm is set; 0: there is none, or the queue pair has failed
+     *         (poll() tells why); or an error */
+    int (*take)(struct rs_rdma_queue *queue, uint32_t *imm);
+
     /** The queue pair has been reset: forget what was posted. */
     void (*reset)(struct rs_rdma_queue *queue);
 };

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "librsched/base/clock.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
 #define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
@@ -42,15 +43,61 @@ static void close_ports(struct rs_rdma_port **ports, uint32_t num_ports)
         ports[i]->ops->close(ports[i]);
 }
 
+/* The flag costs the least on both sides, but needs writes that are seen in
+ * their order; a fetch-and-add or an immediate is ordered by itself. (No memory
+ * is registered for relaxed ordering.) */
+static enum rs_rdma_notify best_notify(const struct rs_rdma_port *port)
+{
+    if (port->in_order)
+        return RS_NOTIFY_FLAG;
+    return port->fetch_add ? RS_NOTIFY_ADD : RS_NOTIFY_IMM;
+}
+
+static int choose_notify(const char *name, struct rs_rdma_port *port)
+{
+    static const enum rs_rdma_notify wanted[] = {
+        [RS_CONFIG_NOTIFY_FLAG] = RS_NOTIFY_FLAG,
+        [RS_CONFIG_NOTIFY_ADD] = RS_NOTIFY_ADD,
+        [RS_CONFIG_NOTIFY_IMM] = RS_NOTIFY_IMM,
+    };
+    uint64_t setting = rs_config()->notify;
+
+    port->notify = setting == RS_CONFIG_NOTIFY_AUTO ? best_notify(port)
+                                                    : wanted[setting];
+    if (port->notify == RS_NOTIFY_FLAG && !port->in_order)
+        return rs_fail(RSCHED_EINVAL,
+                       "%s %s: RSCHED_NOTIFY=flag: the device does not keep "
+                       "writes in order",
+                       name, port->name);
+    if (port->notify == RS_NOTIFY_ADD && !port->fetch_add)
+        return rs_fail(RSCHED_EINVAL,
+                       "%s %s: RSCHED_NOTIFY=add: the device has no atomic "
+                       "operations",
+                       name, port->name);
+    if (port->notify == RS_NOTIFY_IMM && !port->immediates)
+        return rs_fail(setting == RS_CONFIG_NOTIFY_AUTO ? RSCHED_ENOTSUP
+                                                         : RSCHED_EINVAL,
+                       "%s %s: the device has no writes with immediates",
+                       name, port->name);
+    return 0;
+}
+
 int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
                  rs_rdma_ports_fn *find, struct rsched_engine **engine)
 {
     struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
     struct rsched_engine *e;
     int found = find(env, ports);
+    int error = 0;
 
     if (found < 0)
         return found;
+    for (int i = 0; i < found && error == 0; i++)
+        error = choose_notify(name, ports[i]);
+    if (error != 0) {
+        close_ports(ports, (uint32_t)found);
+        return error;
+    }
     e = calloc(1, sizeof(*e));
     if (e == NULL) {
         close_ports(ports, (uint32_t)found);
@@ -125,20 +172,35 @@ static void fini_links(struct rsched_connection *c)
     pthread_mutex_unlock(&c->engine->lock);
 }
 
+/* What is wrong with one device is no reason not to use the others. */
+static bool is_of_the_device(int error)
+{
+    return error == RSCHED_ESYS || error == RSCHED_EPEER;
+}
+
 static int init_links(struct rsched_connection *c, uint32_t num_links)
 {
     struct rsched_engine *engine = c->engine;
-    int error = 0;
+    int error = 0, first = 0;
+    bool any = false;
 
     pthread_mutex_lock(&engine->lock);
     while (error == 0 && c->num_links < num_links) {
-        error = rs_rdma_link_init(&c->links[c->num_links],
-                                  &engine->rails[c->num_links], c->peer,
-                                  engine->name, &c->offers[c->num_links]);
+        uint32_t i = c->num_links;
+
+        error = rs_rdma_link_init(&c->links[i], &engine->rails[i], c->peer,
+                                  engine->name, &c->offers[i]);
+        any = any || error == 0;
+        first = first == 0 ? error : first;
+        if (is_of_the_device(error)) {
+            rs_rdma_link_init_broken(&c->links[i], &engine->rails[i], c->peer,
+                                     engine->name, &c->offers[i]);
+            error = 0;
+        }
         c->num_links += error == 0;
     }
     pthread_mutex_unlock(&engine->lock);
-    return error;
+    return error == 0 && !any ? first : error;
 }
 
 int rs_rdma_connect(struct rsched_engine *engine, int peer,
@@ -184,6 +246,7 @@ int rs_rdma_accept(struct rsched_connection *connection,
                    const unsigned char *offer)
 {
     struct offer o;
+    bool any = false;
     int error = 0;
 
     memcpy(&o, offer, sizeof(o));
@@ -191,10 +254,16 @@ int rs_rdma_accept(struct rsched_connection *connection,
         return rs_fail(RSCHED_EMISMATCH,
                        "%s: peer %d offers something else than queue pairs",
                        connection->engine->name, connection->peer);
-    for (uint32_t i = 0; i < connection->num_links && error == 0; i++)
-        error = rs_rdma_link_connect(&connection->links[i],
-                                     connection->addresses[i], &o.links[i]);
-    return error;
+    for (uint32_t i = 0; i < connection->num_links; i++) {
+        int wrong = rs_rdma_link_connect(&connection->links[i],
+                                         connection->addresses[i], &o.links[i]);
+
+        any = any || wrong == 0;
+        error = wrong == 0 || error != 0 ? error : wrong;
+        if (wrong != 0 && !is_of_the_device(wrong))
+            return wrong;
+    }
+    return any ? 0 : error;
 }
 
 uint32_t rs_rdma_rails(const struct rsched_connection *connection)
@@ -208,13 +277,33 @@ void rs_rdma_disconnect(struct rsched_connection *connection)
     free(connection);
 }
 
+/* A rail that fails takes the lanes over it along, and nothing else: the peer
+ * is gone once nothing moves any more on the rails that are in use. */
 int rs_rdma_check(struct rsched_connection *connection)
 {
-    int error = 0;
+    const struct rs_rdma_link *broken = NULL;
+    bool moves = false;
 
-    for (uint32_t i = 0; i < connection->num_links && error == 0; i++)
-        error = rs_rdma_link_check(&connection->links[i]);
-    return error;
+    for (uint32_t i = 0; i < connection->num_links; i++) {
+        struct rs_rdma_link *link = &connection->links[i];
+
+        int error = rs_rdma_link_check(link);
+
+        if (!atomic_load(&link->in_use))
+            continue;
+        moves = moves || error == 0;
+        broken = error != 0 && broken == NULL ? link : broken;
+    }
+    return broken == NULL || moves ? 0 : rs_rdma_link_failed(broken);
+}
+
+bool rs_rdma_is_whole(const struct rsched_connection *connection)
+{
+    for (uint32_t i = 0; i < connection->num_links; i++) {
+        if (rs_rdma_link_is_broken(&connection->links[i]))
+            return false;
+    }
+    return true;
 }
 
 /* Nothing wakes us but the clock: a write of a peer makes no completion here.

@@ -39,6 +39,7 @@ int rs_rdma_accept(struct rsched_connection *, const unsigned char *offer);
 uint32_t rs_rdma_rails(const struct rsched_connection *);
 void rs_rdma_disconnect(struct rsched_connection *);
 int rs_rdma_check(struct rsched_connection *);
+bool rs_rdma_is_whole(const struct rsched_connection *);
 void rs_rdma_sleep(struct rsched_engine *, const struct rsched_lane *,
                    uint64_t limit_ps, bool (*ready)(void *arg), void *arg);
 uint64_t rs_rdma_memory_bytes(struct rsched_engine *);
@@ -52,6 +53,7 @@ uint64_t rs_rdma_wakes(struct rsched_engine *);
     .close = rs_rdma_close,                                                 \
     .connect = rs_rdma_connect,                                             \
     .disconnect = rs_rdma_disconnect,                                       \
+    .is_whole = rs_rdma_is_whole,                                           \
     .memory = rs_rdma_memory_bytes,                                         \
     .offer = rs_rdma_offer,                                                 \
     .rails = rs_rdma_rails,                                                 \

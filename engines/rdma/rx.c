@@ -34,6 +34,8 @@ struct rx {
     char *slots;
     uint64_t stride;
     struct rs_rdma_table *table; /* what is written to the sender's */
+    uint32_t imm;     /* RS_NOTIFY_IMM */
+    bool listens;     /* to it */
     uint64_t remote_credits;
     uint32_t remote_rkey;
     struct rs_rdma_list *consume, *ready, *publish;
@@ -55,6 +57,8 @@ static void dispose(struct rs_rdma_lane *lane)
     struct rx *rx = (struct rx *)lane;
     const struct rs_rdma_queue_ops *ops = lane->link->queue->ops;
 
+    if (rx->listens)
+        rs_rdma_link_unlisten(lane->link, rx->imm);
     if (rx->consume != NULL)
         ops->list_destroy(rx->consume);
     if (rx->ready != NULL)
@@ -83,23 +87,6 @@ static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
     ring->num_slots = slots > MAX_SLOTS ? MAX_SLOTS : (uint32_t)slots;
     /* With four slots the sender still has two when it learns of others. */
     rx->credit_step = ring->num_slots == MAX_SLOTS ? MAX_SLOTS / 2 : 1;
-}
-
-/* The flag is safe since no memory is registered for relaxed ordering and
- * queue pairs deliver in order. */
-static int choose_notify(struct rx *rx)
-{
-    const struct rs_rdma_port *port = rx->lane.link->memory->port;
-    uint64_t wanted = rs_config()->notify;
-
-    if (wanted == RS_CONFIG_NOTIFY_ADD && !port->fetch_add)
-        return rs_fail(RSCHED_ENOTSUP,
-                       "%s %s: RSCHED_NOTIFY=add: the device has no atomic "
-                       "operations",
-                       rx->lane.link->engine, port->name);
-    rx->lane.notify =
-        wanted == RS_CONFIG_NOTIFY_ADD ? RS_NOTIFY_ADD : RS_NOTIFY_FLAG;
-    return 0;
 }
 
 static int allocate_block(struct rx *rx)
@@ -135,9 +122,12 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     pthread_mutex_lock(&connection->engine->lock);
     rs_rdma_lanes_bury(l->link);
     choose_slots(rx, &connection->engine->env, spec->bytes);
-    error = choose_notify(rx);
-    if (error == 0)
-        error = allocate_block(rx);
+    l->notify = l->link->memory->port->notify;
+    error = allocate_block(rx);
+    if (error == 0 && l->notify == RS_NOTIFY_IMM) {
+        error = rs_rdma_link_listen(l->link, &rx->arrivals->arrived, &rx->imm);
+        rx->listens = error == 0;
+    }
     if (error != 0)
         dispose(l);
     pthread_mutex_unlock(&connection->engine->lock);
@@ -149,6 +139,7 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
         .num_slots = l->ring.num_slots,
         .chunk_bytes = l->ring.chunk_bytes,
         .notify = l->notify,
+        .imm = rx->imm,
         .offers = l->offers,
     };
     d.hash = XXH64(&d, offsetof(struct rs_rdma_descriptor, hash), 0);
@@ -188,7 +179,7 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
                        rx->lane.link->engine, rx->lane.link->peer);
     rx->remote_credits = r.credits;
     rx->remote_rkey = r.rkey;
-    rx->lane.link->in_use = true;
+    atomic_store(&rx->lane.link->in_use, true);
     return make_words(rx);
 }
 
@@ -206,6 +197,13 @@ int rs_rdma_rx_check(struct rsched_lane *lane)
 
 static uint64_t arrived(const struct rx *rx)
 {
+    struct rs_rdma_link *link = rx->lane.link;
+
+    if (rx->lane.notify == RS_NOTIFY_IMM) {
+        rs_rdma_link_lock(link);
+        rs_rdma_link_take(link);
+        rs_rdma_link_unlock(link);
+    }
     /* Acquire: the data is read after the number. */
     return atomic_load_explicit(&rx->arrivals->arrived, memory_order_acquire);
 }
@@ -332,8 +330,7 @@ static int publish(struct rx *rx)
  * less than the copy out of landing slots. */
 static int load_direct(struct rx *rx, const struct rsched_message *message)
 {
-    struct rs_rdma_regions old = rx->lane.regions;
-    struct rs_rdma_regions new = {0};
+    struct rs_rdma_regions *regions = &rx->lane.regions;
     bool direct;
     int error = 0;
 
@@ -342,9 +339,9 @@ static int load_direct(struct rx *rx, const struct rsched_message *message)
     while (!rs_rdma_lane_drain(&rx->lane, GIVE_UP_PS))
         ;
     rs_rdma_lane_lock(&rx->lane);
-    direct = prepare_targets(rx, message, &new);
-    rs_rdma_regions_release(rx->lane.link->memory, &old);
-    rx->lane.regions = new;
+    /* First: at the same addresses there may be other pages now. */
+    rs_rdma_regions_release(rx->lane.link->memory, regions);
+    direct = prepare_targets(rx, message, regions);
     rs_rdma_lane_unlock(&rx->lane);
     if (direct)
         error = publish(rx);
@@ -404,7 +401,7 @@ wrong_message(const struct rs_rdma_lane *l, uint64_t meta)
 
 static bool chunk_is_there(const struct rx *rx, const struct rs_rdma_slot *slot)
 {
-    if (rx->lane.notify == RS_NOTIFY_ADD)
+    if (rx->lane.notify != RS_NOTIFY_FLAG)
         return arrived(rx) > rx->lane.notices;
     /* Acquire: the data and meta are read after the number. */
     return atomic_load_explicit(&slot->arrived, memory_order_acquire) ==
@@ -426,7 +423,7 @@ static int land(struct rx *rx)
             return wrong_message(l, slot->meta);
         rs_copies_unpack(&l->copies, &l->copies.chunks[ring->next], slot->data);
         l->lane.stats.chunks++;
-        l->notices += l->notify == RS_NOTIFY_ADD;
+        l->notices += l->notify != RS_NOTIFY_FLAG;
         ring->next++;
         rx->consumed = rs_rdma_ring_number(ring);
         if (ring->next == ring->num_chunks) {

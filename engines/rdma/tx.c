@@ -23,6 +23,7 @@ struct tx {
     uint64_t *sink; /* where a fetch-and-add puts what was there before */
     uint64_t remote_arrivals, remote_stride;
     uint32_t remote_rkey;
+    uint32_t imm;
     struct rsched_message message; /* own copy */
     size_t room_pieces;
     enum rs_rdma_source source;
@@ -95,6 +96,7 @@ static void adopt_descriptor(struct tx *tx, const struct rs_rdma_descriptor *d,
 
     tx->remote_arrivals = d->arrivals;
     tx->remote_rkey = d->rkey;
+    tx->imm = d->imm;
     tx->remote_stride = rs_rdma_ring_stride(d->chunk_bytes);
     l->ring.num_slots = d->num_slots;
     l->ring.chunk_bytes = d->chunk_bytes;
@@ -138,7 +140,7 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
     if (error != 0)
         return error;
     tx->writes.max_pieces = l->link->memory->port->max_pieces;
-    l->link->in_use = true;
+    atomic_store(&l->link->in_use, true);
     r = (struct rs_rdma_reply){.credits = (uintptr_t)tx->credits,
                                .rkey = l->block->keys->rkey};
     r.hash = XXH64(&r, offsetof(struct rs_rdma_reply, hash), 0);
@@ -172,20 +174,27 @@ static int add_notify(struct tx *tx, uint64_t flag)
     struct rs_rdma_piece sink = {.address = (uintptr_t)tx->sink,
                                  .bytes = WORD,
                                  .lkey = tx->lane.block->keys->lkey};
-    struct rs_rdma_op op = {.rkey = tx->remote_rkey};
+    struct rs_rdma_op op = {.rkey = tx->remote_rkey,
+                            .remote = tx->remote_arrivals +
+                                      offsetof(struct rs_rdma_arrivals,
+                                               arrived)};
 
-    if (tx->lane.notify == RS_NOTIFY_FLAG) {
+    switch (tx->lane.notify) {
+    case RS_NOTIFY_FLAG:
         op.opcode = RS_RDMA_WRITE;
         op.stamp = RS_STAMP_EPOCH;
         op.inlined = true;
         op.remote = flag;
-    } else {
+        break;
+    case RS_NOTIFY_ADD:
         op.opcode = RS_RDMA_FETCH_ADD;
         op.add = 1;
         op.num_pieces = 1;
         op.pieces = &sink;
-        op.remote =
-            tx->remote_arrivals + offsetof(struct rs_rdma_arrivals, arrived);
+        break;
+    default:
+        op.opcode = RS_RDMA_WRITE_IMM;
+        op.imm = tx->imm;
     }
     return rs_rdma_writes_add_op(&tx->writes, &op);
 }
@@ -285,9 +294,9 @@ static int prepare_source(struct tx *tx, const struct rsched_message *message)
 {
     struct rs_rdma_lane *l = &tx->lane;
     struct rs_rdma_memory *memory = l->link->memory;
-    struct rs_rdma_regions old = l->regions;
 
-    l->regions = (struct rs_rdma_regions){0};
+    /* First: at the same addresses there may be other pages now. */
+    rs_rdma_regions_release(memory, &l->regions);
     tx->source = rs_rdma_source_choose(memory->port, message->bytes,
                                        rs_rdma_count_blocks(&l->copies));
     if (tx->source == RS_SOURCE_GATHER &&
@@ -297,7 +306,6 @@ static int prepare_source(struct tx *tx, const struct rsched_message *message)
                rsched_last_error());
         tx->source = RS_SOURCE_PACK;
     }
-    rs_rdma_regions_release(memory, &old);
     if (tx->source != RS_SOURCE_PACK)
         return 0;
     tx->staging_stride = rs_rdma_ring_stride(l->ring.chunk_bytes);

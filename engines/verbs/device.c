@@ -3,6 +3,7 @@
 #include "engines/verbs/verbs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/resource.h>
 
 #include "engines/verbs/gid.h"
+#include "engines/verbs/mlx5.h"
 #include "engines/verbs/names.h"
 #include "engines/verbs/queue.h"
 #include "librsched/base/config.h"
@@ -65,6 +67,30 @@ static void port_address(const struct rs_rdma_port *port,
            sizeof(struct rs_verbs_address));
 }
 
+/* The kernel tells those who have a device open when it goes away: by an event,
+ * or, once nothing is left to read events from, by an error. Completions of what
+ * is under way may never come then. */
+static int port_check(struct rs_rdma_port *port)
+{
+    struct rs_verbs_port *p = port_of(port);
+    struct ibv_async_event event;
+    int error = 0;
+
+    while (!atomic_load(&p->gone) && error == 0) {
+        error = ibv_get_async_event(p->context, &event);
+        if (error != 0 && errno != EAGAIN && errno != EINTR)
+            atomic_store(&p->gone, true);
+        if (error != 0)
+            break;
+        if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+            atomic_store(&p->gone, true);
+        ibv_ack_async_event(&event);
+    }
+    if (!atomic_load(&p->gone))
+        return 0;
+    return rs_fail(RSCHED_EPEER, "the device has been removed");
+}
+
 static int explain_registration(const struct rs_verbs_port *p, uint64_t bytes)
 {
     struct rlimit limit = {0};
@@ -110,6 +136,7 @@ static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
 
 static const struct rs_rdma_port_ops port_ops = {
     .address = port_address,
+    .check = port_check,
     .close = port_close,
     .memory_register = memory_register,
     .memory_release = memory_release,
@@ -175,6 +202,9 @@ static bool set_limits(struct rs_verbs_port *p,
     p->port.max_pieces =
         attr->max_sge < MAX_PIECES ? (uint32_t)attr->max_sge : MAX_PIECES;
     p->port.fetch_add = attr->atomic_cap != IBV_ATOMIC_NONE;
+    /* iWARP places data in any order, and had no immediates for long. */
+    p->port.in_order = p->context->device->transport_type == IBV_TRANSPORT_IB;
+    p->port.immediates = p->port.in_order;
     max_inline = rs_verbs_max_inline(p);
     if (max_inline < LEAST_INLINE) {
         unusable(s, "%s cannot make queue pairs that send inline: %s",
@@ -203,6 +233,7 @@ static struct rs_verbs_port *open_port(struct ibv_device *device,
         unusable(s, "%s cannot be opened: %s", p->port.name, strerror(errno));
         goto err_free;
     }
+    fcntl(p->context->async_fd, F_SETFL, O_NONBLOCK);
     p->pd = ibv_alloc_pd(p->context);
     if (p->pd == NULL) {
         unusable(s, "%s has no protection domain: %s", p->port.name,
@@ -212,6 +243,9 @@ static struct rs_verbs_port *open_port(struct ibv_device *device,
     if (ibv_query_device(p->context, &attr) != 0 || !is_usable(p, s) ||
         !set_limits(p, &attr, s))
         goto err_dealloc;
+#ifdef RSCHED_HAVE_MLX5
+    rs_verbs_mlx5_adopt(p);
+#endif
     return p;
 
 err_dealloc:

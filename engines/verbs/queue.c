@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/verbs/queue.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "engines/verbs/verbs.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
 enum {
     MAX_INLINE = 220, /* four units of 64 bytes in a ConnectX send queue */
-    /* 4.096 us * 2^18, a second; a stalled host must not look like a dead one.
-     * With the retries a dead peer is known after some ten seconds. Soft-RoCE
-     * takes 7 retries, the most that there can be, for endless ones. */
-    ACK_TIMEOUT = 18,
+    /* A stalled host must not look like a dead one: with RSCHED_ACK_TIMEOUT's
+     * default of a second a dead peer is known after some ten. Soft-RoCE takes
+     * 7 retries, the most that there can be, for endless ones. */
     RETRIES = 6,
     RNR_RETRIES = 7, /* for ever: a receiver may be busy */
     RNR_TIMER = 12,  /* 0.64 ms */
     HOP_LIMIT = 64,
+    /* Immediates that may arrive before they are looked for; the peer's device
+     * tries again after that. */
+    RECEIVES = 256,
+    MLX5_BLOCKS = 8, /* of a request, at most: of MAX_INLINE or 16 pieces */
 };
 
 struct list {
@@ -32,22 +37,37 @@ static struct rs_verbs_queue *queue_of(struct rs_rdma_queue *queue)
     return (struct rs_verbs_queue *)queue;
 }
 
+/* A queue that takes no immediates needs one nevertheless, to be made. */
+static uint32_t receives_of(const struct rs_verbs_port *port)
+{
+    return port->port.notify == RS_NOTIFY_IMM ? RECEIVES : 1;
+}
+
+/* After a failure every request has a completion, signalled or not. Who writes
+ * the commands himself has one for each block of the ring. */
+static uint32_t completions_of(const struct rs_verbs_queue *q)
+{
+    return q->port->mlx5 ? q->depth * MLX5_BLOCKS : q->depth + 1;
+}
 
 static struct ibv_qp *make_qp(struct rs_verbs_port *port, struct ibv_cq *cq,
-                              uint32_t depth, uint32_t max_inline)
+                              struct ibv_cq *receive_cq, uint32_t depth,
+                              uint32_t max_inline, struct ibv_qp_cap *granted)
 {
     struct ibv_qp_init_attr attr = {
         .send_cq = cq,
-        .recv_cq = cq,
+        .recv_cq = receive_cq,
         .cap = {.max_send_wr = depth,
-                .max_recv_wr = 1,
+                .max_recv_wr = receives_of(port),
                 .max_send_sge = port->port.max_pieces,
                 .max_recv_sge = 1,
                 .max_inline_data = max_inline},
         .qp_type = IBV_QPT_RC,
     };
+    struct ibv_qp *qp = ibv_create_qp(port->pd, &attr);
 
-    return ibv_create_qp(port->pd, &attr);
+    *granted = attr.cap;
+    return qp;
 }
 
 int rs_verbs_max_inline(struct rs_verbs_port *port)
@@ -55,12 +75,13 @@ int rs_verbs_max_inline(struct rs_verbs_port *port)
     static const int attempts[] = {MAX_INLINE, 128, 64, 28, 8};
     struct ibv_cq *cq = ibv_create_cq(port->context, 8, NULL, NULL, 0);
     struct ibv_qp *qp = NULL;
+    struct ibv_qp_cap cap;
     int found = -1;
 
     if (cq == NULL)
         return -1;
     for (size_t i = 0; qp == NULL && i < sizeof(attempts) / sizeof(int); i++) {
-        qp = make_qp(port, cq, 4, (uint32_t)attempts[i]);
+        qp = make_qp(port, cq, cq, 4, (uint32_t)attempts[i], &cap);
         found = attempts[i];
     }
     if (qp == NULL)
@@ -86,6 +107,19 @@ static int to_init(struct rs_verbs_queue *q)
                              IBV_QP_ACCESS_FLAGS);
 }
 
+/* Without memory: an immediate travels in the completion. */
+static int post_receives(struct rs_verbs_queue *q, uint32_t count)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct ibv_recv_wr wr = {0}, *bad;
+
+        error = ibv_post_recv(q->qp, &wr, &bad);
+    }
+    return error;
+}
+
 int rs_verbs_queue_create(struct rs_rdma_port *port,
                           struct rs_rdma_endpoint *endpoint,
                           struct rs_rdma_queue **queue)
@@ -103,23 +137,34 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
         rs_fail(error, "verbs %s: no memory", port->name);
         goto err_free;
     }
-    /* After a failure every request has a completion, signalled or not. */
-    q->cq = ibv_create_cq(q->port->context, (int)q->depth + 1, NULL, NULL, 0);
+    q->cq = ibv_create_cq(q->port->context, (int)completions_of(q), NULL, NULL,
+                          0);
     if (q->cq == NULL) {
         error = rs_fail(RSCHED_ESYS,
                         "verbs %s: making a completion queue of %u: %m",
-                        port->name, q->depth + 1);
+                        port->name, completions_of(q));
         goto err_free;
     }
-    q->qp = make_qp(q->port, q->cq, q->depth, port->max_inline);
+    q->receive_cq = ibv_create_cq(q->port->context,
+                                  (int)receives_of(q->port) + 1, NULL, NULL, 0);
+    if (q->receive_cq == NULL) {
+        error = rs_fail(RSCHED_ESYS,
+                        "verbs %s: making a completion queue of %u: %m",
+                        port->name, receives_of(q->port) + 1);
+        goto err_destroy_cq;
+    }
+    q->qp = make_qp(q->port, q->cq, q->receive_cq, q->depth, port->max_inline,
+                    &q->cap);
     if (q->qp == NULL) {
         error = rs_fail(RSCHED_ESYS,
                         "verbs %s: making a queue pair of %u requests with %u "
                         "pieces: %m",
                         port->name, q->depth, port->max_pieces);
-        goto err_destroy_cq;
+        goto err_destroy_receive_cq;
     }
     error = to_init(q);
+    if (error == 0 && port->notify == RS_NOTIFY_IMM)
+        error = post_receives(q, RECEIVES);
     if (error != 0) {
         errno = error;
         error = rs_fail(RSCHED_ESYS, "verbs %s: qp %#x to INIT: %m",
@@ -136,6 +181,8 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
 
 err_destroy_qp:
     ibv_destroy_qp(q->qp);
+err_destroy_receive_cq:
+    ibv_destroy_cq(q->receive_cq);
 err_destroy_cq:
     ibv_destroy_cq(q->cq);
 err_free:
@@ -184,7 +231,7 @@ static int to_rts(struct rs_verbs_queue *q)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
-        .timeout = ACK_TIMEOUT,
+        .timeout = (uint8_t)rs_config()->ack_timeout,
         .retry_cnt = RETRIES,
         .rnr_retry = RNR_RETRIES,
         .sq_psn = q->psn,
@@ -222,6 +269,7 @@ void rs_verbs_queue_destroy(struct rs_rdma_queue *queue)
     struct rs_verbs_queue *q = queue_of(queue);
 
     ibv_destroy_qp(q->qp);
+    ibv_destroy_cq(q->receive_cq);
     ibv_destroy_cq(q->cq);
     free(q->posts);
     free(q);
@@ -346,6 +394,24 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
     return 1;
 }
 
+static int verbs_take(struct rs_rdma_queue *queue, uint32_t *imm)
+{
+    struct rs_verbs_queue *q = queue_of(queue);
+    struct ibv_wc wc;
+    int polled = ibv_poll_cq(q->receive_cq, 1, &wc);
+
+    if (polled == 0 || (polled > 0 && wc.status == IBV_WC_WR_FLUSH_ERR))
+        return 0;
+    if (polled < 0)
+        return rs_fail(RSCHED_ESYS, "polling for immediates failed");
+    if (wc.status != IBV_WC_SUCCESS)
+        return rs_fail(RSCHED_ESYS, "receiving an immediate: %s",
+                       ibv_wc_status_str(wc.status));
+    *imm = ntohl(wc.imm_data);
+    errno = post_receives(q, 1);
+    return errno == 0 ? 1 : rs_fail(RSCHED_ESYS, "posting a receive: %m");
+}
+
 static void verbs_reset(struct rs_rdma_queue *queue)
 {
     struct rs_verbs_queue *q = queue_of(queue);
@@ -363,4 +429,5 @@ const struct rs_rdma_queue_ops rs_verbs_queue_ops = {
     .post = verbs_post,
     .reset = verbs_reset,
     .ring = verbs_ring,
+    .take = verbs_take,
 };

@@ -19,7 +19,7 @@ struct rs_verbs_post {
 struct rs_verbs_queue {
     struct rs_rdma_queue queue; /* first: the public part */
     struct rs_verbs_port *port;
-    struct ibv_cq *cq;
+    struct ibv_cq *cq, *receive_cq;
     struct ibv_qp *qp;
     /* Posted and not rung yet: one chain over several lists. */
     struct ibv_send_wr *head, *tail;
@@ -27,6 +27,7 @@ struct rs_verbs_queue {
     /* Under way: a ring, oldest first. */
     struct rs_verbs_post *posts;
     uint32_t first_post, num_posts;
+    struct ibv_qp_cap cap; /* as granted */
     uint32_t depth, used; /* in requests */
     uint32_t psn; /* of the first packet sent */
     bool failed;

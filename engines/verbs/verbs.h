@@ -4,6 +4,7 @@
 #define RS_VERBS_H
 
 #include <assert.h>
+#include <stdatomic.h>
 
 #include <infiniband/verbs.h>
 
@@ -23,6 +24,9 @@ struct rs_verbs_port {
     struct rs_rdma_port port; /* first: the public part */
     struct ibv_context *context;
     struct ibv_pd *pd;
+    struct rs_rdma_port_ops ops; /* where they are not those of all ports */
+    bool mlx5;        /* its queue pairs are driven by engines/mlx5 */
+    atomic_bool gone; /* the device has been removed */
     uint8_t number;
     uint8_t gid_index;
     struct rs_verbs_address address;

@@ -135,9 +135,9 @@ struct rsched_engine_ops {
     const char *name;
     const char *help; /**< one line for `rsched info` */
     bool within_node; /**< reaches processes of the same node only */
-    bool reconnects;  /**< a connection whose check has failed may be replaced
-                           by a new one with the same instance; if not, its
-                           peer is dead for good */
+    bool reconnects;  /**< a connection that is not whole may be replaced by a
+                           new one with the same instance; if not, a peer whose
+                           check has failed is dead for good */
 
     /** Make an instance. RSCHED_ENOTSUP, with a text that says what is
      * missing, when this machine cannot. */
@@ -167,8 +167,14 @@ struct rsched_engine_ops {
     void (*disconnect)(struct rsched_connection *connection);
 
     /** See whether the peer lives; called now and then by those who wait, with
-     * no lock held. @return 0, or RSCHED_EPEER: it is known to be dead. */
+     * no lock held. @return 0, or RSCHED_EPEER: it is known to be dead, or
+     * nothing in use of the connection moves any more. Where some of its rails
+     * have failed, only the lanes over these say so. */
     int (*check)(struct rsched_connection *connection);
+    /** Whether no part of the connection has failed. One that is not whole
+     * goes on for the lanes that it has, as far as they work; the next
+     * exchange gets another one. Thread-safe. */
+    bool (*is_whole)(const struct rsched_connection *connection);
 
     /** Receiver: make the rx lane of an edge and describe it. */
     int (*rx_create)(struct rsched_connection *connection,

@@ -70,10 +70,20 @@ static struct entry table[] = {
       "let messages longer than a chunk go straight into receive buffers, "
       "where an engine between nodes can"},
      KIND_BOOL, FIELD(direct), 0, 1, false},
-    {{"RSCHED_NOTIFY", 0, "flag", 0, "flag|add",
-      "how a sender over RDMA says that data is there: it writes a flag, or "
-      "adds atomically to a counter"},
+    {{"RSCHED_NOTIFY", 0, "auto", 0, "auto|flag|add|imm",
+      "how a sender over RDMA says that data is there: it writes a flag, adds "
+      "atomically to a counter, or sends an immediate; auto: by what the "
+      "receiver's device can do"},
      KIND_WORD, FIELD(notify), 0, 0, false},
+    {{"RSCHED_ACK_TIMEOUT", 0, "18", 0, "exponent",
+      "how long a queue pair waits for an acknowledgment before it sends again: "
+      "4.096 us times 2 to the power of this; six retries make a dead peer. More "
+      "where rails are slow: what is in flight both ways must fit"},
+     KIND_COUNT, FIELD(ack_timeout), 1, 31, false},
+    {{"RSCHED_MLX5", 0, "no", 0, "yes/no",
+      "drive the queue pairs of mlx5 devices by ready-made commands in place of "
+      "libibverbs (compiled and tested without such a device, not run on one)"},
+     KIND_BOOL, FIELD(mlx5), 0, 1, false},
     {{"RSCHED_DEVICES", 0, "", 0, "text",
       "RDMA devices that are used as rails, in this order: DEVICE[:PORT],...; "
       "process p takes group p of several, separated by slashes; empty is all"},

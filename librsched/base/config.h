@@ -10,7 +10,12 @@
 
 enum rs_log_level { RS_LOG_ERROR, RS_LOG_WARN, RS_LOG_INFO, RS_LOG_DEBUG };
 
-enum rs_config_notify { RS_CONFIG_NOTIFY_FLAG, RS_CONFIG_NOTIFY_ADD };
+enum rs_config_notify {
+    RS_CONFIG_NOTIFY_AUTO,
+    RS_CONFIG_NOTIFY_FLAG,
+    RS_CONFIG_NOTIFY_ADD,
+    RS_CONFIG_NOTIFY_IMM,
+};
 
 enum { RS_GID_AUTO = 255 }; /* the engine chooses */
 
@@ -29,6 +34,8 @@ struct rs_config {
     const char *ways;        /* RSCHED_WAYS */
     bool direct;             /* RSCHED_DIRECT */
     uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */
+    uint64_t ack_timeout;    /* RSCHED_ACK_TIMEOUT: 4.096 us * 2^this */
+    bool mlx5;               /* RSCHED_MLX5 */
     const char *devices;     /* RSCHED_DEVICES */
     uint64_t gid_index;      /* RSCHED_GID_INDEX, or RS_GID_AUTO */
     const char *machine;     /* RSCHED_MACHINE */

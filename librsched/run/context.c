@@ -280,6 +280,16 @@ static struct rs_peer *find_life(const struct rsched_context *context,
     return found;
 }
 
+/* Starts need not look for dead peers if there is none. */
+static void note_dead(struct rsched_context *context)
+{
+    bool any = false;
+
+    for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
+        any = any || atomic_load(&p->dead);
+    atomic_store(&context->any_dead, any);
+}
+
 /* Give back the connections that have been replaced and nobody uses. */
 static void free_useless(struct rsched_context *context, int process)
 {
@@ -297,6 +307,7 @@ static void free_useless(struct rsched_context *context, int process)
         p->ops->disconnect(p->connection);
         free(p);
     }
+    note_dead(context);
 }
 
 void rs_peer_acquire(struct rs_peer *peer)
@@ -361,8 +372,15 @@ static bool look_at(struct rsched_context *context, struct rs_peer *p)
     if (p->ops->check(p->connection) == 0)
         return false;
     atomic_store(&p->dead, true);
-    atomic_store(&context->any_dead, true);
+    note_dead(context);
     return true;
+}
+
+/* Whether the next exchange wants another connection. */
+static bool is_spent(struct rsched_context *context, struct rs_peer *p)
+{
+    return p->ops->reconnects &&
+           (look_at(context, p) || !p->ops->is_whole(p->connection));
 }
 
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
@@ -371,7 +389,7 @@ struct rs_peer *rs_context_known_peer(struct rsched_context *context,
     struct rs_peer *p = latest(context, process);
 
     *life = p == NULL ? 0 : p->life;
-    if (p != NULL && p->ops->reconnects && look_at(context, p)) {
+    if (p != NULL && is_spent(context, p)) {
         ++*life;
         p = NULL;
     }

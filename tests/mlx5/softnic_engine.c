@@ -21,6 +21,7 @@ enum {
     MAX_INLINE = 220,
     BLOCKS_OF_AN_OP = 5, /* of MAX_PIECES pieces */
     BLOCKS = 1024,       /* MAX_OPS of them, padded to a power of two */
+    RECEIVES = 128,
 };
 
 static_assert(MAX_OPS * BLOCKS_OF_AN_OP * 2 <= BLOCKS, "lists fit");
@@ -36,7 +37,10 @@ static_assert(sizeof(struct rs_softnic_address) <= RS_PORT_ADDRESS_BYTES,
 
 struct queue {
     struct rs_mlx5_queue queue; /* first: the public part */
+    struct rs_rdma_queue_ops ops;
     struct rs_softnic_qp *qp;
+    struct rs_rq rq;
+    struct rs_cq receive_cq;
 };
 
 static struct port *port_of(struct rs_rdma_port *port)
@@ -67,6 +71,13 @@ static void port_address(const struct rs_rdma_port *port,
            sizeof(struct rs_softnic_address));
 }
 
+/* It does not go away. */
+static int port_check(struct rs_rdma_port *port)
+{
+    (void)port;
+    return 0;
+}
+
 static int memory_register(struct rs_rdma_port *port, void *address,
                            uint64_t bytes, enum rs_rdma_access access,
                            struct rs_rdma_keys *keys)
@@ -89,12 +100,43 @@ static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
     rs_softnic_deregister(port_of(port)->nic, keys->lkey);
 }
 
+static int take(struct rs_rdma_queue *queue, uint32_t *imm)
+{
+    struct queue *q = (struct queue *)queue;
+    struct rs_cqe cqe;
+
+    if (!rs_cq_poll(&q->receive_cq, &cqe))
+        return 0;
+    if (cqe.kind != RS_CQE_RECEIVED_IMM)
+        return rs_fail(RSCHED_ESYS, "softnic: a completion that is none");
+    *imm = cqe.imm;
+    rs_rq_take(&q->rq);
+    rs_rq_post(&q->rq, 1);
+    return 1;
+}
+
+static void begin_receives(struct queue *q, const struct rs_mlx5_memory *memory)
+{
+    struct rs_softnic_qp_view view = rs_softnic_qp_view(q->qp);
+    struct rs_mlx5_memory receives = *memory;
+
+    receives.cq_ring = view.receive_cq.ring;
+    receives.cq_dbrec = view.receive_cq.dbrec;
+    rs_rq_init(&q->rq, memory);
+    rs_cq_init(&q->receive_cq, &receives);
+    rs_rq_post(&q->rq, RECEIVES);
+    q->ops = rs_mlx5_queue_ops;
+    q->ops.take = take;
+    q->queue.base.ops = &q->ops;
+}
+
 static int queue_create(struct rs_rdma_port *port,
                         struct rs_rdma_endpoint *endpoint,
                         struct rs_rdma_queue **queue)
 {
     static const struct rs_softnic_qp_attr attr = {.domain = DOMAIN,
                                                    .send_blocks = BLOCKS,
+                                                   .receive_entries = RECEIVES,
                                                    .cq_entries = BLOCKS,
                                                    .cqe_bytes = 64};
     struct port *p = port_of(port);
@@ -113,6 +155,7 @@ static int queue_create(struct rs_rdma_port *port,
     error = rs_mlx5_queue_init(&q->queue, &memory, p->recur);
     if (error != 0)
         goto err_destroy_qp;
+    begin_receives(q, &memory);
     *endpoint = (struct rs_rdma_endpoint){.number = memory.qpn};
     *queue = &q->queue.base;
     return 0;
@@ -146,6 +189,7 @@ static void queue_destroy(struct rs_rdma_queue *queue)
 
 static const struct rs_rdma_port_ops port_ops = {
     .address = port_address,
+    .check = port_check,
     .close = port_close,
     .memory_register = memory_register,
     .memory_release = memory_release,
@@ -172,7 +216,9 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
                                     .max_pieces = MAX_PIECES,
                                     .max_inline = MAX_INLINE,
                                     .max_ops = MAX_OPS,
-                                    .fetch_add = true};
+                                    .in_order = true,
+                                    .fetch_add = true,
+                                    .immediates = true};
     snprintf(p->port.name, sizeof(p->port.name), "softnic%u", rail);
     p->recur = rail == 0;
     error = rs_softnic_create(&options, &p->nic);

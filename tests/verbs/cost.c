@@ -116,37 +116,18 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 /* ---- its port ---- */
 
-static void port_close(struct rs_rdma_port *port)
+static int port_check(struct rs_rdma_port *port)
 {
     (void)port;
-}
-
-static void port_address(const struct rs_rdma_port *port, unsigned char *address)
-{
-    (void)port;
-    memset(address, 1, RS_PORT_ADDRESS_BYTES);
-}
-
-static int memory_register(struct rs_rdma_port *port, void *address,
-                           uint64_t bytes, enum rs_rdma_access access,
-                           struct rs_rdma_keys *keys)
-{
-    (void)port;
-    interpreter_register(address, bytes, access, keys);
     return 0;
 }
 
-static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
-{
-    (void)port;
-    (void)keys;
-}
-
 static const struct rs_rdma_port_ops port_ops = {
-    .address = port_address,
-    .close = port_close,
-    .memory_register = memory_register,
-    .memory_release = memory_release,
+    .address = interpreter_port_address,
+    .check = port_check,
+    .close = interpreter_port_close,
+    .memory_register = interpreter_memory_register,
+    .memory_release = interpreter_memory_release,
     .queue_connect = rs_verbs_queue_connect,
     .queue_create = rs_verbs_queue_create,
     .queue_destroy = rs_verbs_queue_destroy,
@@ -158,20 +139,22 @@ static int ports(const struct rsched_engine_env *env,
 {
     static struct ibv_context contexts[2];
     static struct ibv_pd pds[2];
-    static struct rs_verbs_port two[2];
+    struct rs_verbs_port *port = calloc(1, sizeof(*port));
     int i = env->process;
 
+    assert(port != NULL);
     contexts[i].ops.post_send = i == 0 ? device_post : peer_post;
     contexts[i].ops.poll_cq = device_poll;
     pds[i].context = &contexts[i];
-    two[i] = (struct rs_verbs_port){.port = {.ops = &port_ops,
-                                             .name = "none/1",
-                                             .max_pieces = PIECES,
-                                             .max_inline = INLINE,
-                                             .max_ops = DEPTH},
-                                    .context = &contexts[i],
-                                    .pd = &pds[i]};
-    found[0] = &two[i].port;
+    *port = (struct rs_verbs_port){.port = {.ops = &port_ops,
+                                            .name = "none/1",
+                                            .max_pieces = PIECES,
+                                            .max_inline = INLINE,
+                                            .max_ops = DEPTH,
+                                            .in_order = true},
+                                   .context = &contexts[i],
+                                   .pd = &pds[i]};
+    found[0] = &port->port;
     return 1;
 }
 

@@ -3,16 +3,19 @@
  * What happens to exchanges over verbs when something fails, with the rails of
  * tests/rdma-vm:
  *
- *     verbs-faults down|loss|lossy|kill|stop|memlock
+ *     verbs-faults down|loss|lossy-1|lossy-5|rail|removed|kill|stop|memlock|remap
  *
  * A rail that is down, or loses all that it sends, ends an exchange with an
  * error; once it works again a new exchange does too. One that loses some costs
- * time only. A process that is killed is named, and the others go on; one that
- * is stopped for seconds is waited for. What may not be locked in memory is an
- * error that names the limit. Processes of even and of odd number are on two
- * nodes.
+ * time only. Exchanges that do not use the rail which fails, or whose device is
+ * removed, go on, and new ones without it can be made. A process that is killed
+ * is named, and the others go on; one that is stopped for seconds is waited
+ * for. What may not be locked in memory is an error that names the limit.
+ * Memory that is freed may come back with other pages. Processes of even and of
+ * odd number are on two nodes.
  */
 #include <linux/capability.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,12 @@ static const struct halo_edge edges[] = {
     {0, 1, 30000}, {1, 0, 30000}, {0, 1, 200000}, {1, 0, 200000},
 };
 static const struct halo_edge near_edges[] = {{0, 2, 5000}, {2, 0, 300}};
+
+/* One put each way takes one rail, the first. */
+static const struct halo_edge single[] = {{0, 1, 200000}, {1, 0, 200000}};
+/* On both rails, and under way for long. */
+static const struct halo_edge big[] = {
+    {0, 1, 16 << 20}, {1, 0, 16 << 20}, {0, 1, 16 << 20}, {1, 0, 16 << 20}};
 
 enum { NUM_EDGES = sizeof(edges) / sizeof(edges[0]) };
 
@@ -150,6 +159,80 @@ static int run_lossy(struct rank *self)
     return 0;
 }
 
+/* An epoch in the middle of which the fault happens. */
+static int run_into_fault(struct rank *self, struct halo *h)
+{
+    const struct fault *fault = self->arg;
+    bool done;
+
+    halo_fill(h, 0);
+    RANK_CHECK(rsched_exchange_start(h->x) == 0);
+    RANK_CHECK(rsched_exchange_test(h->x, &done) == 0);
+    RANK_CHECK(!done);
+    RANK_CHECK(run_command(self, fault->begin) == 0);
+    RANK_CHECK(rsched_exchange_wait(h->x) == RSCHED_EPEER);
+    return 0;
+}
+
+/* The second rail fails, or its device goes away; what is on the first one
+ * goes on. */
+static int run_rail(struct rank *self)
+{
+    const struct fault *fault = self->arg;
+    struct halo *one, *both, *during, *after;
+
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &one) == 0);
+    RANK_CHECK(halo_create(self, big, 4, 2, 0, &both) == 0);
+    RANK_CHECK(one->x->num_out == 1 && one->x->num_in == 1);
+    RANK_CHECK(both->x->num_out == 2 && both->x->num_in == 2);
+    RANK_CHECK(halo_step(one, 0) == 0 && halo_step(both, 0) == 0);
+    RANK_CHECK(run_into_fault(self, both) == 0);
+    RANK_CHECK(check_cause(self) == 0);
+    RANK_CHECK(strstr(rsched_last_error(), "r0/1") == NULL);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(one, epoch) == 0);
+    mesh_barrier(self->end);
+    RANK_CHECK(halo_create(self, single, 2, 3, 0, &during) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(during, epoch) == 0 && halo_step(one, epoch) == 0);
+    RANK_CHECK(verbs_bytes(during) == EPOCHS * single[0].bytes);
+    mesh_barrier(self->end);
+    halo_destroy(both);
+    halo_destroy(one);
+    halo_destroy(during);
+    if (fault->end == NULL)
+        return 0;
+    RANK_CHECK(run_command(self, fault->end) == 0);
+    RANK_CHECK(create(self, 4, &after) == 0);
+    RANK_CHECK(run_epochs(self, after) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* Other pages at the same addresses: what was registered for the ones before
+ * must not be used for them. */
+static int run_remap(struct rank *self)
+{
+    const void *before;
+    int same = 0;
+    struct halo *h;
+
+    mallopt(M_MMAP_THRESHOLD, LOCKED_BYTES); /* free() gives pages back */
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &h) == 0);
+    for (int epoch = 0; epoch < 10 * EPOCHS; epoch++) {
+        RANK_CHECK(halo_step(h, epoch) == 0);
+        before = h->receive[0];
+        RANK_CHECK(halo_rebind(h) == 0);
+        same += h->receive[0] == before;
+    }
+    RANK_CHECK(same > 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
 /* Root may lock any amount unless it gives that up. */
 static int give_up_locking(void)
 {
@@ -248,10 +331,15 @@ int main(int argc, char **argv)
     } cases[] = {
         {"down", run_fault, {"rail h0r0 down", "rail h0r0 up"}, 2, 0},
         {"loss", run_fault, {"rail h1r1 loss 100", "rail h1r1 loss 0"}, 2, 0},
-        {"lossy", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0"}, 2, 0},
+        {"lossy-1", run_lossy, {"rail h0r0 loss 1", "rail h0r0 loss 0"}, 2, 0},
+        {"lossy-5", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0"}, 2, 0},
+        {"rail", run_rail, {"rail h0r1 down", "rail h0r1 up"}, 2, 0},
+        /* It is gone once nobody has the device open. */
+        {"removed", run_rail, {"rail h0r1 remove & sleep 1", NULL}, 2, 0},
         {"kill", run_kill, {0}, 3, RANKS_KILLED},
         {"stop", run_stop, {0}, 2, 0},
         {"memlock", run_memlock, {0}, 2, 0},
+        {"remap", run_remap, {0}, 2, 0},
     };
     static const char *const nodes[2] = {"RSCHED_NODE=even", "RSCHED_NODE=odd"};
 
@@ -262,6 +350,7 @@ int main(int argc, char **argv)
                                   (void *)(uintptr_t)&cases[i].fault,
                                   nodes) != cases[i].result;
     }
-    fprintf(stderr, "usage: verbs-faults down|loss|lossy|kill|stop|memlock\n");
+    fprintf(stderr, "usage: verbs-faults down|loss|lossy-1|lossy-5|rail|removed|"
+                    "kill|stop|memlock|remap\n");
     return 2;
 }

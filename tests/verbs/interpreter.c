@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/verbs/interpreter.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 #include "engines/verbs/chain.h"
 #include "librsched/base/error.h"
 
-enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096 };
+enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096, RECEIVES = 256 };
 
 /* Registered memory, of all instances; the key is its place in the table. */
 struct memory {
@@ -23,6 +24,7 @@ struct memory {
 struct queue {
     struct rs_rdma_queue queue; /* first */
     uint32_t number;
+    unsigned rail;
     struct queue *peer;
     bool gone; /* destroyed: what its peer sends is not answered */
     struct ibv_send_wr *head, *tail;
@@ -33,6 +35,8 @@ struct queue {
     } posts[DEPTH];
     uint32_t first, posted, executed; /* counts modulo 2^32 */
     bool failed;
+    uint32_t imms[RECEIVES];
+    uint32_t arrived, taken; /* of them, modulo 2^32; guarded by `lock` */
 };
 
 struct list {
@@ -47,7 +51,17 @@ static uint32_t num_memories;
 static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
-static bool cut;
+static unsigned cut, removed; /* rails, as bits */
+
+struct port {
+    struct rs_rdma_port port; /* first */
+    unsigned rail;
+};
+
+static unsigned rail_of(const struct rs_rdma_port *port)
+{
+    return ((const struct port *)port)->rail;
+}
 
 static int wrong(const char *what)
 {
@@ -158,8 +172,18 @@ static int execute_add(const struct ibv_send_wr *wr)
     return 0;
 }
 
-static int execute_one(const struct ibv_send_wr *wr, uint32_t max_inline,
-                       uint32_t max_pieces)
+static int execute_imm(const struct ibv_send_wr *wr, struct queue *to)
+{
+    if (to == NULL || to->arrived - to->taken == RECEIVES)
+        return wrong("an immediate without a receive");
+    if (execute_write(wr) != 0)
+        return -1;
+    to->imms[to->arrived++ % RECEIVES] = ntohl(wr->imm_data);
+    return 0;
+}
+
+static int execute_one(const struct ibv_send_wr *wr, struct queue *to,
+                       uint32_t max_inline, uint32_t max_pieces)
 {
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_pieces)
         return wrong("too many pieces");
@@ -168,6 +192,8 @@ static int execute_one(const struct ibv_send_wr *wr, uint32_t max_inline,
     switch (wr->opcode) {
     case IBV_WR_RDMA_WRITE:
         return execute_write(wr);
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        return execute_imm(wr, to);
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
         return execute_add(wr);
     default:
@@ -175,16 +201,22 @@ static int execute_one(const struct ibv_send_wr *wr, uint32_t max_inline,
     }
 }
 
-int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
-                        uint32_t max_pieces)
+static int execute(const struct ibv_send_wr *chain, struct queue *to,
+                   uint32_t max_inline, uint32_t max_pieces)
 {
     int requests = 0;
 
     for (; chain != NULL; chain = chain->next, requests++) {
-        if (execute_one(chain, max_inline, max_pieces) != 0)
+        if (execute_one(chain, to, max_inline, max_pieces) != 0)
             return -1;
     }
     return requests;
+}
+
+int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
+                        uint32_t max_pieces)
+{
+    return execute(chain, NULL, max_inline, max_pieces);
 }
 
 /* ---- queues ---- */
@@ -233,23 +265,27 @@ static bool post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
 static int ring(struct rs_rdma_queue *queue)
 {
     struct queue *q = (struct queue *)queue;
+    bool is_removed;
     int done = 0;
 
     if (q->head == NULL)
         return 0;
     pthread_mutex_lock(&lock);
+    is_removed = (removed >> q->rail & 1) != 0;
     /* Nor does a queue pair answer that is in an error state. */
-    if (q->peer == NULL || q->peer->gone || q->peer->failed || cut)
+    if (q->peer == NULL || q->peer->gone || q->peer->failed ||
+        (cut >> q->rail & 1) != 0)
         q->failed = true;
-    else
-        done = interpreter_execute(q->head, INLINE, PIECES);
+    else if (!is_removed)
+        done = execute(q->head, q->peer, INLINE, PIECES);
     for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
         counts.signals += (w->send_flags & IBV_SEND_SIGNALED) != 0;
     counts.rings++;
     counts.requests += (uint64_t)done;
     pthread_mutex_unlock(&lock);
     q->head = q->tail = NULL;
-    q->executed = q->posted;
+    if (!is_removed)
+        q->executed = q->posted;
     assert(done >= 0);
     return 0;
 }
@@ -265,6 +301,19 @@ static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
                                   .cause = "nobody answers"};
     q->used -= q->posts[q->first++ % DEPTH].requests;
     return 1;
+}
+
+static int take(struct rs_rdma_queue *queue, uint32_t *imm)
+{
+    struct queue *q = (struct queue *)queue;
+    bool any;
+
+    pthread_mutex_lock(&lock);
+    any = q->taken != q->arrived;
+    if (any)
+        *imm = q->imms[q->taken++ % RECEIVES];
+    pthread_mutex_unlock(&lock);
+    return any;
 }
 
 static void reset(struct rs_rdma_queue *queue)
@@ -284,6 +333,7 @@ static const struct rs_rdma_queue_ops queue_ops = {
     .post = post,
     .reset = reset,
     .ring = ring,
+    .take = take,
 };
 
 static int queue_create(struct rs_rdma_port *port,
@@ -292,8 +342,8 @@ static int queue_create(struct rs_rdma_port *port,
 {
     struct queue *q = calloc(1, sizeof(*q));
 
-    (void)port;
     assert(q != NULL);
+    q->rail = rail_of(port);
     pthread_mutex_lock(&lock);
     assert(num_queues < MAX_QUEUES);
     q->queue.ops = &queue_ops;
@@ -330,19 +380,30 @@ static void queue_destroy(struct rs_rdma_queue *queue)
 
 /* ---- ports ---- */
 
-static void port_close(struct rs_rdma_port *port)
+void interpreter_port_close(struct rs_rdma_port *port)
 {
     free(port);
 }
 
-static void port_address(const struct rs_rdma_port *port,
+int interpreter_port_check(struct rs_rdma_port *port)
+{
+    bool is_removed;
+
+    pthread_mutex_lock(&lock);
+    is_removed = (removed >> rail_of(port) & 1) != 0;
+    pthread_mutex_unlock(&lock);
+    return is_removed ? rs_fail(RSCHED_EPEER, "the device has been removed")
+                      : 0;
+}
+
+void interpreter_port_address(const struct rs_rdma_port *port,
                          unsigned char *address)
 {
     (void)port;
     memset(address, 1, RS_PORT_ADDRESS_BYTES);
 }
 
-static int memory_register(struct rs_rdma_port *port, void *address,
+int interpreter_memory_register(struct rs_rdma_port *port, void *address,
                            uint64_t bytes, enum rs_rdma_access access,
                            struct rs_rdma_keys *keys)
 {
@@ -351,7 +412,8 @@ static int memory_register(struct rs_rdma_port *port, void *address,
     return 0;
 }
 
-static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
+void interpreter_memory_release(struct rs_rdma_port *port,
+                                struct rs_rdma_keys *keys)
 {
     (void)port;
     pthread_mutex_lock(&lock);
@@ -360,10 +422,11 @@ static void memory_release(struct rs_rdma_port *port, struct rs_rdma_keys *keys)
 }
 
 static const struct rs_rdma_port_ops port_ops = {
-    .address = port_address,
-    .close = port_close,
-    .memory_register = memory_register,
-    .memory_release = memory_release,
+    .address = interpreter_port_address,
+    .check = interpreter_port_check,
+    .close = interpreter_port_close,
+    .memory_register = interpreter_memory_register,
+    .memory_release = interpreter_memory_release,
     .queue_connect = queue_connect,
     .queue_create = queue_create,
     .queue_destroy = queue_destroy,
@@ -373,25 +436,35 @@ int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports)
 {
     (void)env;
-    for (int i = 0; i < RAILS; i++) {
-        struct rs_rdma_port *p = calloc(1, sizeof(*p));
+    for (unsigned i = 0; i < RAILS; i++) {
+        struct port *p = calloc(1, sizeof(*p));
 
         assert(p != NULL);
-        *p = (struct rs_rdma_port){.ops = &port_ops,
-                                   .name = "interpreter",
-                                   .max_pieces = PIECES,
-                                   .max_inline = INLINE,
-                                   .max_ops = DEPTH,
-                                   .fetch_add = true};
-        ports[i] = p;
+        p->rail = i;
+        p->port = (struct rs_rdma_port){.ops = &port_ops,
+                                        .name = "interpreter",
+                                        .max_pieces = PIECES,
+                                        .max_inline = INLINE,
+                                        .max_ops = DEPTH,
+                                        .in_order = true,
+                                        .fetch_add = true,
+                                        .immediates = true};
+        ports[i] = &p->port;
     }
     return RAILS;
 }
 
-void interpreter_cut(bool on)
+void interpreter_cut(unsigned rails)
 {
     pthread_mutex_lock(&lock);
-    cut = on;
+    cut = rails;
+    pthread_mutex_unlock(&lock);
+}
+
+void interpreter_remove(unsigned rails)
+{
+    pthread_mutex_lock(&lock);
+    removed = rails;
     pthread_mutex_unlock(&lock);
 }
 

@@ -26,8 +26,27 @@ void interpreter_register(void *address, uint64_t bytes,
 int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
                         uint32_t max_pieces);
 
-/** While the wires are cut no request is answered: its queue pair fails. */
-void interpreter_cut(bool on);
+/* Functions of a port, for ports with other queues. A port is freed when it is
+ * closed; memory_register() does not look at it, nor does memory_release(). */
+void interpreter_port_close(struct rs_rdma_port *port);
+void interpreter_port_address(const struct rs_rdma_port *port,
+                              unsigned char *address);
+int interpreter_port_check(struct rs_rdma_port *port);
+int interpreter_memory_register(struct rs_rdma_port *port, void *address,
+                                uint64_t bytes, enum rs_rdma_access access,
+                                struct rs_rdma_keys *keys);
+void interpreter_memory_release(struct rs_rdma_port *port,
+                                struct rs_rdma_keys *keys);
+
+enum { INTERPRETER_ALL_RAILS = 3 };
+
+/** While the wires of rails (bit i: rail i) are cut no request over them is
+ * answered: its queue pair fails. */
+void interpreter_cut(unsigned rails);
+
+/** The devices of these rails are gone, in all processes, and say so; what is
+ * posted to them is never complete. */
+void interpreter_remove(unsigned rails);
 
 /** What the queues have done so far, all together. */
 struct interpreter_counts {

@@ -232,6 +232,44 @@ static void run_ring(bool fixed, uint32_t slots, unsigned seed)
     }
 }
 
+/* Who lets go of memory may free it, and what is at its addresses then is not
+ * what was registered. */
+Test(regions, are_shared_until_somebody_lets_go)
+{
+    struct rsched_engine_env env = {0};
+    struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
+    struct rs_rdma_memory memory;
+    struct rs_rdma_region *a, *b, *c, *d;
+    struct rs_rdma_regions held;
+    static char bytes[3 * 4096];
+    struct rsched_piece piece = {bytes, sizeof(bytes), 1, 0};
+    struct rsched_message message = {&piece, 1, sizeof(bytes), 0};
+    int num_ports = interpreter_ports(&env, ports);
+    const char *end = bytes + sizeof(bytes);
+
+    rs_rdma_memory_init(&memory, ports[0]);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, &a), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, &b), 0);
+    cr_assert_eq(a, b);
+    rs_rdma_region_release(&memory, b);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, &c), 0);
+    cr_assert_neq(a, c);
+    rs_rdma_region_release(&memory, a);
+    rs_rdma_region_release(&memory, c);
+    cr_assert_null(memory.regions);
+    /* A lane that is destroyed while the device is at its memory. */
+    cr_assert_eq(rs_rdma_regions_acquire(&memory, &message, RS_RDMA_REMOTE, &held), 0);
+    rs_rdma_regions_retire(&held);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, &d), 0);
+    cr_assert_neq(held.of[0], d);
+    rs_rdma_region_release(&memory, d);
+    rs_rdma_regions_release(&memory, &held);
+    cr_assert_null(memory.regions);
+    rs_rdma_memory_fini(&memory);
+    for (int i = 0; i < num_ports; i++)
+        ports[i]->ops->close(ports[i]);
+}
+
 Test(ring, slots_are_used_in_turn)
 {
     for (unsigned seed = 0; seed < 200; seed++) {
