@@ -238,6 +238,7 @@ static struct rsched_context *open_context(void)
     setenv("RSCHED_NODE", name, 1);
     setenv("RSCHED_SPIN", "0", 0);
     setenv("RSCHED_YIELD", "0", 0);
+    setenv("RSCHED_ACK_TIMEOUT", "20", 0); /* as rails.c has it */
     if (rsched_context_create(&params, &context) != 0)
         die("opening");
     return context;

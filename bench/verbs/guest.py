@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RATE = 5      # of a rail, Mbit/s, that the machine files soft-roce-* are for
 QUIET = 0.10  # of the machine's processors may be busy with other things
 
 
@@ -21,11 +22,17 @@ def busy_seconds():
     return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
 
 
+# What was sent again on all rails: more than nothing spoils the times after it.
+COUNT = ("status=$?; awk '{n += $1} END {print n + 0, \"retransmissions\"}' "
+         "/sys/class/infiniband/*/ports/1/hw_counters/completer_retry_err >&2; exit $status")
+
+
 def run(options, command):
     """What the command prints; ends the program if the guest is to be skipped."""
     harness = os.path.join(ROOT, "tests", "rdma-vm", "rdma-vm")
     before, own, began = busy_seconds(), os.times(), os.times().elapsed
-    done = subprocess.run([harness, "run", *options, "--", *command],
+    done = subprocess.run([harness, "run", *options, "--",
+                           "bash", "-c", '"$@"; ' + COUNT, "bash", *command],
                           stdout=subprocess.PIPE, check=False)
     after = os.times()
     output = done.stdout.decode()

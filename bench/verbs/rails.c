@@ -193,7 +193,8 @@ static void end_create(struct lane_end *end, struct rail *rail, uint64_t bytes,
         "ibv_reg_mr");
 }
 
-/* A guest whose CPUs are taken away stalls for long, hence the timeout, 1 s. */
+/* A guest whose CPUs are taken away stalls for long, and on slow rails what is
+ * in flight both ways takes a second: hence the timeout, 4 s. */
 static void end_connect(struct lane_end *end, const struct lane_end *peer)
 {
     struct ibv_qp_attr attr = {
@@ -213,7 +214,7 @@ static void end_connect(struct lane_end *end, const struct lane_end *peer)
           "RTR");
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
-        .timeout = 18,
+        .timeout = 20,
         .retry_cnt = 7,
         .rnr_retry = 7,
         .max_rd_atomic = 1,
