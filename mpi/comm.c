@@ -152,10 +152,7 @@ int rs_comm_receive_slot(const struct rs_comm *comm, int i)
     return comm->cartesian ? i ^ 1 : i;
 }
 
-/* Whether the communicator has processes of another MPI_COMM_WORLD (they were
- * spawned, or connected to), which may run without the backend: no vote can be
- * held with them. All its processes see this alike. */
-static bool has_strangers(MPI_Comm comm)
+bool rs_comm_has_strangers(MPI_Comm comm)
 {
     MPI_Group group, known;
     int size, num_known;
@@ -280,7 +277,7 @@ static enum rs_reason set_up(struct rs_comm *record, int topology)
 {
     enum rs_reason reason;
 
-    if (has_strangers(record->comm))
+    if (rs_comm_has_strangers(record->comm))
         return RS_REASON_WORLD;
     if (!get_neighbors(record, topology))
         reason = RS_REASON_MEMORY;
@@ -335,7 +332,7 @@ struct rs_comm *rs_comm_describe(MPI_Comm comm, int topology,
     bool good;
 
     *reason = RS_REASON_WORLD;
-    if (has_strangers(comm))
+    if (rs_comm_has_strangers(comm))
         return NULL;
     *reason = RS_REASON_MEMORY;
     record = record_allocate(comm);

@@ -391,6 +391,10 @@ struct rs_comm *rs_comm_describe(MPI_Comm comm, int topology,
                                  enum rs_reason *reason);
 void rs_comm_hold(struct rs_comm *comm);
 void rs_comm_drop(struct rs_comm *comm);
+/** Whether it has processes of another MPI_COMM_WORLD (they were spawned, or
+ * connected to), which may run without the backend: nothing can be agreed on
+ * with them. All its processes see this alike. */
+bool rs_comm_has_strangers(MPI_Comm comm);
 /** The largest of all processes' reasons. */
 enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason);
 /** Which put or receive comes i-th so that edges pair as the standard says. */

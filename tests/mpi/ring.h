@@ -64,6 +64,39 @@ static inline void ring_verify(const struct ring *ring, int epoch)
     }
 }
 
+/* Persistent messages around the ring, on any communicator: 20 times, or until
+ * they go through lanes everywhere. */
+static inline void ring_messages(MPI_Comm comm, bool lanes)
+{
+    enum { MOST = 4000, FEW = 20 };
+    uint64_t sends = counter("lane_sends"), receives = counter("lane_receives");
+    int rank, size, sent, got, all = 0;
+    MPI_Request requests[2];
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    MPI_Recv_init(&got, 1, MPI_INT, (rank + size - 1) % size, 5, comm,
+                  &requests[0]);
+    MPI_Send_init(&sent, 1, MPI_INT, (rank + 1) % size, 5, comm, &requests[1]);
+    for (int epoch = 0; !all; epoch++) {
+        int good = lanes ? counter("lane_sends") > sends &&
+                               counter("lane_receives") > receives
+                         : epoch >= FEW;
+
+        CHECK(epoch < MOST, "no message through a lane");
+        sent = rank * MOST + epoch;
+        got = -1;
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(got == (rank + size - 1) % size * MOST + epoch,
+              "epoch %d: %d", epoch, got);
+        /* By this name, since tools count the calls of the other. */
+        PMPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, comm);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+}
+
 static inline void ring_free(struct ring *ring)
 {
     free(ring->send);

@@ -5,7 +5,7 @@
 
 #if MPI_VERSION >= 4
 
-static void use(MPI_Comm parent)
+static void use(MPI_Comm parent, bool lanes)
 {
     double send[2], receive[2] = {-1, -1};
     MPI_Comm comm = ring_comm(parent);
@@ -25,6 +25,7 @@ static void use(MPI_Comm parent)
     CHECK(receive[0] == ring.left + 0.5 && receive[1] == ring.right,
           "received %g and %g", receive[0], receive[1]);
     ring_free(&ring);
+    ring_messages(comm, lanes);
     MPI_Comm_free(&comm);
 }
 
@@ -52,17 +53,25 @@ static int run(int argc, char **argv)
     comm = session_comm(session);
     MPI_Comm_rank(comm, &world_rank);
     MPI_Comm_size(comm, &world_size);
-    use(comm);
+    ring_messages(comm, false);
+    if (both) /* the session has made it */
+        CHECK(counter("send_init.native.unnamed") == 1 &&
+                  counter("recv_init.native.unnamed") == 1 &&
+                  counter("native") == 2, "not native");
+    use(comm, both);
     if (both) {
-        use(MPI_COMM_WORLD);
-        CHECK(counter("accelerated") == 4 && counter("native") == 0,
+        use(MPI_COMM_WORLD, true);
+        CHECK(counter("neighbor_alltoall.accelerated") == 2 &&
+                  counter("neighbor_alltoall_init.accelerated") == 2 &&
+                  counter("lane_receives") > 0 && counter("native") == 2,
               "not accelerated");
         MPI_Finalize();
-        use(comm); /* MPICH ends it all, and us, with the session only */
+        use(comm, false); /* MPICH ends it all, and us, with the session only */
     } else {
         CHECK(is_accelerated(), "the backend is not loaded");
         CHECK(counter("neighbor_alltoall.native.no-init") == 1 &&
-                  counter("neighbor_alltoall_init.native.no-init") == 1,
+                  counter("neighbor_alltoall_init.native.no-init") == 1 &&
+                  counter("send_init.native.no-init") == 2,
               "not native");
     }
     printf("session: rank %d of %d: ok\n", world_rank, world_size);

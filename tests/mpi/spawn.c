@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Processes that are spawned, which need not have the backend: communicators
- * with them are native, without a vote that they would not take part in;
- * communicators of one world are accelerated as ever. */
+ * with them are native, without a vote or a name that they would not take part
+ * in; communicators of one world are accelerated as ever.
+ *
+ * spawn [with]: the children have the backend too */
 #include "tests/mpi/ring.h"
 
 enum { CHILDREN = 2 };
@@ -37,13 +39,31 @@ static void persistent(MPI_Comm comm)
     ring_free(&ring);
 }
 
-/* Debian 12's MPICH has the function, but its process manager refuses. */
-static bool spawn(char *program, MPI_Comm *family)
+/* Nobody has sent anything on it that the program has not. */
+static void fresh(MPI_Comm comm)
 {
+    int rank, number;
+
+    MPI_Comm_rank(comm, &rank);
+    number = rank == 0 ? 4711 : 0;
+    MPI_Bcast(&number, 1, MPI_INT, 0, comm);
+    CHECK(number == 4711, "%d", number);
+}
+
+/* Debian 12's MPICH has the function, but its process manager refuses. */
+static bool spawn(char *program, bool with, MPI_Comm *family)
+{
+    static char none[] = "LD_PRELOAD=", given[4096];
+    char env[] = "env", *arguments[] = {none, program, NULL};
     int error;
 
+    if (with) {
+        snprintf(given, sizeof(given), "LD_PRELOAD=%s", getenv("LD_PRELOAD"));
+        arguments[0] = given;
+    }
+
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    error = MPI_Comm_spawn(program, MPI_ARGV_NULL, CHILDREN, MPI_INFO_NULL, 0,
+    error = MPI_Comm_spawn(env, arguments, CHILDREN, MPI_INFO_NULL, 0,
                            MPI_COMM_WORLD, family, MPI_ERRCODES_IGNORE);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     return error == MPI_SUCCESS;
@@ -57,7 +77,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Comm_get_parent(&parent);
-    if (parent == MPI_COMM_NULL && !spawn(argv[0], &family)) {
+    if (parent == MPI_COMM_NULL &&
+        !spawn(argv[0], has_option(argc, argv, "with"), &family)) {
         printf("this MPI cannot spawn processes\n");
         MPI_Finalize();
         return SKIP;
@@ -65,12 +86,17 @@ int main(int argc, char **argv)
     if (parent != MPI_COMM_NULL)
         family = parent;
     MPI_Intercomm_merge(family, parent != MPI_COMM_NULL, &merged);
+    fresh(merged);
     comm = ring_comm(merged);
+    fresh(comm);
     blocking(comm);
     persistent(comm);
+    ring_messages(merged, false);
+    ring_messages(comm, false);
     if (is_accelerated())
         CHECK(counter("neighbor_alltoall.native.world") == 1 &&
-                  counter("neighbor_alltoall_init.native.world") == 1,
+                  counter("neighbor_alltoall_init.native.world") == 1 &&
+                  counter("send_init.native.unnamed") == 2,
               "not native");
     MPI_Comm_free(&comm);
     MPI_Comm_free(&merged);
@@ -79,8 +105,9 @@ int main(int argc, char **argv)
         comm = ring_comm(MPI_COMM_WORLD);
         blocking(comm);
         persistent(comm);
+        ring_messages(comm, true);
         MPI_Comm_free(&comm);
-        CHECK(counter("accelerated") == 2, "not accelerated");
+        CHECK(counter("accelerated") == 4, "not accelerated");
     }
     MPI_Comm_disconnect(&family);
     return test_fini(parent == MPI_COMM_NULL ? "spawn, parents"

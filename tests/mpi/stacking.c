@@ -65,6 +65,7 @@ int main(int argc, char **argv)
     comm = ring_comm(MPI_COMM_WORLD);
     persistent(comm);
     others(comm);
+    ring_messages(comm, !above);
     MPI_Comm_free(&comm);
     CHECK(counter("neighbor_alltoall.accelerated") == 1,
           "blocking calls are native");
@@ -72,11 +73,16 @@ int main(int argc, char **argv)
           "the tool does not see all, or something twice");
     if (above) {
         CHECK(counter("neighbor_alltoall_init.native.tool") == 1 &&
+                  counter("send_init.native.tool") == 1 &&
+                  counter("recv_init.native.tool") == 1 &&
                   counter("ineighbor_alltoall.native.tool") == 1 &&
                   counter("accelerated") == 1, "unsafe calls are not native");
         CHECK(tool_count("start") == EPOCHS && tool_count("wait") == EPOCHS + 2,
               "the tool does not see all");
     } else {
+        CHECK(counter("send_init.accelerated") == 1 &&
+                  counter("recv_init.accelerated") == 1,
+              "messages are native");
         CHECK(counter("native") == 0 && counter("starts") == EPOCHS,
               "not accelerated");
         CHECK(tool_count("start") == 0, "the tool sees a start of ours");
