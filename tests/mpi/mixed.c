@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Random programs of persistent and plain sends and receives, wildcards,
- * probes, cancels and neighborhood collectives between two processes (or one
- * and itself), against the one result that MPI allows: with a single sender the
- * match is unique, since messages and receives are both taken in their order,
- * whatever the times. Each receive's value says which message it got.
+ * probes, cancels, MPI_Sendrecv and neighborhood collectives between two
+ * processes (or one and itself) on communicators of several kinds, with
+ * messages of a few bytes to more than any slot holds, against the one result
+ * that MPI allows: with a single sender the match is unique, since messages and
+ * receives are both taken in their order, whatever the times. Each message says
+ * which one it is, and all its bytes are looked at.
  *
  * mixed [--seed N] [--rounds N] [--native] [--verbose]
  */
@@ -11,6 +13,7 @@
 
 enum { LANES = 3, TAGS = 4, MOST = 400, PHASES = 6, WARM = 40, ACTIVE = 64 };
 enum { NOBODY = -1, CANCELLED = -2, ANY = -3 };
+enum { LONGEST = 70000, EAGER = 1000 /* bytes that MPI_Send buffers */ };
 
 static uint64_t carried;
 /* Nonblocking receives bar lanes for good, also on a later communicator with
@@ -53,6 +56,50 @@ static void expect(const struct history *h, int *expected)
     }
 }
 
+/* ---- messages ---- */
+
+struct header {
+    int number, bytes;
+};
+
+static int random_length(struct random *r)
+{
+    static const int most[] = {8, 8, 8, 48, 200, 5000, 20000, LONGEST};
+
+    return (int)sizeof(struct header) +
+           random_below(r, most[random_below(r, 8)] - 7);
+}
+
+static char byte_of(int sender, int number, int i)
+{
+    return (char)(number * 31 + i * 7 + (i >> 8) + sender);
+}
+
+static void fill(char *to, int sender, int number, int bytes)
+{
+    struct header h = {number, bytes};
+
+    memcpy(to, &h, sizeof(h));
+    for (int i = (int)sizeof(h); i < bytes; i++)
+        to[i] = byte_of(sender, number, i);
+}
+
+/* The number of a message that has come. */
+static int number_of(const char *from, int sender, const MPI_Status *status)
+{
+    struct header h;
+    int bytes;
+
+    memcpy(&h, from, sizeof(h));
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    CHECK(bytes == h.bytes, "message %d: %d bytes, not %d", h.number, bytes,
+          h.bytes);
+    for (int i = (int)sizeof(h); i < bytes; i++)
+        CHECK(from[i] == byte_of(sender, h.number, i),
+              "message %d of %d bytes: byte %d is wrong", h.number, bytes, i);
+    return h.number;
+}
+
 /* ---- the requests of one process ---- */
 
 struct active {
@@ -61,6 +108,7 @@ struct active {
     int lane;     /* of a persistent one, else NOBODY */
     bool second;
     bool cancelled;
+    bool persistent; /* for one time */
 };
 
 struct program {
@@ -70,42 +118,59 @@ struct program {
     MPI_Comm comm, graph;
     MPI_Request sends[LANES][2], receives[LANES][2];
     bool send_busy[LANES][2], receive_busy[LANES][2];
-    int send_value[LANES][2], receive_value[LANES][2];
-    int out[MOST], in[MOST];
+    int send_bytes[LANES][2];
+    char *send_buffer[LANES][2], *receive_buffer[LANES][2];
+    char *out[MOST], *in[MOST];
     struct active active[2 * MOST];
     int num_active;
 };
 
 static void make_send(struct program *p, int lane, int k)
 {
-    MPI_Send_init(&p->send_value[lane][k], 1, MPI_INT, p->other, lane, p->comm,
-                  &p->sends[lane][k]);
+    int bytes = p->send_bytes[lane][k] = random_length(p->own);
+
+    (random_one_in(p->own, 4) ? MPI_Ssend_init : MPI_Send_init)(
+        p->send_buffer[lane][k], bytes, MPI_BYTE, p->other, lane, p->comm,
+        &p->sends[lane][k]);
 }
 
 static void make_receive(struct program *p, int lane, int k)
 {
-    MPI_Recv_init(&p->receive_value[lane][k], 1, MPI_INT, p->other, lane,
-                  p->comm, &p->receives[lane][k]);
+    MPI_Recv_init(p->receive_buffer[lane][k], LONGEST, MPI_BYTE, p->other,
+                  lane, p->comm, &p->receives[lane][k]);
 }
 
 /* ---- completing ---- */
 
+static void got(struct program *p, int receive, const char *bytes,
+                const MPI_Status *status)
+{
+    int m = number_of(bytes, p->other, status);
+
+    CHECK(status->MPI_SOURCE == p->other, "source %d", status->MPI_SOURCE);
+    CHECK(m >= 0 && m < p->h.num_theirs, "message %d", m);
+    CHECK(status->MPI_TAG == p->h.theirs[m], "message %d has tag %d, not %d", m,
+          status->MPI_TAG, p->h.theirs[m]);
+    p->h.result[receive] = m;
+}
+
 static void completed(struct program *p, int i, const MPI_Status *status)
 {
     struct active *a = &p->active[i];
-    int flag = 0, *value;
+    int flag = 0;
 
+    if (a->persistent)
+        MPI_Request_free(&a->request);
     if (a->receive != NOBODY) {
         if (a->cancelled)
             MPI_Test_cancelled(status, &flag);
-        value = a->lane == NOBODY ? &p->in[a->receive]
-                                  : &p->receive_value[a->lane][a->second];
-        p->h.result[a->receive] = flag ? CANCELLED : *value;
-        CHECK(flag || status->MPI_SOURCE == p->other, "source %d",
-              status->MPI_SOURCE);
-        CHECK(flag || status->MPI_TAG == p->h.theirs[*value],
-              "message %d has tag %d, not %d", *value, status->MPI_TAG,
-              p->h.theirs[*value]);
+        if (flag)
+            p->h.result[a->receive] = CANCELLED;
+        else
+            got(p, a->receive,
+                a->lane == NOBODY ? p->in[a->receive]
+                                  : p->receive_buffer[a->lane][a->second],
+                status);
         if (a->lane != NOBODY)
             p->receive_busy[a->lane][a->second] = false;
     } else if (a->lane != NOBODY) {
@@ -178,10 +243,9 @@ static struct active *add(struct program *p, int receive, int lane, int k)
 /* The next message of this process, which both know the tag of. */
 static void send_one(struct program *p, int tag)
 {
-    int m = p->h.num_sent++, k = random_below(p->own, 2);
+    int m = p->h.num_sent++, k = random_below(p->own, 2), bytes;
 
     p->h.tag[m] = tag;
-    p->out[m] = m;
     if (tag < LANES && random_below(p->own, 4) > 0) {
         if (p->send_busy[tag][k])
             k = !k;
@@ -190,17 +254,20 @@ static void send_one(struct program *p, int tag)
                 MPI_Request_free(&p->sends[tag][k]);
                 make_send(p, tag, k);
             }
-            p->send_value[tag][k] = m;
+            fill(p->send_buffer[tag][k], p->me, m, p->send_bytes[tag][k]);
             p->send_busy[tag][k] = true;
             MPI_Start(&p->sends[tag][k]);
             add(p, NOBODY, tag, k)->request = p->sends[tag][k];
             return;
         }
     }
-    if (p->me != p->other && random_one_in(p->own, 3))
-        MPI_Send(&p->out[m], 1, MPI_INT, p->other, tag, p->comm);
+    bytes = random_length(p->own);
+    p->out[m] = allocate((size_t)bytes);
+    fill(p->out[m], p->me, m, bytes);
+    if (p->me != p->other && bytes <= EAGER && random_one_in(p->own, 3))
+        MPI_Send(p->out[m], bytes, MPI_BYTE, p->other, tag, p->comm);
     else
-        MPI_Isend(&p->out[m], 1, MPI_INT, p->other, tag, p->comm,
+        MPI_Isend(p->out[m], bytes, MPI_BYTE, p->other, tag, p->comm,
                   &add(p, NOBODY, NOBODY, 0)->request);
 }
 
@@ -208,18 +275,25 @@ static int post(struct program *p, int tag)
 {
     p->h.covers[p->h.num_posted] = tag;
     p->h.result[p->h.num_posted] = NOBODY;
-    p->in[p->h.num_posted] = -1;
+    p->in[p->h.num_posted] = allocate(LONGEST);
     return p->h.num_posted++;
 }
 
 static void irecv(struct program *p, int tag)
 {
     int r = post(p, tag);
-    bool any = random_one_in(p->own, 3);
+    int source = random_one_in(p->own, 3) ? MPI_ANY_SOURCE : p->other;
+    struct active *a = add(p, r, NOBODY, 0);
 
-    MPI_Irecv(&p->in[r], 1, MPI_INT, any ? MPI_ANY_SOURCE : p->other,
-              tag == ANY ? MPI_ANY_TAG : tag, p->comm,
-              &add(p, r, NOBODY, 0)->request);
+    a->persistent = random_one_in(p->own, 3);
+    if (a->persistent) {
+        MPI_Recv_init(p->in[r], LONGEST, MPI_BYTE, source,
+                      tag == ANY ? MPI_ANY_TAG : tag, p->comm, &a->request);
+        MPI_Start(&a->request);
+    } else {
+        MPI_Irecv(p->in[r], LONGEST, MPI_BYTE, source,
+                  tag == ANY ? MPI_ANY_TAG : tag, p->comm, &a->request);
+    }
 }
 
 static void receive_one(struct program *p)
@@ -257,16 +331,16 @@ static void probe_one(struct program *p)
         if (!flag)
             return;
         r = post(p, status.MPI_TAG);
-        MPI_Recv(&p->in[r], 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG,
-                 p->comm, &status);
+        MPI_Recv(p->in[r], LONGEST, MPI_BYTE, status.MPI_SOURCE,
+                 status.MPI_TAG, p->comm, &status);
     } else {
         MPI_Improbe(source, tag, p->comm, &flag, &message, &status);
         if (!flag)
             return;
         r = post(p, tag == MPI_ANY_TAG ? ANY : tag);
-        MPI_Mrecv(&p->in[r], 1, MPI_INT, &message, &status);
+        MPI_Mrecv(p->in[r], LONGEST, MPI_BYTE, &message, &status);
     }
-    p->h.result[r] = p->in[r];
+    got(p, r, p->in[r], &status);
 }
 
 static void cancel_one(struct program *p)
@@ -298,16 +372,22 @@ static void warm_up(struct program *p)
     for (int i = 0; i < WARM; i++) {
         MPI_Request requests[2 * LANES];
 
+        MPI_Status statuses[2 * LANES];
+
         for (int lane = 0; lane < LANES; lane++) {
             requests[lane] = p->receives[lane][0];
             requests[LANES + lane] = p->sends[lane][0];
-            p->send_value[lane][0] = -7 - i;
+            fill(p->send_buffer[lane][0], p->me, -7 - i,
+                 p->send_bytes[lane][0]);
         }
         MPI_Startall(2 * LANES, requests);
-        MPI_Waitall(2 * LANES, requests, MPI_STATUSES_IGNORE);
-        for (int lane = 0; lane < LANES; lane++)
-            CHECK(p->receive_value[lane][0] == -7 - i, "warming up: %d",
-                  p->receive_value[lane][0]);
+        MPI_Waitall(2 * LANES, requests, statuses);
+        for (int lane = 0; lane < LANES; lane++) {
+            int m = number_of(p->receive_buffer[lane][0], p->other,
+                              &statuses[lane]);
+
+            CHECK(m == -7 - i, "warming up: %d", m);
+        }
     }
 }
 
@@ -380,9 +460,9 @@ static void drain(struct program *p)
         int r = post(p, ANY);
         MPI_Status status;
 
-        MPI_Recv(&p->in[r], 1, MPI_INT, p->other, MPI_ANY_TAG, p->comm,
+        MPI_Recv(p->in[r], LONGEST, MPI_BYTE, p->other, MPI_ANY_TAG, p->comm,
                  &status);
-        p->h.result[r] = p->in[r];
+        got(p, r, p->in[r], &status);
     }
     for (int i = 0; i < p->num_active; i++) {
         struct active *a = &p->active[i];
@@ -401,6 +481,30 @@ static void drain(struct program *p)
     }
 }
 
+/* Both processes, when nothing else is under way. */
+static void exchange(struct program *p, struct random *shared)
+{
+    int tag = random_below(shared, TAGS), m = p->h.num_sent++;
+    int r = post(p, tag), bytes = random_length(p->own);
+    MPI_Status status;
+
+    p->h.tag[m] = tag;
+    p->h.theirs[p->h.num_theirs++] = tag;
+    if (random_one_in(shared, 2)) {
+        p->out[m] = allocate((size_t)bytes);
+        fill(p->out[m], p->me, m, bytes);
+        MPI_Sendrecv(p->out[m], bytes, MPI_BYTE, p->other, tag, p->in[r],
+                     LONGEST, MPI_BYTE,
+                     random_one_in(p->own, 3) ? MPI_ANY_SOURCE : p->other, tag,
+                     p->comm, &status);
+    } else {
+        fill(p->in[r], p->me, m, LONGEST);
+        MPI_Sendrecv_replace(p->in[r], LONGEST, MPI_BYTE, p->other, tag,
+                             p->other, tag, p->comm, &status);
+    }
+    got(p, r, p->in[r], &status);
+}
+
 static void check(const struct program *p)
 {
     static int expected[MOST];
@@ -414,38 +518,55 @@ static void check(const struct program *p)
     }
 }
 
-static void run_round(struct random *shared, struct random *own)
+/* In some of them this process has another rank than in MPI_COMM_WORLD. */
+static void make_comm(struct random *shared, MPI_Comm *comm)
 {
-    struct program *p = allocate(sizeof(*p));
-    int phases = 1 + random_below(shared, PHASES);
-    uint64_t before = counter("lane_receives");
+    int periodic = 1;
 
-    p->own = own;
-    p->me = world_rank;
-    p->other = world_size - 1 - world_rank;
-    MPI_Comm_dup(MPI_COMM_WORLD, &p->comm);
-    MPI_Dist_graph_create_adjacent(p->comm, 1, &p->other, MPI_UNWEIGHTED, 1,
-                                   &p->other, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                                   &p->graph);
+    switch (random_below(shared, 4)) {
+    case 0:
+        MPI_Comm_dup(MPI_COMM_WORLD, comm);
+        return;
+    case 1:
+        MPI_Comm_split(MPI_COMM_WORLD, 7, random_one_in(shared, 2) ? -world_rank
+                                                                   : world_rank,
+                       comm);
+        return;
+    case 2:
+        MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, comm);
+        return;
+    default:
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -world_rank,
+                            MPI_INFO_NULL, comm);
+        return;
+    }
+}
+
+static void make_requests(struct program *p)
+{
     for (int lane = 0; lane < LANES; lane++) {
         for (int k = 0; k < 2; k++) {
+            p->send_buffer[lane][k] = allocate(LONGEST);
+            p->receive_buffer[lane][k] = allocate(LONGEST);
             make_send(p, lane, k);
             make_receive(p, lane, k);
         }
     }
-    for (int i = 0; i < phases; i++) {
-        warm_up(p);
-        run_phase(p, shared);
-        drain(p);
-        MPI_Barrier(p->comm);
-    }
-    check(p);
-    carried += counter("lane_receives") - before;
+}
+
+static void free_all(struct program *p)
+{
     for (int lane = 0; lane < LANES; lane++) {
         for (int k = 0; k < 2; k++) {
             MPI_Request_free(&p->sends[lane][k]);
             MPI_Request_free(&p->receives[lane][k]);
+            free(p->send_buffer[lane][k]);
+            free(p->receive_buffer[lane][k]);
         }
+    }
+    for (int i = 0; i < MOST; i++) {
+        free(p->out[i]);
+        free(p->in[i]);
     }
     MPI_Comm_free(&p->graph);
     if (bars && num_kept < (int)(sizeof(kept) / sizeof(kept[0])))
@@ -453,6 +574,35 @@ static void run_round(struct random *shared, struct random *own)
     else
         MPI_Comm_free(&p->comm);
     free(p);
+}
+
+static void run_round(struct random *shared, struct random *own)
+{
+    struct program *p = allocate(sizeof(*p));
+    int phases = 1 + random_below(shared, PHASES);
+    uint64_t before = counter("lane_receives");
+
+    p->own = own;
+    make_comm(shared, &p->comm);
+    MPI_Comm_rank(p->comm, &p->me);
+    p->other = world_size - 1 - p->me;
+    MPI_Dist_graph_create_adjacent(p->comm, 1, &p->other, MPI_UNWEIGHTED, 1,
+                                   &p->other, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                   &p->graph);
+    make_requests(p);
+    for (int i = 0; i < phases; i++) {
+        warm_up(p);
+        for (int n = random_below(shared, 3); n > 0; n--)
+            exchange(p, shared);
+        run_phase(p, shared);
+        drain(p);
+        MPI_Barrier(p->comm);
+        for (int n = random_below(shared, 2); n > 0; n--)
+            exchange(p, shared);
+    }
+    check(p);
+    carried += counter("lane_receives") - before;
+    free_all(p);
 }
 
 int main(int argc, char **argv)
