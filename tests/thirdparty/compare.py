@@ -123,11 +123,12 @@ def tell(run):
 
 
 def compare(summary, launcher, name, ranks, command, expected,
-            environment=None):
+            environment=None, some=()):
     """The same result twice, and `expected` of the report.
 
     expected: names of calls all of which must have been accelerated, or
-    None: nothing is asked for.
+    None: nothing is asked for. some: calls of which some must have been; a
+    persistent request that is started a few times only stays native.
     """
     native = launcher.run(ranks, command, False, environment)
     if native.status != 0:
@@ -149,6 +150,9 @@ def compare(summary, launcher, name, ranks, command, expected,
         if failure is None and (accelerated == 0 or left > 0):
             failure = f"{call}: {accelerated} accelerated, {left} native"
     summary.add(f"{name} ({ranks})", failure, note)
+    for call in some:
+        if failure is None and ours.calls(call)[0] == 0:
+            failure = f"{call}: none is accelerated"
     if failure is not None:
         tell(ours)
 

@@ -20,8 +20,11 @@ MEMBERS = ["*/src/vec/is/sf/*", "*/src/ksp/ksp/tutorials/ex2.c",
 
 SF = "src/vec/is/sf"
 # What star forests of each type call; basic ones use persistent
-# point-to-point requests, which may be native.
+# point-to-point requests, which are native while they are few.
 TYPES = {"neighbor": ["ineighbor_alltoallv"], "basic": None}
+# The solvers start theirs again and again.
+PERSISTENT = ["send_init", "recv_init"]
+SOLVERS = {"src/ksp/ksp/tutorials/ex2"}
 
 # (example, ranks, arguments); each with all types.
 EXAMPLES = [
@@ -90,7 +93,9 @@ def main():
         compare.compare(summary, launcher, title, ranks,
                         [program, *arguments, "-sf_type", kind],
                         TYPES[kind] if name not in SELDOM else None,
-                        environment)
+                        environment,
+                        PERSISTENT if kind == "basic" and name in SOLVERS
+                        else ())
     return summary.finish("PETSc's examples")
 
 
