@@ -3,9 +3,14 @@
  * lanes, and beside them plain sends, a wildcard, a probe and a cancel, in all
  * orders. The rules' names are those of the document.
  *
+ * Several requests of a lane may be active, each message is short or is pulled,
+ * and slots are used again.
+ *
  * Checked: a receive takes the first message that it can take, a message goes
  * to the first receive that can take it, both sides agree on what is matched,
- * and in the end nothing is left that fits together.
+ * a slot and the buffer of a message that is pulled hold it until it has been
+ * taken, and in the end nothing is left that fits together or that a sender
+ * waits for.
  *
  * BROKEN_* leave out one rule each; the checker must find that out. */
 
@@ -22,7 +27,20 @@
 #define CANCELS 1
 #endif
 
+#ifndef LANES
 #define LANES 2     /* tags 0 and 1; tag 2 is no lane */
+#endif
+#ifndef ACTIVE
+#define ACTIVE 1    /* requests of a lane and a direction at the same time */
+#endif
+#ifndef WILDCARDS
+#define WILDCARDS 1 /* whether there are any */
+#endif
+#ifndef LONG
+#define LONG 1      /* whether messages may be long ones */
+#endif
+#define SLOTS 2     /* of a lane */
+#define MOST 3      /* numbers of a lane in an incarnation */
 #define OTHER 2
 #define ANY 3
 #define NONE 15
@@ -32,6 +50,8 @@
 byte sent;                  /* messages, numbered in the order of the calls */
 byte tag_of[SENDS];
 bool taken[SENDS];
+bool pulls[SENDS];          /* is pulled, if it goes through a lane */
+bool reusable[SENDS];       /* then: its request is complete */
 byte posted;                /* receives, likewise */
 byte covers[RECEIVES];      /* a tag, or ANY */
 bool served[RECEIVES];      /* or cancelled */
@@ -154,62 +174,70 @@ end:
 
 byte incarnation = 1;
 byte mode;                  /* bits; together with `incarnation` one word */
-byte put_incarnation[LANES], put_number[LANES];
-byte put_message[LANES * 4]; /* the slots */
+byte slot_incarnation[LANES * SLOTS], slot_number[LANES * SLOTS];
 byte granted_incarnation[LANES], granted_number[LANES];
-byte granted_receive[LANES * 4]; /* ghost: which receive has the number */
+byte consumed_incarnation[LANES], consumed_number[LANES];
 byte joined[LANES];
 byte final[LANES];
 bool barred[LANES];
 bool sender_done, receiver_done;
 
-#define NUMBER_OF(word, l) \
-    (word##_incarnation[l] == mine -> word##_number[l] : 0)
+/* Which message and which receive have a number: for the assertions. */
+byte put_message[LANES * (MOST + 1)];
+byte granted_receive[LANES * (MOST + 1)];
 
-/* T1, the part after the swap. */
-inline decide()
-{
-    l = 0;
-    do
-    :: l < LANES ->
-        d_step {
-#ifdef BROKEN_FINAL /* takes every put for matched */
-            final[l] = NUMBER_OF(put, l)
-#else
-            final[l] = (NUMBER_OF(put, l) < NUMBER_OF(granted, l) ->
-                        NUMBER_OF(put, l) : NUMBER_OF(granted, l))
-#endif
-        };
-        l++
-    :: else -> break
-    od;
-    l = 0;
+#define AT(x, k) ((x) * (MOST + 1) + (k))
+#define SLOT(x, k) ((x) * SLOTS + (k) % SLOTS)
+#define BIT(k) (1 << (k))
+#define IS_SET(set, k) ((set) >> (k) & 1)
+#define NUM_SET(set) (IS_SET(set, 0) + IS_SET(set, 1) + IS_SET(set, 2) + \
+                      IS_SET(set, 3))
+/* The k-th put of a lane is in its slot. */
+#define IS_PUT(x, k) (slot_incarnation[SLOT(x, k)] == mine && \
+                      slot_number[SLOT(x, k)] == (k))
+#define GRANTED(x) (granted_incarnation[x] == mine -> granted_number[x] : 0)
+/* The highest put: who looks knows the slots only. */
+#define IN_SLOT(x, i) (slot_incarnation[(x) * SLOTS + (i)] == mine -> \
+                       slot_number[(x) * SLOTS + (i)] : 0)
+#define PUT(x) (IN_SLOT(x, 0) > IN_SLOT(x, 1) -> IN_SLOT(x, 0) \
+                                              : IN_SLOT(x, 1))
+
+/* T1, the part after the swap: LEAST compares the other side's number on lane l
+ * with ours. */
+#define DECIDE(LEAST) \
+    l = 0; \
+    do \
+    :: l < LANES -> LEAST; l++ \
+    :: else -> break \
+    od; \
+    l = 0; \
     atomic { incarnation = mine + 1; mode = 0 }
-}
 
 /* T1 or T3: afterwards `final` is set. */
-inline stop()
-{
-    if
-    :: atomic { incarnation == mine && mode == OPEN -> mode = STOPPING }
-       decide()
-    :: atomic { else }
-       /* T3 */
-       (incarnation != mine)
+#define STOP(LEAST) \
+    if \
+    :: atomic { incarnation == mine && mode == OPEN -> mode = STOPPING } \
+       DECIDE(LEAST) \
+    :: atomic { else } \
+       /* T3 */ \
+       (incarnation != mine) \
     fi
-}
 
-/* The match of number n of lane l, at the first side that concludes it. */
-inline conclude(n)
+/* Number k of lane x is matched, and so are those before it. */
+inline conclude(x, k)
 {
-    atomic {
+    c = 1;
+    do
+    :: c <= k ->
         if
-        :: !taken[put_message[l * 4 + n]] ->
-            assert(granted_number[l] >= n && put_number[l] >= n);
-            matches(granted_receive[l * 4 + n], put_message[l * 4 + n])
+        :: !taken[put_message[AT(x, c)]] ->
+            matches(granted_receive[AT(x, c)], put_message[AT(x, c)])
         :: else
-        fi
-    }
+        fi;
+        c++
+    :: else -> break
+    od;
+    c = 0
 }
 
 /* ---- the sender ---- */
@@ -218,15 +246,26 @@ active proctype sender()
 {
     byte mine;              /* the incarnation it is in, 0: none */
     byte number[LANES];
-    byte open_put[LANES];   /* its number if not complete, else 0 */
-    byte first = NONE;      /* message of the earliest such put, for T2 */
+    byte open_put[LANES];   /* its numbers that are not known to be matched */
+    byte matched[LANES];    /* and those that are and have yet to be pulled */
+    byte matched_in[LANES]; /* incarnation of these */
     byte last[LANES];       /* native message after which nothing was sent */
-    byte l, i, m, t, n;
-    bool quiet;
+    byte l, i, j, k, c, m, t, n, q;
 
-    last[0] = NONE; last[1] = NONE;
+    l = 0;
+    do
+    :: l < LANES -> last[l] = NONE; l++
+    :: else -> break
+    od;
+    l = 0;
 
+#if LANES > 1
 #define UNMATCHED (open_put[0] != 0 || open_put[1] != 0)
+#define UNPULLED (matched[0] != 0 || matched[1] != 0)
+#else
+#define UNMATCHED (open_put[0] != 0)
+#define UNPULLED (matched[0] != 0)
+#endif
 #define NATIVE_SEND(msg) \
     atomic { \
         if \
@@ -238,36 +277,84 @@ active proctype sender()
     }
 #define NEW_MESSAGE(tag) \
     atomic { m = sent; tag_of[m] = tag; sent++ }
+#define NUMBERS_OF_SENDER \
+    d_step { \
+        final[l] = number[l]; \
+        if \
+        :: GRANTED(l) < final[l] -> final[l] = GRANTED(l) \
+        :: else \
+        fi \
+    }
+#ifdef BROKEN_FINAL /* takes every put for matched */
+#undef NUMBERS_OF_SENDER
+#define NUMBERS_OF_SENDER final[l] = number[l]
+#endif
+
+/* Put k of lane x is matched: S2, S3. */
+#ifdef BROKEN_PULL /* complete before it has been pulled */
+#define MUST_WAIT(msg) false
+#else
+#define MUST_WAIT(msg) pulls[msg]
+#endif
+#define DONE(msg) reusable[msg] = pulls[msg] /* of interest for these only */
+#define MATCHED(x, k) \
+    conclude(x, k); \
+    open_put[x] = open_put[x] & ~BIT(k); \
+    if \
+    :: MUST_WAIT(put_message[AT(x, k)]) -> \
+        assert(matched[x] == 0 || matched_in[x] == mine); \
+        matched[x] = matched[x] | BIT(k); matched_in[x] = mine \
+    :: else -> DONE(put_message[AT(x, k)]) \
+    fi
 
 /* T2 and T3: after a stop, by whomever. Messages leave in their order. */
 #define SETTLE() \
-    l = 0; \
-    do \
-    :: l < LANES -> \
-        if \
-        :: open_put[l] != 0 && open_put[l] <= final[l] -> \
-            conclude(open_put[l]); open_put[l] = 0 \
-        :: else \
-        fi; \
-        l++ \
-    :: else -> break \
-    od; \
-    l = 0; \
+    atomic { \
+        l = 0; \
+        do \
+        :: l < LANES -> \
+            k = 1; \
+            do \
+            :: k <= MOST -> \
+                if \
+                :: IS_SET(open_put[l], k) && k <= final[l] -> MATCHED(l, k) \
+                :: else \
+                fi; \
+                k++ \
+            :: else -> break \
+            od; \
+            l++ \
+        :: else -> break \
+        od; \
+        l = 0; k = 0 \
+    } \
     do \
     :: UNMATCHED -> \
         atomic { \
-            if \
-            :: open_put[1] == 0 || (open_put[0] != 0 && \
-               put_message[open_put[0]] < put_message[4 + open_put[1]]) -> \
-                l = 0 \
-            :: else -> l = 1 \
-            fi; \
-            n = put_message[l * 4 + open_put[l]]; \
+            n = NONE; l = 0; \
+            do \
+            :: l < LANES -> \
+                k = 1; \
+                do \
+                :: k <= MOST -> \
+                    if \
+                    :: IS_SET(open_put[l], k) && \
+                       put_message[AT(l, k)] < n -> \
+                        n = put_message[AT(l, k)]; t = l; j = k \
+                    :: else \
+                    fi; \
+                    k++ \
+                :: else -> break \
+                od; \
+                l++ \
+            :: else -> break \
+            od; \
             assert(!taken[n]); \
-            open_put[l] = 0 \
+            open_put[t] = open_put[t] & ~BIT(j); \
+            l = 0; k = 0; t = 0; j = 0 \
         } \
         NATIVE_SEND(n); \
-        l = 0; n = 0 \
+        n = 0 \
     :: else -> break \
     od; \
     mine = 0
@@ -279,28 +366,79 @@ active proctype sender()
     :: atomic { else } \
     fi
 
-#define POLL(x) \
+/* S2, S3: first the mode, then the word. */
+#define POLL() \
     if \
-    :: mine != 0 && open_put[x] != 0 && \
-       NUMBER_OF(granted, x) >= open_put[x] -> \
-        if \
-        :: atomic { incarnation == mine && mode == OPEN -> \
-                    l = x; conclude(open_put[x]); l = 0; open_put[x] = 0 } \
-        :: atomic { else } -> (incarnation != mine); SETTLE() \
-        fi \
+    :: atomic { mine != 0 && incarnation == mine && mode == OPEN } -> \
+        atomic { \
+            select_set(open_put); \
+            if \
+            :: k != 0 && GRANTED(t) >= k -> MATCHED(t, k) \
+            :: else \
+            fi; \
+            t = 0; k = 0 \
+        } \
+    :: atomic { mine != 0 && !(incarnation == mine && mode == OPEN) } -> \
+        (incarnation != mine); SETTLE() \
+    :: atomic { mine == 0 } \
+    fi
+
+/* Any member of a set, or k == 0. */
+#define select_set(set) \
+    k = 0; \
+    if \
+    :: IS_SET(set[0], 1) -> t = 0; k = 1 \
+    :: IS_SET(set[0], 2) -> t = 0; k = 2 \
+    :: IS_SET(set[0], 3) -> t = 0; k = 3 \
+    SELECT_OTHER(set) \
     :: else \
     fi
+#if LANES > 1
+#define SELECT_OTHER(set) \
+    :: IS_SET(set[1], 1) -> t = 1; k = 1 \
+    :: IS_SET(set[1], 2) -> t = 1; k = 2 \
+    :: IS_SET(set[1], 3) -> t = 1; k = 3
+#else
+#define SELECT_OTHER(set)
+#endif
+
+/* What was announced in an incarnation before this one has been pulled. */
+#define REACHED(x, k) \
+    (consumed_incarnation[x] > matched_in[x] || \
+     (consumed_incarnation[x] == matched_in[x] && consumed_number[x] >= (k)))
+#define PULLED(x, k) \
+    matched[x] = matched[x] & ~BIT(k); \
+    DONE(put_message[AT(x, k)])
+#define ENTER_SENDER() \
+    mine = incarnation; \
+    l = 0; \
+    do \
+    :: l < LANES -> \
+        number[l] = 0; k = 1; \
+        do \
+        :: k <= MOST -> \
+            if \
+            :: IS_SET(matched[l], k) -> assert(REACHED(l, k)); PULLED(l, k) \
+            :: else \
+            fi; \
+            k++ \
+        :: else -> break \
+        od; \
+        l++ \
+    :: else -> break \
+    od; \
+    l = 0; k = 0
 
 /* O3: take the bit back, or stop. */
 #define CLOSE_SENDER() \
     if \
-    :: mine != 0 -> stop(); SETTLE() \
+    :: mine != 0 -> STOP(NUMBERS_OF_SENDER); SETTLE() \
     :: else -> \
         if \
         :: atomic { mode == S_READY -> mode = 0 } \
-        :: atomic { mode == OPEN -> mine = incarnation } \
-           stop(); SETTLE() \
-        :: atomic { mode == STOPPING -> mine = incarnation } \
+        :: atomic { mode == OPEN -> ENTER_SENDER() } \
+           STOP(NUMBERS_OF_SENDER); SETTLE() \
+        :: atomic { mode == STOPPING -> ENTER_SENDER() } \
            (incarnation != mine); SETTLE() \
         :: atomic { mode == 0 || mode == R_READY } \
         fi \
@@ -316,7 +454,7 @@ active proctype sender()
 #define N1(tag) \
     if \
     :: tag != OTHER -> CLOSE_SENDER() \
-    :: tag == OTHER && UNMATCHED -> stop(); SETTLE() \
+    :: tag == OTHER && UNMATCHED -> STOP(NUMBERS_OF_SENDER); SETTLE() \
     :: else \
     fi
 #endif
@@ -327,54 +465,74 @@ active proctype sender()
 #define IS_QUIET(x) (last[x] == NONE || acknowledged[last[x]])
 #endif
 
+/* S1: a slot that is free. */
+#ifdef BROKEN_SLOT
+#define IS_FREE(x, k) true
+#else
+#define IS_FREE(x, k) \
+    ((k) <= SLOTS || (consumed_incarnation[x] == mine && \
+                      consumed_number[x] >= (k) - SLOTS))
+#endif
+#define MAY_SEND(x) (NUM_SET(open_put[x]) + NUM_SET(matched[x]) < ACTIVE)
+
     do
     :: sent < SENDS ->
-        /* MPI_Start on lane t */
+        /* MPI_Start on lane q */
         if
-        :: open_put[0] == 0 -> t = 0
-        :: open_put[1] == 0 -> t = 1
+        :: MAY_SEND(0) -> q = 0
+#if LANES > 1
+        :: MAY_SEND(1) -> q = 1
+#endif
         :: else -> goto settle_one
         fi;
         LOOK();
-        NEW_MESSAGE(t);
+        NEW_MESSAGE(q);
         if
         :: mine == 0 && mode == OPEN -> /* S1: it has become open */
             atomic {
                 if
-                :: mode == OPEN -> mine = incarnation; number[0] = 0; number[1] = 0
+                :: mode == OPEN -> ENTER_SENDER()
                 :: else
                 fi
             }
         :: else
         fi;
         if
-        :: mine != 0 && joined[t] == mine && number[t] < 3 -> /* S1 */
-            d_step {
-                number[t] = number[t] + 1;
-                put_message[t * 4 + number[t]] = m;
-                open_put[t] = number[t]
+        :: mine != 0 && joined[q] == mine && number[q] < MOST &&
+           IS_FREE(q, number[q] + 1) -> /* S1 */
+            atomic {
+                number[q] = number[q] + 1;
+                put_message[AT(q, number[q])] = m;
+                open_put[q] = open_put[q] | BIT(number[q]);
+                if
+                :: LONG -> pulls[m] = true
+                :: true
+                fi;
+                slot_number[SLOT(q, number[q])] = number[q];
+                slot_incarnation[SLOT(q, number[q])] = mine
             }
-            atomic { put_number[t] = number[t]; put_incarnation[t] = mine }
         :: else ->
             CLOSE_SENDER();
             NATIVE_SEND(m)
         fi;
-        m = 0; t = 0
+        m = 0; q = 0
     :: sent < SENDS -> /* a plain send, on lane 0 or with another tag */
         if
-        :: t = 0
-        :: t = OTHER
+        :: q = 0
+        :: q = OTHER
         fi;
         LOOK();
-        NEW_MESSAGE(t);
-        N1(t);
+        NEW_MESSAGE(q);
+        N1(q);
         NATIVE_SEND(m);
-        m = 0; t = 0
+        m = 0; q = 0
     :: mine == 0 && (mode & (S_READY | STOPPING)) == 0 && sent < SENDS ->
         /* O1 */
         atomic {
-            joined[0] = (IS_QUIET(0) -> incarnation : 0);
-            joined[1] = (IS_QUIET(1) -> incarnation : 0)
+            joined[0] = (IS_QUIET(0) -> incarnation : 0)
+#if LANES > 1
+            ; joined[1] = (IS_QUIET(1) -> incarnation : 0)
+#endif
         }
         atomic {
             if
@@ -382,14 +540,25 @@ active proctype sender()
             :: else
             fi
         }
-    :: UNMATCHED -> LOOK(); POLL(0); POLL(1)
+    :: UNMATCHED -> LOOK(); POLL()
+    /* S3 */
+#define WHEN_PULLED(x, k) \
+    atomic { IS_SET(matched[x], k) && REACHED(x, k) -> PULLED(x, k) }
+    :: WHEN_PULLED(0, 1)
+    :: WHEN_PULLED(0, 2)
+    :: WHEN_PULLED(0, 3)
+#if LANES > 1
+    :: WHEN_PULLED(1, 1)
+    :: WHEN_PULLED(1, 2)
+    :: WHEN_PULLED(1, 3)
+#endif
     :: UNMATCHED -> /* N4, N6 */
 settle_one:
         if
-        :: UNMATCHED -> stop(); SETTLE()
+        :: UNMATCHED -> STOP(NUMBERS_OF_SENDER); SETTLE()
         :: else
         fi
-    :: sent == SENDS && !UNMATCHED -> break
+    :: sent == SENDS && !UNMATCHED && !UNPULLED -> break
     od;
     LOOK();
     sender_done = true
@@ -401,41 +570,100 @@ active proctype receiver()
 {
     byte mine;
     byte number[LANES];
-    byte open_grant[LANES]; /* its number if not complete, else 0 */
-    byte native[LANES];     /* its own native receives, by number + 1 */
+    byte open_grant[LANES]; /* its numbers that are not complete */
+    byte native[LANES];     /* its own native receives, a set */
     byte probes, cancels;
-    byte l, i, k, r, n, t, m = NONE;
+    byte l, i, j, k, c, r, n, t, q, m = NONE;
 
+#if LANES > 1
 #define UNGRANTED (open_grant[0] != 0 || open_grant[1] != 0)
-
-#define R_SETTLE() \
-    l = 0; \
-    do \
-    :: l < LANES -> \
+#else
+#define UNGRANTED (open_grant[0] != 0)
+#endif
+#define NUMBERS_OF_RECEIVER \
+    d_step { \
+        final[l] = number[l]; \
         if \
-        :: open_grant[l] != 0 && open_grant[l] <= final[l] -> \
-            conclude(open_grant[l]); open_grant[l] = 0 \
+        :: PUT(l) < final[l] -> final[l] = PUT(l) \
+        :: else \
+        fi \
+    }
+
+/* Take number k of lane t, which is matched: R2, S3. */
+#define TAKE_ONE(x, k) \
+    atomic { assert(IS_PUT(x, k)); conclude(x, k) } \
+    atomic { \
+        assert(IS_PUT(x, k)); \
+        assert(!pulls[put_message[AT(x, k)]] || \
+               !reusable[put_message[AT(x, k)]]); \
+        consumed_incarnation[x] = mine; consumed_number[x] = k; \
+        open_grant[x] = open_grant[x] & ~BIT(k) \
+    }
+
+/* And all before it on the lane. */
+#ifdef BROKEN_ORDER
+#define TAKE(x, k) TAKE_ONE(x, k)
+#else
+#define TAKE(x, k) \
+    j = 1; \
+    do \
+    :: j < k -> \
+        if \
+        :: IS_SET(open_grant[x], j) -> TAKE_ONE(x, j) \
         :: else \
         fi; \
-        l++ \
+        j++ \
     :: else -> break \
     od; \
-    l = 0; \
+    j = 0; \
+    TAKE_ONE(x, k)
+#endif
+
+#define R_SETTLE() \
+    t = 0; \
+    do \
+    :: t < LANES -> \
+        k = 1; \
+        do \
+        :: k <= MOST -> \
+            if \
+            :: IS_SET(open_grant[t], k) && k <= final[t] -> TAKE_ONE(t, k) \
+            :: else \
+            fi; \
+            k++ \
+        :: else -> break \
+        od; \
+        t++ \
+    :: else -> break \
+    od; \
+    t = 0; k = 0; \
     do \
     :: UNGRANTED -> \
         atomic { \
-            if \
-            :: open_grant[1] == 0 || (open_grant[0] != 0 && \
-               granted_receive[open_grant[0]] < \
-               granted_receive[4 + open_grant[1]]) -> l = 0 \
-            :: else -> l = 1 \
-            fi; \
-            n = granted_receive[l * 4 + open_grant[l]]; \
+            n = NONE; l = 0; \
+            do \
+            :: l < LANES -> \
+                k = 1; \
+                do \
+                :: k <= MOST -> \
+                    if \
+                    :: IS_SET(open_grant[l], k) && \
+                       granted_receive[AT(l, k)] < n -> \
+                        n = granted_receive[AT(l, k)]; t = l; j = k \
+                    :: else \
+                    fi; \
+                    k++ \
+                :: else -> break \
+                od; \
+                l++ \
+            :: else -> break \
+            od; \
             assert(!served[n]); \
-            open_grant[l] = 0; \
-            native[l] = n + 1; \
+            open_grant[t] = open_grant[t] & ~BIT(j); \
+            native[t] = native[t] | BIT(n); \
+            l = 0; k = 0; t = 0; j = 0; \
             native_post(n); \
-            l = 0; n = 0 \
+            n = 0 \
         } \
     :: else -> break \
     od; \
@@ -448,28 +676,40 @@ active proctype receiver()
     :: atomic { else } \
     fi
 
-#define R_POLL(x) \
+/* R2: first the mode, then the slot. What else is there is taken too, without
+ * another look at the mode, as where several messages are pulled at once. */
+#define R_POLL() \
     if \
-    :: mine != 0 && open_grant[x] != 0 && \
-       NUMBER_OF(put, x) >= open_grant[x] -> \
-        if \
-        :: atomic { incarnation == mine && mode == OPEN -> \
-                    l = x; conclude(open_grant[x]); l = 0; \
-                    open_grant[x] = 0 } \
-        :: atomic { else } -> (incarnation != mine); R_SETTLE() \
-        fi \
-    :: else \
+    :: atomic { mine != 0 && incarnation == mine && mode == OPEN } -> \
+        do \
+        :: atomic { select_set(open_grant); \
+                    if \
+                    :: k != 0 && IS_PUT(t, k) \
+                    :: else -> t = 0; k = 0; break \
+                    fi } \
+           TAKE(t, k); \
+           t = 0; k = 0 \
+        :: break \
+        od \
+    :: atomic { mine != 0 && !(incarnation == mine && mode == OPEN) } -> \
+        (incarnation != mine); R_SETTLE() \
+    :: atomic { mine == 0 } \
     fi
 
+#if LANES > 1
+#define ENTER_RECEIVER() mine = incarnation; number[0] = 0; number[1] = 0
+#else
+#define ENTER_RECEIVER() mine = incarnation; number[0] = 0
+#endif
 #define CLOSE_RECEIVER() \
     if \
-    :: mine != 0 -> stop(); R_SETTLE() \
+    :: mine != 0 -> STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
     :: else -> \
         if \
         :: atomic { mode == R_READY -> mode = 0 } \
-        :: atomic { mode == OPEN -> mine = incarnation } \
-           stop(); R_SETTLE() \
-        :: atomic { mode == STOPPING -> mine = incarnation } \
+        :: atomic { mode == OPEN -> ENTER_RECEIVER() } \
+           STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
+        :: atomic { mode == STOPPING -> ENTER_RECEIVER() } \
            (incarnation != mine); R_SETTLE() \
         :: atomic { mode == 0 || mode == S_READY } \
         fi \
@@ -481,53 +721,70 @@ active proctype receiver()
 #define N2() CLOSE_RECEIVER()
 #endif
 
+#define SERVED(x, n) (!IS_SET(native[x], n) || served[n])
+#if RECEIVES > 2
+#define ALL_SERVED(x) (SERVED(x, 0) && SERVED(x, 1) && SERVED(x, 2))
+#else
+#define ALL_SERVED(x) (SERVED(x, 0) && SERVED(x, 1))
+#endif
 /* O2: none of its native receives on a lane is incomplete. */
 #ifdef BROKEN_POSTED
 #define IS_CLEAR(x) true
 #else
-#define IS_CLEAR(x) (!barred[x] && (native[x] == 0 || served[native[x] - 1]))
+#define IS_CLEAR(x) (!barred[x] && ALL_SERVED(x))
 #endif
+#if LANES > 1
+#define ALL_CLEAR (IS_CLEAR(0) && IS_CLEAR(1))
+#else
+#define ALL_CLEAR IS_CLEAR(0)
+#endif
+#define MAY_RECEIVE(x) (NUM_SET(open_grant[x]) < ACTIVE && \
+                        (ACTIVE > 1 || ALL_SERVED(x)))
 
     do
     :: posted < RECEIVES ->
-        /* MPI_Start on lane t */
+        /* MPI_Start on lane q */
         if
-        :: open_grant[0] == 0 && (native[0] == 0 || served[native[0] - 1]) ->
-            t = 0
-        :: open_grant[1] == 0 && (native[1] == 0 || served[native[1] - 1]) ->
-            t = 1
+        :: MAY_RECEIVE(0) -> q = 0
+#if LANES > 1
+        :: MAY_RECEIVE(1) -> q = 1
+#endif
         :: else -> goto poll
         fi;
         R_LOOK();
-        atomic { r = posted; covers[r] = t; posted++ }
+        atomic { r = posted; covers[r] = q; posted++ }
         if
         :: mine == 0 && mode == OPEN ->
             atomic {
                 if
-                :: mode == OPEN -> mine = incarnation; number[0] = 0; number[1] = 0
+                :: mode == OPEN -> ENTER_RECEIVER()
                 :: else
                 fi
             }
         :: else
         fi;
         if
-        :: mine != 0 && joined[t] == mine && number[t] < 3 -> /* R1 */
-            d_step {
-                number[t] = number[t] + 1;
-                granted_receive[t * 4 + number[t]] = r;
-                open_grant[t] = number[t]
+        :: mine != 0 && joined[q] == mine && number[q] < MOST -> /* R1 */
+            atomic {
+                number[q] = number[q] + 1;
+                granted_receive[AT(q, number[q])] = r;
+                open_grant[q] = open_grant[q] | BIT(number[q]);
+                granted_number[q] = number[q];
+                granted_incarnation[q] = mine
             }
-            atomic { granted_number[t] = number[t]; granted_incarnation[t] = mine }
         :: else ->
             CLOSE_RECEIVER();
-            atomic { native[t] = r + 1; native_post(r) }
+            atomic { native[q] = native[q] | BIT(r); native_post(r) }
         fi;
-        r = 0; t = 0
-    :: posted < RECEIVES && !barred[0] -> /* a nonblocking wildcard */
+        r = 0; q = 0
+    :: WILDCARDS && posted < RECEIVES && !barred[0] -> /* a nonblocking one */
         R_LOOK();
         N2();
         atomic {
-            barred[0] = true; barred[1] = true; /* N3 */
+            barred[0] = true; /* N3 */
+#if LANES > 1
+            barred[1] = true;
+#endif
             r = posted; covers[r] = ANY; posted++;
             native_post(r); r = 0
         }
@@ -550,23 +807,23 @@ active proctype receiver()
         }
     :: cancels < CANCELS && open_grant[0] != 0 -> /* N5 */
         cancels++;
-        stop(); R_SETTLE();
+        STOP(NUMBERS_OF_RECEIVER); R_SETTLE();
         d_step {
             k = 0;
             do
-            :: k < num_waiting && waiting[k] != native[0] - 1 -> k++
+            :: k < num_waiting && !IS_SET(native[0], waiting[k]) -> k++
             :: else -> break
             od;
             if
-            :: native[0] != 0 && k < num_waiting ->
-                served[native[0] - 1] = true;
+            :: k < num_waiting ->
+                served[waiting[k]] = true;
                 REMOVE(waiting, k)
             :: else
             fi;
             k = 0
         }
-    :: mine == 0 && (mode & (R_READY | STOPPING)) == 0 &&
-       IS_CLEAR(0) && IS_CLEAR(1) && posted < RECEIVES -> /* O2 */
+    :: mine == 0 && (mode & (R_READY | STOPPING)) == 0 && ALL_CLEAR &&
+       posted < RECEIVES -> /* O2 */
         atomic {
             if
             :: (mode & (R_READY | STOPPING)) == 0 -> mode = mode | R_READY
@@ -575,8 +832,8 @@ active proctype receiver()
         }
     :: UNGRANTED ->
 poll:
-        R_LOOK(); R_POLL(0); R_POLL(1)
-    :: UNGRANTED -> stop(); R_SETTLE() /* N4 */
+        R_LOOK(); R_POLL()
+    :: UNGRANTED -> STOP(NUMBERS_OF_RECEIVER); R_SETTLE() /* N4 */
     :: posted == RECEIVES && !UNGRANTED -> break
     od;
     R_LOOK();

@@ -58,7 +58,7 @@ class Launcher:
     def __init__(self, mpi, backend, clean=lambda text: text):
         """clean: takes what may differ out of what a program prints."""
         self.mpi = mpi
-        self.backend = backend
+        self.backend = pathlib.Path(backend).resolve() # runs are elsewhere
         self.clean = clean
 
     def run(self, ranks, command, accelerate, environment=None):
