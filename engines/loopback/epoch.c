@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engines/loopback/lane.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -85,10 +86,12 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     if (lane->connection->self)
         return keep_pieces(l, message);
     l->pull.possible = false;
+    l->adopt_in = 0;
     error = load_ring(l, message);
     if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
+    l->adopt_in = (uint32_t)rs_config()->adopt;
     return error != 0 ? error : rs_pull_load(l);
 }
 
@@ -236,10 +239,14 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
 static int __attribute__((noinline)) start_pull(struct lane *l)
 {
     if (unlikely(rs_pull_is_stale(&l->pull))) {
+        uint64_t reachable = l->pull.table.reachable;
         int error = rs_pull_load(l);
 
         if (error != 0)
             return error;
+        /* Adopted memory has been freed; what is there now may be adopted. */
+        if (l->pull.table.reachable < reachable)
+            l->adopt_in = (uint32_t)rs_config()->adopt;
     }
     l->announces = l->pulls = l->pull.possible;
     l->pull.helped = 0;
@@ -258,6 +265,12 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     }
     l->ring.next = 0;
     l->active = &l->copies;
+    if (unlikely(l->adopt_in != 0) && --l->adopt_in == 0) {
+        int error = rs_pull_adopt(l);
+
+        if (error != 0)
+            return error;
+    }
     if (unlikely(l->pull.possible)) {
         int error = start_pull(l);
 

@@ -47,6 +47,7 @@ struct lane {
     struct rs_pull pull;
     struct rs_block *block;   /* rx */
     bool abandoned;
+    uint32_t adopt_in;        /* tx: starts until its pages are adopted, or 0 */
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */
     struct lane *other;

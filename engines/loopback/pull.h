@@ -129,6 +129,10 @@ uint64_t rs_pull_shortest(const struct rs_ways *ways);
  * @return 0 or RSCHED_ENOMEM */
 int rs_pull_load(struct lane *l);
 
+/** Sender, in a start: have pages of the message adopted, if it would be pulled
+ * then. @return 0 or RSCHED_ENOMEM */
+int rs_pull_adopt(struct lane *l);
+
 /** Sender: whether the table is out of date. */
 static inline bool rs_pull_is_stale(const struct rs_pull *pull)
 {

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "engines/loopback/lane.h"
+#include "librsched/base/adopt.h"
 #include "librsched/base/array.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/offer.h"
 
 int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p)
 {
@@ -381,4 +383,68 @@ int rs_pull_load(struct lane *l)
     pull->announcement.rest = pull->rest.num_chunks;
     pull->possible = true;
     return 0;
+}
+
+/* The next pieces of the message, from `*i` on, that lie one behind the other,
+ * as bytes [*low, *high). Blocks of a strided piece would be a region each, and
+ * are rarely pages. @return whether there are any */
+static bool next_contiguous(const struct lane *l, size_t *i, char **low,
+                            char **high)
+{
+    const struct rsched_piece *p = l->pieces, *end = p + l->num_pieces;
+
+    for (p += *i; p < end && (p->count != 1 || p->bytes == 0);)
+        p++;
+    *low = *high = p < end ? p->address : NULL;
+    for (; p < end && p->count == 1 && p->address == *high; p++)
+        *high += p->bytes;
+    *i = (size_t)(p - l->pieces);
+    return *low < *high;
+}
+
+/* The bytes of the message that are neither in a region nor in a whole page that
+ * could be one; what the kernel may read stays so. */
+static struct rs_way_parts parts_if_adopted(const struct lane *l)
+{
+    struct rs_way_parts parts = parts_of(l);
+    uint64_t whole = 0;
+    char *low, *high;
+
+    for (size_t i = 0; next_contiguous(l, &i, &low, &high);)
+        whole += rs_adopt_whole(low, high);
+    if (whole <= parts.mapped.bytes)
+        return parts;
+    whole -= parts.mapped.bytes;
+    parts.mapped.bytes += whole;
+    parts.mapped.blocks++;
+    if (whole <= parts.rest.bytes) {
+        parts.rest.bytes -= whole;
+    } else {
+        whole -= parts.rest.bytes;
+        parts.rest.bytes = 0;
+        parts.readable.bytes -= whole < parts.readable.bytes
+                                    ? whole
+                                    : parts.readable.bytes;
+    }
+    return parts;
+}
+
+int rs_pull_adopt(struct lane *l)
+{
+    struct rs_way_parts parts;
+    char *low, *high;
+    int error;
+
+    if (l->pull.refused || rs_config()->mapped_bytes == 0 || !rs_offer_any())
+        return 0;
+    error = make_table(l);
+    if (error != 0)
+        return error;
+    parts = parts_if_adopted(l);
+    if (parts.mapped.bytes == l->pull.table.reachable ||
+        !choose(l, &parts).pull)
+        return rs_pull_load(l);
+    for (size_t i = 0; next_contiguous(l, &i, &low, &high);)
+        rs_adopt(low, high);
+    return rs_pull_load(l);
 }

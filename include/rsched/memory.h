@@ -14,8 +14,12 @@
  * when they need it for the first time, through /proc/PID/fd, which the kernel
  * allows to processes of the same user that may look at each other.
  *
- * Fork: a child made by fork() has a copy of the memory of rsched_alloc(), at
- * the same addresses, as of all other memory; neither process sees what the
+ * Ordinary memory can be adopted in place (RSCHED_ADOPT) if its owner promises
+ * to say when it ends: rsched_memory_offer(). The MPI backend does so for the
+ * memory of malloc.
+ *
+ * Fork: a child made by fork() has a copy of the memory of rsched_alloc() and
+ * of adopted pages, at the same addresses, as of all other memory; neither process sees what the
  * other writes later. (The copy is made at once, not page by page.) A child
  * made in a way that runs no handlers of pthread_atfork(), such as _Fork() or
  * a bare clone(), does not have this memory at all.
@@ -77,6 +81,62 @@ RSCHED_API int rsched_memory_add(uint64_t id, void *address, size_t bytes);
  * @return 0; RSCHED_EINVAL: no such id was told
  */
 RSCHED_API int rsched_memory_remove(uint64_t id);
+
+/**
+ * Offer memory to be adopted: when a send buffer lies in it, an exchange may
+ * move whole pages of the buffer, while it is active, onto memory that
+ * neighbors can map, at the same address and with the same contents. The
+ * memory must be private and anonymous, as that of malloc() or mmap(). It
+ * stays the caller's, who does with it as before but for this: before he frees
+ * or unmaps it, or hands it to whoever expects fresh memory, he calls
+ * rsched_memory_reclaim(). No pieces that are offered may overlap.
+ *
+ * It is a hint: there is room for some 60000 pieces, and more are not
+ * remembered. It calls no function of the C library.
+ *
+ * @param bytes at least 1
+ */
+RSCHED_API void rsched_memory_offer(void *address, size_t bytes);
+
+/**
+ * Take an offer back. Adopted pages are zeroed private memory afterwards, all
+ * others what they were. No exchange that sends from them may be active; an
+ * inactive one may be destroyed later, or bound to other buffers.
+ *
+ * @param address of an offer; anything else is ignored
+ * @return 0; RSCHED_ENOMEM, RSCHED_ESTATE (a handler of pthread_atfork() has
+ *         called): pages are still adopted and the memory must not be freed
+ */
+RSCHED_API int rsched_memory_reclaim(void *address);
+
+/** Adopt nothing more of offers that have a byte of this range. */
+RSCHED_API void rsched_memory_bar(const void *address, size_t bytes);
+
+/**
+ * The first adopted part of a range.
+ *
+ * @param first its address, if there is one
+ * @return its bytes, 0 if there is none
+ */
+RSCHED_API size_t rsched_memory_adopted(const void *address, size_t bytes,
+                                        void **first);
+
+/** What has become of whole pages of send buffers that were to be adopted. */
+enum rsched_adoption {
+    RSCHED_ADOPTED,
+    RSCHED_ADOPT_ORIGIN,  /**< it was not offered */
+    RSCHED_ADOPT_MAPPING, /**< it is not plain private memory, or locked */
+    RSCHED_ADOPT_DEVICE,  /**< a device may have it pinned */
+    RSCHED_ADOPT_BUDGET,  /**< too much is adopted already */
+    RSCHED_ADOPT_SYSTEM,  /**< the kernel refused */
+    RSCHED_NUM_ADOPTIONS
+};
+
+/** "adopted", "origin", ... NULL if it is none. */
+RSCHED_API const char *rsched_adoption_name(enum rsched_adoption adoption);
+
+/** Bytes of this process for which that has been the result. */
+RSCHED_API uint64_t rsched_memory_adoptions(enum rsched_adoption adoption);
 
 #ifdef __cplusplus
 }

@@ -31,6 +31,7 @@ struct rs_config {
     uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages; or
                                 RS_LIMIT_AUTO */
     uint64_t cma_bytes;      /* RSCHED_CMA: likewise */
+    uint64_t adopt;          /* RSCHED_ADOPT: 0 is never */
     const char *ways;        /* RSCHED_WAYS */
     bool direct;             /* RSCHED_DIRECT */
     uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */

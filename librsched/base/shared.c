@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
 
@@ -20,6 +21,7 @@ enum kind {
     KIND_USER,     /* rsched_alloc() */
     KIND_INTERNAL, /* rs_shared_alloc() */
     KIND_ADDED,    /* rsched_memory_add() */
+    KIND_ADOPTED,  /* rs_shared_adopt(): the address is another's */
     KIND_COPY,     /* in a forked child: the parent's, as private memory */
 };
 
@@ -35,11 +37,15 @@ static struct {
     struct rs_shared_file file;
     uint64_t bytes; /* of the file */
     unsigned users; /* rs_shared_open() and regions of the file */
+    atomic_uint_fast64_t adopted; /* bytes */
     struct region *regions;
     bool handlers;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.fd = -1}};
 
 atomic_uint_fast64_t rs_shared_changes;
+
+/* This thread is between handlers, and has the lock. */
+static _Thread_local bool forking;
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -55,19 +61,33 @@ static uint64_t page_bytes(void)
 
 static bool is_copied(const struct region *r)
 {
-    return r->kind == KIND_USER;
+    return r->kind == KIND_USER || r->kind == KIND_ADOPTED;
+}
+
+/* Not out of the mapping, whose pages the program may have protected. */
+static void copy_part(const struct region *r)
+{
+    uint64_t done = 0;
+    ssize_t n = 1;
+
+    while (done < r->place.bytes && n > 0) {
+        n = pread(shared.file.fd, (char *)r->copy + done,
+                  r->place.bytes - done, (off_t)(r->place.offset + done));
+        done += n > 0 ? (uint64_t)n : 0;
+    }
 }
 
 static void before_fork(void)
 {
     pthread_mutex_lock(&shared.lock);
+    forking = true;
     for (struct region *r = shared.regions; r != NULL; r = r->next) {
         if (!is_copied(r))
             continue;
         r->copy = mmap(NULL, r->place.bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (r->copy != MAP_FAILED)
-            memcpy(r->copy, r->place.address, r->place.bytes);
+            copy_part(r);
     }
 }
 
@@ -77,6 +97,7 @@ static void after_fork_parent(void)
         if (is_copied(r) && r->copy != MAP_FAILED)
             munmap(r->copy, r->place.bytes);
     }
+    forking = false;
     pthread_mutex_unlock(&shared.lock);
 }
 
@@ -99,8 +120,8 @@ static void after_fork_child(void)
 
         if (is_copied(r) && r->copy != MAP_FAILED &&
             move_to(r->copy, r->place.bytes, r->place.address)) {
+            kept = r->kind == KIND_USER;
             r->kind = KIND_COPY;
-            kept = true;
         }
         if (kept) {
             at = &r->next;
@@ -114,6 +135,8 @@ static void after_fork_child(void)
     shared.file = (struct rs_shared_file){.fd = -1};
     shared.bytes = 0;
     shared.users = 0;
+    shared.adopted = 0;
+    forking = false;
     pthread_mutex_init(&shared.lock, NULL);
 }
 
@@ -198,8 +221,8 @@ static void insert(struct region *r)
     *at = r;
 }
 
-/* Map a part of the file at an address that suits huge pages. NULL with
- * errno. */
+/* Map a part of the file at an address that differs from its offset by a
+ * multiple of `unit`, as huge pages need it. NULL with errno. */
 static char *map_part(uint64_t offset, uint64_t bytes, uint64_t unit)
 {
     uint64_t room = bytes + (unit > page_bytes() ? unit : 0);
@@ -209,7 +232,7 @@ static char *map_part(uint64_t offset, uint64_t bytes, uint64_t unit)
 
     if (reserved == MAP_FAILED)
         return NULL;
-    address = (char *)round_up((uint64_t)(uintptr_t)reserved, unit);
+    address = reserved + (offset - (uint64_t)(uintptr_t)reserved) % unit;
     if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
              shared.file.fd, (off_t)offset) == MAP_FAILED) {
         munmap(reserved, room);
@@ -285,21 +308,26 @@ int rsched_alloc(size_t bytes, void **memory)
     return error;
 }
 
+/* Whoever has it mapped does not keep the pages. */
+static void give_back(const struct rs_place *place)
+{
+    fallocate(shared.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              (off_t)place->offset, (off_t)place->bytes);
+    unuse_file();
+}
+
 static void unmap(struct region *r)
 {
     munmap(r->place.address, r->place.bytes);
-    if (r->kind == KIND_COPY)
-        return;
-    /* Whoever has it mapped does not keep the pages. */
-    fallocate(shared.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              (off_t)r->place.offset, (off_t)r->place.bytes);
-    unuse_file();
+    if (r->kind != KIND_COPY)
+        give_back(&r->place);
 }
 
 /* Messages may lie in it. */
 static bool is_shared(const struct region *r)
 {
-    return r->kind == KIND_USER || r->kind == KIND_ADDED;
+    return r->kind == KIND_USER || r->kind == KIND_ADDED ||
+           r->kind == KIND_ADOPTED;
 }
 
 /* Take the region out of the list that `same` says. */
@@ -322,7 +350,8 @@ static struct region *take(bool (*same)(const struct region *r,
 
 static bool has_address(const struct region *r, const void *key)
 {
-    return r->kind != KIND_ADDED && r->place.address == key;
+    return r->kind != KIND_ADDED && r->kind != KIND_ADOPTED &&
+           r->place.address == key;
 }
 
 static bool has_id(const struct region *r, const void *key)
@@ -347,6 +376,171 @@ int rsched_free(void *memory)
     free(r);
     return 0;
 }
+
+/* ---- memory of others, adopted ---- */
+
+enum { MOST_ADOPTED = 256 << 20 };
+
+/* A fault at pages that are not there cannot fail, so have them now. */
+static bool populate(char *address, uint64_t offset, uint64_t bytes)
+{
+    if (madvise(address, bytes, MADV_POPULATE_WRITE) == 0)
+        return true;
+    return errno == EINVAL && /* before Linux 5.14 */
+           posix_fallocate(shared.file.fd, (off_t)offset, (off_t)bytes) == 0;
+}
+
+/* Let pages take the place of others. The kernel may fail for want of memory
+ * of its own when the others are gone already. */
+static bool replace(char *by, uint64_t bytes, char *address)
+{
+    enum { TRIES = 1000 };
+
+    for (int i = 0; i < TRIES; i++) {
+        if (move_to(by, bytes, address))
+            return true;
+        if (msync(address, bytes, MS_ASYNC) == 0)
+            return false; /* they are still there */
+        usleep(1000);
+    }
+    rs_log(RS_LOG_ERROR, "shared memory: %llu bytes at %p are lost: %m",
+           (unsigned long long)bytes, (void *)address);
+    abort();
+}
+
+static int adopt_part(struct region *r, char *address, uint64_t bytes)
+{
+    uint64_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : page_bytes();
+    uint64_t offset = round_up(shared.bytes, unit) +
+                      (uint64_t)(uintptr_t)address % unit;
+    char *copy;
+
+    if (ftruncate(shared.file.fd, (off_t)(offset + bytes)) != 0)
+        return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
+                       (unsigned long long)bytes);
+    /* Parts are never given out again, whatever becomes of this one. */
+    shared.bytes = offset + bytes;
+    copy = map_part(offset, bytes, unit);
+    if (copy == NULL)
+        return rs_fail(RSCHED_ENOMEM, "shared memory: mapping %llu bytes: %m",
+                       (unsigned long long)bytes);
+    r->place = (struct rs_place){shared.file.id, offset, bytes, address};
+    if (populate(copy, offset, bytes)) {
+        memcpy(copy, address, bytes);
+        if (replace(copy, bytes, address)) {
+            insert(r);
+            shared.adopted += bytes;
+            return 0;
+        }
+    }
+    munmap(copy, bytes);
+    fallocate(shared.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              (off_t)offset, (off_t)bytes);
+    return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
+                   (unsigned long long)bytes);
+}
+
+static bool overlaps(const struct region *r, const char *low, const char *high)
+{
+    return r->place.address < high && r->place.address + r->place.bytes > low;
+}
+
+int rs_shared_adopt(char *address, uint64_t bytes)
+{
+    struct region *r = calloc(1, sizeof(*r)), *other;
+    int error = RSCHED_ENOMEM;
+
+    if (r == NULL)
+        return rs_fail(RSCHED_ENOMEM, "shared memory: no memory");
+    r->kind = KIND_ADOPTED;
+    pthread_mutex_lock(&shared.lock);
+    for (other = shared.regions;
+         other != NULL && !overlaps(other, address, address + bytes);)
+        other = other->next;
+    if (other != NULL)
+        error = RSCHED_ESTATE; /* another thread was here before */
+    else if (bytes > MOST_ADOPTED - shared.adopted)
+        error = RSCHED_ELIMIT;
+    else
+        error = use_file();
+    if (error == 0) {
+        error = adopt_part(r, address, bytes);
+        if (error != 0)
+            unuse_file();
+    }
+    pthread_mutex_unlock(&shared.lock);
+    if (error != 0)
+        free(r);
+    return error;
+}
+
+/* Private memory in the place of an adopted region, whose contents nobody
+ * wants any more. */
+static bool restore(const struct region *r)
+{
+    if (mmap(r->place.address, r->place.bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return false;
+    shared.adopted -= r->place.bytes;
+    give_back(&r->place);
+    return true;
+}
+
+int rs_shared_unadopt(const char *low, const char *high)
+{
+    struct region **at = &shared.regions, *gone = NULL, *r;
+    int error = 0;
+
+    if (forking)
+        return rs_fail(RSCHED_ESTATE, "shared memory: %p is freed while the "
+                       "process forks", (const void *)low);
+    pthread_mutex_lock(&shared.lock);
+    while (*at != NULL && error == 0) {
+        r = *at;
+        if (r->kind != KIND_ADOPTED || !overlaps(r, low, high)) {
+            at = &r->next;
+        } else if (restore(r)) {
+            atomic_fetch_add(&rs_shared_changes, 1);
+            *at = r->next;
+            r->next = gone;
+            gone = r;
+        } else {
+            error = rs_fail(RSCHED_ENOMEM, "shared memory: private memory in "
+                            "place of adopted: %m");
+        }
+    }
+    pthread_mutex_unlock(&shared.lock);
+    while (gone != NULL) {
+        r = gone;
+        gone = r->next;
+        free(r);
+    }
+    return error;
+}
+
+size_t rsched_memory_adopted(const void *address, size_t bytes, void **first)
+{
+    const char *low = address, *high = low + bytes;
+    size_t found = 0;
+
+    if (forking || atomic_load(&shared.adopted) == 0)
+        return 0;
+    pthread_mutex_lock(&shared.lock);
+    for (struct region *r = shared.regions; r != NULL && found == 0;
+         r = r->next) {
+        char *start = r->place.address, *end = start + r->place.bytes;
+
+        if (r->kind != KIND_ADOPTED || !overlaps(r, low, high))
+            continue;
+        start = start < low ? (char *)low : start;
+        found = (size_t)((end > high ? high : end) - start);
+        *first = start;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return found;
+}
+
+/* ---- memory that all have mapped ---- */
 
 int rsched_memory_add(uint64_t id, void *address, size_t bytes)
 {

@@ -39,6 +39,16 @@ void rs_shared_close(void);
  * with rsched_free(). */
 int rs_shared_alloc(size_t bytes, struct rs_place *place);
 
+/** Move whole pages of ordinary memory in place into a region: see adopt.h,
+ * which has looked whether this may be done. Nobody writes them meanwhile.
+ * @return 0, RSCHED_ELIMIT (too much is adopted), RSCHED_ESTATE (a part of them
+ *         lies in a region already), RSCHED_ENOMEM, RSCHED_ESYS */
+int rs_shared_adopt(char *address, uint64_t bytes);
+
+/** Have zeroed private memory again where pages of [low, high) are adopted.
+ * @return 0, RSCHED_ENOMEM, or RSCHED_ESTATE: while this thread forks */
+int rs_shared_unadopt(const char *low, const char *high);
+
 /** The first region, by address, that has a byte of [low, high).
  * @return whether there is one */
 bool rs_shared_find(const char *low, const char *high, struct rs_place *place);

@@ -13,15 +13,19 @@ static char expected(const struct halo *h, int edge, int epoch, uint64_t i)
 
 static uint64_t bytes_of(const struct halo_edge *e)
 {
-    return e->bytes & ~HALO_SHARED;
+    return e->bytes & ~(HALO_SHARED | HALO_OFFERED);
 }
 
 static void *get_buffer(const struct halo_edge *e)
 {
     void *memory;
 
-    if ((e->bytes & HALO_SHARED) == 0)
-        return malloc(bytes_of(e) + 1);
+    if ((e->bytes & HALO_SHARED) == 0) {
+        memory = malloc(bytes_of(e) + 1);
+        if ((e->bytes & HALO_OFFERED) != 0)
+            rsched_memory_offer(memory, bytes_of(e) + 1);
+        return memory;
+    }
     if (rsched_alloc(bytes_of(e) + 1, &memory) != 0)
         abort();
     return memory;
@@ -29,6 +33,8 @@ static void *get_buffer(const struct halo_edge *e)
 
 static void put_buffer(const struct halo_edge *e, void *memory)
 {
+    if ((e->bytes & HALO_OFFERED) != 0 && rsched_memory_reclaim(memory) != 0)
+        abort();
     if ((e->bytes & HALO_SHARED) == 0)
         free(memory);
     else if (rsched_free(memory) != 0)

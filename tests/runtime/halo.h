@@ -10,11 +10,13 @@
 
 struct halo_edge {
     int from, to;
-    uint64_t bytes; /* plus HALO_SHARED */
+    uint64_t bytes; /* plus HALO_SHARED or HALO_OFFERED */
 };
 
 /* The buffers of the edge are of rsched_alloc(). */
 #define HALO_SHARED (UINT64_C(1) << 63)
+/* They are of malloc() and may be adopted. */
+#define HALO_OFFERED (UINT64_C(1) << 62)
 
 struct halo {
     const struct halo_edge *edges;

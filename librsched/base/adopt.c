@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/adopt.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <rsched/memory.h>
+
+#include "librsched/base/error.h"
+#include "librsched/base/offer.h"
+#include "librsched/base/shared.h"
+
+static const char *const names[RSCHED_NUM_ADOPTIONS] = {
+    [RSCHED_ADOPTED] = "adopted",       [RSCHED_ADOPT_ORIGIN] = "origin",
+    [RSCHED_ADOPT_MAPPING] = "mapping", [RSCHED_ADOPT_DEVICE] = "device",
+    [RSCHED_ADOPT_BUDGET] = "budget",   [RSCHED_ADOPT_SYSTEM] = "system",
+};
+
+static atomic_uint_fast64_t counts[RSCHED_NUM_ADOPTIONS];
+
+const char *rsched_adoption_name(enum rsched_adoption adoption)
+{
+    return adoption < RSCHED_NUM_ADOPTIONS ? names[adoption] : NULL;
+}
+
+uint64_t rsched_memory_adoptions(enum rsched_adoption adoption)
+{
+    return adoption < RSCHED_NUM_ADOPTIONS
+               ? atomic_load_explicit(&counts[adoption], memory_order_relaxed)
+               : 0;
+}
+
+/* ---- what may have pages pinned ---- */
+
+static bool is_harmless_device(dev_t device)
+{
+    unsigned number = major(device), unit = minor(device);
+
+    switch (number) {
+    case 1: /* null, zero, full, random, urandom */
+        return unit == 3 || unit == 5 || (unit >= 7 && unit <= 9);
+    case 4: /* tty */
+    case 5: /* tty, console, ptmx */
+        return true;
+    default: /* pts */
+        return number >= 136 && number <= 143;
+    }
+}
+
+static bool is_harmless_socket(int fd)
+{
+    int domain = -1;
+    socklen_t length = sizeof(domain);
+
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 &&
+           (domain == AF_UNIX || domain == AF_INET || domain == AF_INET6 ||
+            domain == AF_NETLINK);
+}
+
+/* What has no type is an object of the kernel. */
+static bool is_harmless_object(const char *name)
+{
+    static const char *const known[] = {
+        "anon_inode:[eventpoll]", "anon_inode:[eventfd]",
+        "anon_inode:[timerfd]",   "anon_inode:[signalfd]",
+        "anon_inode:inotify",     "anon_inode:[pidfd]",
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(known[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_harmless(const char *number)
+{
+    char path[64], name[64];
+    struct stat status;
+    int fd = atoi(number);
+    ssize_t length;
+
+    if (fstat(fd, &status) != 0)
+        return true; /* closed meanwhile */
+    switch (status.st_mode & S_IFMT) {
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFIFO:
+    case S_IFLNK:
+        return true;
+    case S_IFSOCK:
+        return is_harmless_socket(fd);
+    case S_IFCHR:
+        return is_harmless_device(status.st_rdev);
+    case 0:
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        length = readlink(path, name, sizeof(name) - 1);
+        if (length < 0)
+            return true;
+        name[length] = '\0';
+        return is_harmless_object(name);
+    default:
+        return false;
+    }
+}
+
+static bool opens_device(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    bool found = false;
+
+    if (folder == NULL)
+        return true;
+    while (!found && (entry = readdir(folder)) != NULL)
+        found = entry->d_name[0] != '.' && !is_harmless(entry->d_name);
+    closedir(folder);
+    return found;
+}
+
+/* Pages that the kernel counts as pinned for as long as it likes. */
+static bool has_pinned(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    unsigned long long kilobytes = 1;
+    char line[256];
+
+    if (file == NULL)
+        return true;
+    while (fgets(line, sizeof(line), file) != NULL &&
+           sscanf(line, "VmPin: %llu", &kilobytes) != 1)
+        ;
+    fclose(file);
+    return kilobytes != 0;
+}
+
+/* ---- what kind of memory it is ---- */
+
+/* A line of /proc/self/maps: private, readable and writable, of no file. */
+static bool is_plain(const char *permissions, const char *device,
+                     uint64_t inode, const char *name)
+{
+    return strcmp(permissions, "rw-p") == 0 && strcmp(device, "00:00") == 0 &&
+           inode == 0 &&
+           (name[0] == '\0' || strcmp(name, "[heap]") == 0 ||
+            strncmp(name, "[anon:", 6) == 0);
+}
+
+static bool is_mapped_plainly(const char *low, const char *high)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    uintptr_t at = (uintptr_t)low;
+    char *line = NULL;
+    size_t room = 0;
+
+    if (file == NULL)
+        return false;
+    while (at < (uintptr_t)high && getline(&line, &room, file) > 0) {
+        uintptr_t start, end;
+        char permissions[8], device[16], name[16] = "";
+        uint64_t inode;
+
+        if (sscanf(line,
+                   "%" SCNxPTR "-%" SCNxPTR " %7s %*s %15s %" SCNu64 " %15s",
+                   &start, &end, permissions, device, &inode, name) < 5)
+            break;
+        if (end <= at)
+            continue;
+        if (start > at || !is_plain(permissions, device, inode, name))
+            break;
+        at = end;
+    }
+    free(line);
+    fclose(file);
+    return at >= (uintptr_t)high;
+}
+
+/* This advice is refused for memory that is locked, or of huge pages; it moves
+ * pages to a list from which they are reclaimed earlier, and these are about
+ * to go. */
+static bool is_unlocked(char *low, char *high)
+{
+    return madvise(low, (size_t)(high - low), MADV_COLD) == 0;
+}
+
+/* ---- adopting ---- */
+
+static uintptr_t page_bytes(void)
+{
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *up_to_page(char *address)
+{
+    return address + (-(uintptr_t)address & (page_bytes() - 1));
+}
+
+static char *down_to_page(char *address)
+{
+    return address - ((uintptr_t)address & (page_bytes() - 1));
+}
+
+uint64_t rs_adopt_whole(const char *low, const char *high)
+{
+    const char *first = up_to_page((char *)low);
+    const char *end = down_to_page((char *)high);
+
+    return first < end ? (uint64_t)(end - first) : 0;
+}
+
+/* Whole pages, of which none lies in a region. @return whether it is known now
+ * what has become of them */
+static bool adopt(char *low, char *high)
+{
+    enum rsched_adoption result = RSCHED_ADOPTED;
+    int error;
+
+    if (!rs_offer_holds(low, high)) {
+        result = RSCHED_ADOPT_ORIGIN;
+    } else if (!is_mapped_plainly(low, high) || !is_unlocked(low, high)) {
+        result = RSCHED_ADOPT_MAPPING;
+    } else if (has_pinned() || opens_device()) {
+        result = RSCHED_ADOPT_DEVICE;
+    } else {
+        /* Before, so that whoever reclaims it looks for adopted pages. */
+        rs_offer_mark(low);
+        error = rs_shared_adopt(low, (uint64_t)(high - low));
+        if (error == RSCHED_ESTATE)
+            return false; /* another thread has adopted pages of it */
+        if (error != 0)
+            result = error == RSCHED_ELIMIT ? RSCHED_ADOPT_BUDGET
+                                            : RSCHED_ADOPT_SYSTEM;
+    }
+    atomic_fetch_add_explicit(&counts[result], (uint64_t)(high - low),
+                              memory_order_relaxed);
+    return true;
+}
+
+void rs_adopt(char *low, char *high)
+{
+    struct rs_place place;
+
+    low = up_to_page(low);
+    high = down_to_page(high);
+    while (low < high) {
+        bool found = rs_shared_find(low, high, &place);
+        char *end = found ? down_to_page(place.address) : high;
+
+        if (low < end && !adopt(low, end))
+            continue;
+        low = found ? up_to_page(place.address + place.bytes) : high;
+    }
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/offer.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <rsched/memory.h>
+
+#include "librsched/base/error.h"
+#include "librsched/base/shared.h"
+
+enum {
+    NUM_BUCKETS = 8192, /* 1 MiB, of which what is used takes memory */
+    BUCKET = 8,         /* entries: two cache lines */
+    BUSY = 1,           /* an address that is being written */
+};
+
+/* In the lowest bits of an entry's state; above them are the bytes. */
+enum { ADOPTED = 1, BARRED = 2, STATE_BITS = 2 };
+
+struct entry {
+    atomic_uintptr_t address; /* 0: free */
+    atomic_size_t state;
+};
+
+static struct entry table[NUM_BUCKETS][BUCKET];
+/* A bit for each bucket that was ever used. */
+static atomic_uint_fast64_t used[NUM_BUCKETS / 64];
+static atomic_bool any;
+
+/* Allocators give out multiples of 16, large ones often of pages with the same
+ * offset. */
+static size_t bucket_of(const void *address)
+{
+    uint64_t key = (uint64_t)(uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15);
+
+    return key >> 51;
+}
+static_assert(NUM_BUCKETS == 1 << (64 - 51), "the upper bits choose a bucket");
+
+static struct entry *find(const void *address)
+{
+    struct entry *e = table[bucket_of(address)];
+
+    for (int i = 0; i < BUCKET; i++) {
+        if (atomic_load_explicit(&e[i].address, memory_order_acquire) ==
+            (uintptr_t)address)
+            return &e[i];
+    }
+    return NULL;
+}
+
+void rsched_memory_offer(void *address, size_t bytes)
+{
+    size_t bucket = bucket_of(address);
+    uint64_t bit = UINT64_C(1) << bucket % 64;
+    struct entry *e = table[bucket];
+
+    if (address == NULL || bytes == 0 || bytes > SIZE_MAX >> STATE_BITS)
+        return;
+    if (!atomic_load_explicit(&any, memory_order_relaxed))
+        atomic_store_explicit(&any, true, memory_order_relaxed);
+    if (!(atomic_load_explicit(&used[bucket / 64], memory_order_relaxed) &
+          bit))
+        atomic_fetch_or_explicit(&used[bucket / 64], bit,
+                                 memory_order_relaxed);
+    for (int i = 0; i < BUCKET; i++) {
+        uintptr_t none = 0;
+
+        if (!atomic_compare_exchange_strong_explicit(
+                &e[i].address, &none, BUSY, memory_order_relaxed,
+                memory_order_relaxed))
+            continue;
+        atomic_store_explicit(&e[i].state, bytes << STATE_BITS,
+                              memory_order_relaxed);
+        /* Release: whoever finds the address finds its bytes. */
+        atomic_store_explicit(&e[i].address, (uintptr_t)address,
+                              memory_order_release);
+        return;
+    }
+}
+
+int rsched_memory_reclaim(void *address)
+{
+    struct entry *e = find(address);
+    size_t state;
+    int error = 0;
+
+    if (address == NULL || e == NULL)
+        return 0;
+    state = atomic_load_explicit(&e->state, memory_order_relaxed);
+    if (state & ADOPTED)
+        error = rs_shared_unadopt(address,
+                                  (char *)address + (state >> STATE_BITS));
+    if (error == 0)
+        /* Release: the address is another's only when all this is done. */
+        atomic_store_explicit(&e->address, 0, memory_order_release);
+    return error;
+}
+
+/* Call `visit` for each piece that has a byte of [low, high). */
+static bool visit(const char *low, const char *high,
+                  bool (*each)(struct entry *e, const char *start,
+                               const char *end, const char *low,
+                               const char *high))
+{
+    for (size_t i = 0; i < NUM_BUCKETS; i++) {
+        if (atomic_load_explicit(&used[i / 64], memory_order_relaxed) == 0) {
+            i += 63;
+            continue;
+        }
+        for (int k = 0; k < BUCKET; k++) {
+            struct entry *e = &table[i][k];
+            uintptr_t address =
+                atomic_load_explicit(&e->address, memory_order_acquire);
+            size_t bytes = atomic_load_explicit(&e->state,
+                                                memory_order_relaxed) >>
+                           STATE_BITS;
+            const char *start = (const char *)address;
+
+            if (address > BUSY && start < high && start + bytes > low &&
+                each(e, start, start + bytes, low, high))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool holds(struct entry *e, const char *start, const char *end,
+                  const char *low, const char *high)
+{
+    return start <= low && high <= end &&
+           !(atomic_load_explicit(&e->state, memory_order_relaxed) & BARRED);
+}
+
+static bool mark(struct entry *e, const char *start, const char *end,
+                 const char *low, const char *high)
+{
+    (void)start;
+    (void)end;
+    (void)low;
+    (void)high;
+    atomic_fetch_or_explicit(&e->state, ADOPTED, memory_order_relaxed);
+    return true;
+}
+
+static bool bar(struct entry *e, const char *start, const char *end,
+                const char *low, const char *high)
+{
+    (void)start;
+    (void)end;
+    (void)low;
+    (void)high;
+    atomic_fetch_or_explicit(&e->state, BARRED, memory_order_relaxed);
+    return false;
+}
+
+bool rs_offer_any(void)
+{
+    return atomic_load_explicit(&any, memory_order_relaxed);
+}
+
+bool rs_offer_holds(const char *low, const char *high)
+{
+    return visit(low, high, holds);
+}
+
+void rs_offer_mark(const char *low)
+{
+    visit(low, low + 1, mark);
+}
+
+void rsched_memory_bar(const void *address, size_t bytes)
+{
+    uintptr_t end = (uintptr_t)address + bytes;
+
+    visit(address, (const char *)(end < bytes ? UINTPTR_MAX : end), bar);
+}
