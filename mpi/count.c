@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <rsched/engine.h>
+#include <rsched/memory.h>
 
 const char *const rs_call_names[RS_NUM_CALLS] = {
 #define RS_XX(id, name) [RS_CALL_##id] = (name),
@@ -121,6 +122,9 @@ void rs_count_collect(struct rs_counts *counts)
     }
     for (int i = 0; i < RS_NUM_NUMBERS; i++)
         counts->numbers[i] = numbers[i];
+    for (int i = 0; i < RSCHED_NUM_ADOPTIONS; i++)
+        counts->numbers[RS_NUMBER_ADOPTIONS + i] =
+            rsched_memory_adoptions((enum rsched_adoption)i);
     for (const struct rs_request *r = rs_requests; r != NULL; r = r->next) {
         if (r->exchange != NULL)
             add_exchange(counts->numbers, r->exchange, true);
@@ -157,7 +161,12 @@ const char *rs_engine_name(size_t engine)
     return ops != NULL ? ops->name : NULL;
 }
 
-/* "ways.WAY", "engines.ENGINE" */
+const char *rs_adoption_name(size_t adoption)
+{
+    return rsched_adoption_name((enum rsched_adoption)adoption);
+}
+
+/* "ways.WAY", "engines.ENGINE", "adoptions.ADOPTION" */
 static bool named_counter(const struct rs_counts *counts, const char *name,
                           uint64_t *value)
 {
@@ -166,7 +175,8 @@ static bool named_counter(const struct rs_counts *counts, const char *name,
         const char *(*name_of)(size_t index);
         int first;
     } groups[] = {{"ways.", rs_way_name, RS_NUMBER_WAYS},
-                  {"engines.", rs_engine_name, RS_NUMBER_ENGINES}};
+                  {"engines.", rs_engine_name, RS_NUMBER_ENGINES},
+                  {"adoptions.", rs_adoption_name, RS_NUMBER_ADOPTIONS}};
 
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
         size_t length = strlen(groups[g].prefix);

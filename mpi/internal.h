@@ -144,7 +144,9 @@ enum rs_number {
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
-    RS_NUM_NUMBERS = RS_NUMBER_ENGINES + RSCHED_MAX_ENGINES,
+    /* Bytes by enum rsched_adoption. */
+    RS_NUMBER_ADOPTIONS = RS_NUMBER_ENGINES + RSCHED_MAX_ENGINES,
+    RS_NUM_NUMBERS = RS_NUMBER_ADOPTIONS + RSCHED_NUM_ADOPTIONS,
 };
 
 struct rs_counts {
@@ -160,10 +162,16 @@ void rs_count_collect(struct rs_counts *counts);
 /** The name of a way or engine, counted from 0; NULL when there are no more. */
 const char *rs_way_name(size_t way);
 const char *rs_engine_name(size_t engine);
+const char *rs_adoption_name(size_t adoption);
 
 extern const char *const rs_call_names[RS_NUM_CALLS];
 extern const char *const rs_reason_slugs[RS_NUM_REASONS];
 extern const char *const rs_reason_texts[RS_NUM_REASONS];
+
+/* ---- malloc and its kin (heap.c) ---- */
+
+/** Offer memory to be adopted, if it is `wanted` and can be done. */
+void rs_heap_init(bool wanted);
 
 /* ---- the process (init.c) ---- */
 

@@ -108,6 +108,19 @@ static void print_parts(FILE *out, const uint64_t *bytes,
         fprintf(out, ";");
 }
 
+static void print_adoptions(FILE *out, const uint64_t *bytes)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < RSCHED_NUM_ADOPTIONS; i++)
+        sum += bytes[i];
+    if (sum == 0)
+        return;
+    fprintf(out, "rsched:   bytes of ordinary send buffers:");
+    print_parts(out, bytes, rs_adoption_name);
+    fprintf(out, "\n");
+}
+
 static void print_numbers(FILE *out, const struct rs_counts *counts)
 {
     const uint64_t *n = counts->numbers;
@@ -127,6 +140,7 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
     fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
             " waits for a free one\n",
             n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
+    print_adoptions(out, n + RS_NUMBER_ADOPTIONS);
     if (n[RS_NUMBER_PACKED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " blocks packed by the native MPI\n",
                 n[RS_NUMBER_PACKED]);
@@ -241,6 +255,8 @@ static void print_json_counts(FILE *out, const struct rs_counts *counts)
                      rs_way_name);
     print_json_parts(out, "engines", counts->numbers + RS_NUMBER_ENGINES,
                      rs_engine_name);
+    print_json_parts(out, "adoptions", counts->numbers + RS_NUMBER_ADOPTIONS,
+                     rs_adoption_name);
     fprintf(out, "}");
 }
 

@@ -98,6 +98,9 @@ extern "C" {
  *                                   the process
  *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
  *                                   direct, pull, cma) or by one engine
+ *     adoptions.ADOPTION            bytes of ordinary send buffers: adopted, or
+ *                                   why not (origin, mapping, device, budget,
+ *                                   system)
  *     chunks, credit_stalls         landing slots filled; times that none was
  *                                   free
  *     packed                        puts and receives whose datatype is packed
