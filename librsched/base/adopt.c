@@ -2,6 +2,7 @@
 #include "librsched/base/adopt.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,9 +63,10 @@ static bool is_harmless_socket(int fd)
     int domain = -1;
     socklen_t length = sizeof(domain);
 
-    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 &&
-           (domain == AF_UNIX || domain == AF_INET || domain == AF_INET6 ||
-            domain == AF_NETLINK);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0)
+        return errno == EBADF;
+    return domain == AF_UNIX || domain == AF_INET || domain == AF_INET6 ||
+           domain == AF_NETLINK;
 }
 
 /* What has no type is an object of the kernel. */
@@ -83,15 +85,15 @@ static bool is_harmless_object(const char *name)
     return false;
 }
 
-static bool is_harmless(const char *number)
+/* By its name in `folder`: other threads may close it at any time. */
+static bool is_harmless(int folder, const char *number)
 {
-    char path[64], name[64];
     struct stat status;
-    int fd = atoi(number);
+    char name[64];
     ssize_t length;
 
-    if (fstat(fd, &status) != 0)
-        return true; /* closed meanwhile */
+    if (fstatat(folder, number, &status, 0) != 0)
+        return errno == ENOENT;
     switch (status.st_mode & S_IFMT) {
     case S_IFREG:
     case S_IFDIR:
@@ -99,14 +101,13 @@ static bool is_harmless(const char *number)
     case S_IFLNK:
         return true;
     case S_IFSOCK:
-        return is_harmless_socket(fd);
+        return is_harmless_socket(atoi(number));
     case S_IFCHR:
         return is_harmless_device(status.st_rdev);
     case 0:
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        length = readlink(path, name, sizeof(name) - 1);
+        length = readlinkat(folder, number, name, sizeof(name) - 1);
         if (length < 0)
-            return true;
+            return errno == ENOENT;
         name[length] = '\0';
         return is_harmless_object(name);
     default:
@@ -123,7 +124,8 @@ static bool opens_device(void)
     if (folder == NULL)
         return true;
     while (!found && (entry = readdir(folder)) != NULL)
-        found = entry->d_name[0] != '.' && !is_harmless(entry->d_name);
+        found = entry->d_name[0] != '.' &&
+                !is_harmless(dirfd(folder), entry->d_name);
     closedir(folder);
     return found;
 }
