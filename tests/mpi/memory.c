@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 
     setenv("RSCHED_MAPPED", "12k", 1); /* not what costs say */
     setenv("RSCHED_CMA", "0", 1);
+    setenv("RSCHED_ADOPT", "0", 1); /* ordinary memory stays so */
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);

@@ -221,6 +221,24 @@ static int fork_once(struct rank *self, char *memory)
     return 0;
 }
 
+/* What was taken back is private again: the child has it, and to itself. */
+static int fork_after(struct rank *self, char *memory)
+{
+    pid_t child;
+    int status;
+
+    memset(memory, 0x11, PAGES * PAGE);
+    child = fork();
+    if (child == 0) {
+        memset(memory, 0x22, PAGES * PAGE);
+        _exit(0);
+    }
+    RANK_CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (int i = 0; i < PAGES * PAGE; i++)
+        RANK_CHECK(memory[i] == 0x11);
+    return 0;
+}
+
 static int run_round(struct rank *self, struct rsched_exchange *x, char *to,
                      bool forks)
 {
@@ -256,6 +274,8 @@ static int run_round(struct rank *self, struct rsched_exchange *x, char *to,
         RANK_CHECK(w.memory[i] == 0);
     for (int i = BEGIN; i < 5 * PAGE; i++)
         RANK_CHECK(w.memory[i] == value(self->rank, (size_t)(i - BEGIN)));
+    if (forks && fork_after(self, w.memory) != 0)
+        return 1;
     munmap(w.memory, PAGES * PAGE);
     return 0;
 }
