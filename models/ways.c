@@ -2,13 +2,17 @@
 /* Reading and writing the key `ways`; docs/formats.md describes it. */
 #include "models/ways.h"
 
+#include <string.h>
+
 #include "librsched/base/clock.h"
 #include "librsched/base/units.h"
 #include "models/machine.h"
 
 const struct rs_ways *rs_machine_ways(const struct rsched_machine *machine)
 {
-    return machine->ways.of[RS_WAY_LANDING].given ? &machine->ways : NULL;
+    const struct rs_ways *ways = &machine->ways;
+
+    return rs_ways_have_host(ways) || rs_ways_have_gpu(ways) ? ways : NULL;
 }
 
 static int read_range(const struct rs_yaml *yaml,
@@ -70,12 +74,14 @@ static int read_cost(const struct rs_yaml *yaml,
     return error;
 }
 
-static int read_way(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
-                    struct rs_way_costs *costs)
+/* L, o, O, g and G, and what a kind of ways has beside them. */
+static int read_costs(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node, const char *also,
+                      struct rs_way_costs *costs, uint64_t *also_is)
 {
-    static const struct rs_yaml_key keys[] = {
+    const struct rs_yaml_key keys[] = {
         {"L", true}, {"o", true}, {"O", true},      {"g", true},
-        {"G", true}, {"block", false}, {NULL, false}};
+        {"G", true}, {also, false}, {NULL, false}};
     const struct rs_yaml_node *value[6];
     int error = rs_yaml_map(yaml, node, "a way", keys, value);
 
@@ -86,8 +92,43 @@ static int read_way(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     if (error == 0)
         error = read_cost(yaml, value[3], "g", value[4], "G", &costs->gap);
     if (error == 0)
-        error = read_time(yaml, value[5], "block", &costs->block);
+        error = read_time(yaml, value[5], also, also_is);
     costs->given = error == 0;
+    return error;
+}
+
+static bool names_distance(const struct rs_yaml_node *node)
+{
+    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++) {
+        if (node->kind == RS_YAML_MAP && node->first != NULL &&
+            strcmp(node->first->text, rs_distance_name(d)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Costs by distance, or those of all distances. */
+static int read_gpu_way(const struct rs_yaml *yaml,
+                        const struct rs_yaml_node *node,
+                        struct rs_way_costs *at)
+{
+    struct rs_yaml_key keys[RS_NUM_DISTANCES + 1] = {{NULL, false}};
+    const struct rs_yaml_node *value[RS_NUM_DISTANCES];
+    int error = 0;
+
+    if (!names_distance(node)) {
+        error = read_costs(yaml, node, "S", &at[0], &at[0].sync);
+        for (int d = 1; d < RS_NUM_DISTANCES && error == 0; d++)
+            at[d] = at[0];
+        return error;
+    }
+    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++)
+        keys[d].name = rs_distance_name(d);
+    error = rs_yaml_map(yaml, node, "a way", keys, value);
+    for (int d = 0; d < RS_NUM_DISTANCES && error == 0; d++) {
+        if (value[d] != NULL)
+            error = read_costs(yaml, value[d], "S", &at[d], &at[d].sync);
+    }
     return error;
 }
 
@@ -97,17 +138,27 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     struct rs_yaml_key keys[RS_NUM_WAYS + 1] = {{NULL, false}};
     const struct rs_yaml_node *value[RS_NUM_WAYS];
     struct rs_ways read = {0};
+    bool host = false;
     int error;
 
-    /* Slots are there for what can go no other way. */
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++)
-        keys[way] = (struct rs_yaml_key){rs_way_name(way),
-                                         way == RS_WAY_LANDING};
+        keys[way].name = rs_way_name(way);
     error = rs_yaml_map(yaml, node, "ways", keys, value);
     for (enum rs_way way = 0; way < RS_NUM_WAYS && error == 0; way++) {
-        if (value[way] != NULL)
-            error = read_way(yaml, value[way], &read.of[way]);
+        struct rs_way_costs *of = &read.of[way];
+
+        if (value[way] == NULL)
+            continue;
+        host = host || way < RS_NUM_HOST_WAYS;
+        error = way < RS_NUM_HOST_WAYS
+                    ? read_costs(yaml, value[way], "block", of, &of->block)
+                    : read_gpu_way(yaml, value[way],
+                                   read.gpu[way - RS_NUM_HOST_WAYS]);
     }
+    /* Slots are there for what can go no other way. */
+    if (error == 0 && value[RS_WAY_LANDING] == NULL &&
+        (host || !rs_ways_have_gpu(&read)))
+        error = rs_yaml_fail(yaml, node, "ways has no key 'landing'");
     read.least_once = RS_WAY_ONCE_LEAST;
     if (error == 0)
         *ways = read;
@@ -137,22 +188,69 @@ static void write_ranges(FILE *out, const char *name,
     fputc(']', out);
 }
 
+static void write_costs(FILE *out, const struct rs_way_costs *c)
+{
+    write_time(out, "{L", c->latency);
+    if (c->sync > 0)
+        write_time(out, ", S", c->sync);
+    write_time(out, ",\n     o", c->work.message);
+    write_ranges(out, ", O", &c->work);
+    write_time(out, ",\n     g", c->gap.message);
+    write_ranges(out, ", G", &c->gap);
+    if (c->block > 0)
+        write_time(out, ",\n     block", c->block);
+    fputs("}\n", out);
+}
+
+static bool is_cost_equal(const struct rs_way_cost *a,
+                          const struct rs_way_cost *b)
+{
+    return a->message == b->message && a->num_ranges == b->num_ranges &&
+           memcmp(a->ranges, b->ranges, sizeof(a->ranges)) == 0;
+}
+
+static bool is_equal(const struct rs_way_costs *a, const struct rs_way_costs *b)
+{
+    return a->given == b->given && a->latency == b->latency &&
+           a->sync == b->sync && is_cost_equal(&a->work, &b->work) &&
+           is_cost_equal(&a->gap, &b->gap);
+}
+
+static void write_gpu_way(FILE *out, enum rs_way way,
+                          const struct rs_way_costs *at)
+{
+    bool any = false, equal = true;
+
+    for (int d = 0; d < RS_NUM_DISTANCES; d++) {
+        any = any || at[d].given;
+        equal = equal && is_equal(&at[d], &at[0]);
+    }
+    if (!any)
+        return;
+    fprintf(out, "  %s:\n    ", rs_way_name(way));
+    if (equal) {
+        write_costs(out, &at[0]);
+        return;
+    }
+    any = false;
+    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++) {
+        if (!at[d].given)
+            continue;
+        fprintf(out, "%s%s: ", any ? "    " : "", rs_distance_name(d));
+        write_costs(out, &at[d]);
+        any = true;
+    }
+}
+
 void rs_ways_write(const struct rs_ways *ways, FILE *out)
 {
     fputs("ways:\n", out);
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
-        const struct rs_way_costs *c = &ways->of[way];
-
-        if (!c->given)
-            continue;
-        fprintf(out, "  %s:\n    {", rs_way_name(way));
-        write_time(out, "L", c->latency);
-        write_time(out, ",\n     o", c->work.message);
-        write_ranges(out, ", O", &c->work);
-        write_time(out, ",\n     g", c->gap.message);
-        write_ranges(out, ", G", &c->gap);
-        if (c->block > 0)
-            write_time(out, ",\n     block", c->block);
-        fputs("}\n", out);
+        if (way >= RS_NUM_HOST_WAYS) {
+            write_gpu_way(out, way, ways->gpu[way - RS_NUM_HOST_WAYS]);
+        } else if (ways->of[way].given) {
+            fprintf(out, "  %s:\n    ", rs_way_name(way));
+            write_costs(out, &ways->of[way]);
+        }
     }
 }

@@ -6,6 +6,7 @@
 #include <rsched/engine.h>
 
 #include "librsched/base/config.h"
+#include "librsched/base/coordinator.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
@@ -32,13 +33,8 @@ static void print_engines(const struct rs_ways *ways)
         printf("  %-11s not here: %s\n", absence->name, absence->reason);
 }
 
-static void print_switches(const struct rs_ways *ways, bool mapped,
-                           const char *memory)
+static void print_list(const struct rs_way_switch *list, size_t count)
 {
-    struct rs_way_switch list[RS_WAY_SWITCHES];
-    size_t count = rs_ways_switches(ways, mapped, list);
-
-    printf("  %-19s", memory);
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
             printf(", from %" PRIu64 " B ", list[i].bytes);
@@ -47,12 +43,60 @@ static void print_switches(const struct rs_ways *ways, bool mapped,
     putchar('\n');
 }
 
+static void print_switches(const struct rs_ways *ways, bool mapped,
+                           const char *memory)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+
+    printf("  %-19s", memory);
+    print_list(list, rs_ways_switches(ways, mapped, list));
+}
+
+static uint32_t known_ways(const struct rs_ways *ways,
+                           enum rs_distance distance)
+{
+    uint32_t known = 0;
+
+    for (enum rs_way way = RS_NUM_HOST_WAYS; way < RS_NUM_WAYS; way++) {
+        if (rs_gpu_way_costs(ways, way, distance)->given)
+            known |= RS_WAY_BIT(way);
+    }
+    return known;
+}
+
+/* As many puts in flight as bandwidth benchmarks have. */
+enum { WINDOW = 64 };
+
+static void print_gpu_switches(const struct rs_ways *ways, uint64_t in_flight)
+{
+    printf("\nways of GPU memory, by their costs, with %" PRIu64 " put%s in "
+           "flight, where all are possible\n", in_flight,
+           in_flight == 1 ? "" : "s");
+    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++) {
+        struct rs_way_switch list[RS_WAY_SWITCHES];
+        uint32_t known = known_ways(ways, d);
+
+        printf("  %-19s", rs_distance_name(d));
+        if (known != 0)
+            print_list(list, rs_gpu_way_switches(ways, d, known, in_flight,
+                                                 list));
+        else
+            puts("costs are not known");
+    }
+}
+
 /* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
 static void print_ways(const struct rs_ways *ways)
 {
     printf("\nways within a node, by their costs\n");
     print_switches(ways, true, "mapped memory");
     print_switches(ways, false, "other memory");
+    if (!rs_ways_have_gpu(ways)) {
+        printf("  %-19s%s\n", "GPU memory", "costs are not known");
+        return;
+    }
+    print_gpu_switches(ways, 1);
+    print_gpu_switches(ways, WINDOW);
 }
 
 /* As exchanges find them. */

@@ -73,7 +73,7 @@ void probe_print(const struct probe *probe, FILE *out)
             2 * (double)probe->line / 1000, probe->class);
     fprintf(out, "%-8s %8s   %8s %s\n", "way", "L, block", "o, g us",
             "O, G: GB/s, and GB/s from a number of bytes on; error of the fit");
-    for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
         const struct rs_way_costs *c = &probe->ways.of[way];
 
         if (!c->given) {
@@ -154,6 +154,8 @@ static int read_ways(const char *name, struct rs_ways *ways)
         return tool_library(error);
     if (rs_machine_ways(machine) == NULL)
         error = tool_bad("%s: there is no key 'ways' in it", name);
+    else if (!rs_ways_have_host(rs_machine_ways(machine)))
+        error = tool_bad("%s: its ways say nothing of host memory", name);
     else
         *ways = *rs_machine_ways(machine);
     rsched_machine_destroy(machine);

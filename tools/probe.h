@@ -34,7 +34,7 @@ struct probe {
     uint64_t line;     /* one way, ps */
     uint64_t longest;  /* bytes */
     unsigned rounds;
-    struct probe_way of[RS_NUM_WAYS];
+    struct probe_way of[RS_NUM_HOST_WAYS];
     struct rs_ways ways; /* fitted */
 };
 

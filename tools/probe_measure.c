@@ -212,10 +212,10 @@ int probe_measure(struct pair *pair, struct probe *probe)
     /* Rounds around all, so that what disturbs for seconds is in one round.
      * Shared work comes after pulls, whose times it needs. */
     for (unsigned i = 0; i < probe->rounds; i++) {
-        for (enum rs_way way = 0; way < RS_NUM_WAYS && status == TOOL_OK; way++)
+        for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++)
             status = measure_way(pair, probe, way);
     }
-    for (enum rs_way way = 0; way < RS_NUM_WAYS && status == TOOL_OK; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++) {
         if (probe->of[way].count > 1)
             status = fit(probe, way);
     }

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Okabe and Ito's palette, by enum rs_way. */
-static const char *const colors[RS_NUM_WAYS] = {"#8c8c8c", "#0072b2", "#009e73",
+static const char *const colors[RS_NUM_HOST_WAYS] = {"#8c8c8c", "#0072b2", "#009e73",
                                                 "#e69f00", "#cc79a7"};
 
 struct frame {
@@ -43,7 +43,7 @@ static void find_frame(const struct probe *probe, struct frame *f)
 {
     double least = HUGE_VAL, most = 0;
 
-    for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
         for (size_t i = 0; i < probe->of[way].count; i++) {
             double ps = probe->of[way].work[i].ps;
 
@@ -154,7 +154,7 @@ static void draw_legend(const struct frame *f, const struct probe *probe)
              "Ways within a node, a line takes %.0f ns there and back (%s)",
              2 * (double)probe->line / 1000, probe->class);
     svg_text(f->out, PX(LEFT), PX(22), "font-size=\"16\"", text);
-    for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
         if (!probe->ways.of[way].given)
             continue;
         snprintf(text, sizeof(text), "fill=\"%s\"", colors[way]);
@@ -178,7 +178,7 @@ void probe_draw(const struct probe *probe, FILE *out)
     svg_rect(out, 0, 0, PX(WIDTH), PX(HEIGHT), "fill=\"#fff\"", NULL);
     draw_legend(&f, probe);
     draw_axes(&f);
-    for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
         if (probe->ways.of[way].given)
             draw_way(&f, probe, way);
     }

@@ -15,12 +15,42 @@ enum { LINE = 64, WORTH = 16 };
 const char *rs_way_name(enum rs_way way)
 {
     static const char *const names[RS_NUM_WAYS] = {
-        [RS_WAY_SELF] = "self",     [RS_WAY_LANDING] = "landing",
-        [RS_WAY_PULL] = "pull",     [RS_WAY_SHARED] = "shared",
-        [RS_WAY_CMA] = "cma",
+        [RS_WAY_SELF] = "self",         [RS_WAY_LANDING] = "landing",
+        [RS_WAY_PULL] = "pull",         [RS_WAY_SHARED] = "shared",
+        [RS_WAY_CMA] = "cma",           [RS_WAY_STAGED] = "staged",
+        [RS_WAY_GDRCOPY] = "gdrcopy",   [RS_WAY_CUDA_IPC] = "cuda-ipc",
+        [RS_WAY_GDR_LOOPBACK] = "gdr-loopback",
     };
 
     return names[way];
+}
+
+const char *rs_distance_name(enum rs_distance distance)
+{
+    static const char *const names[RS_NUM_DISTANCES] = {
+        [RS_DISTANCE_SAME_GPU] = "same-gpu",
+        [RS_DISTANCE_SAME_NUMA] = "same-numa",
+        [RS_DISTANCE_OTHER_NUMA] = "other-numa",
+    };
+
+    return names[distance];
+}
+
+/* Where there are any costs, landing has some: it is always possible. */
+bool rs_ways_have_host(const struct rs_ways *ways)
+{
+    return ways->of[RS_WAY_LANDING].given;
+}
+
+bool rs_ways_have_gpu(const struct rs_ways *ways)
+{
+    for (int way = 0; way < RS_NUM_GPU_WAYS; way++) {
+        for (int d = 0; d < RS_NUM_DISTANCES; d++) {
+            if (ways->gpu[way][d].given)
+                return true;
+        }
+    }
+    return false;
 }
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -55,7 +85,8 @@ uint64_t rs_way_cost_at(const struct rs_way_cost *cost, uint64_t bytes)
 
 uint64_t rs_way_time(const struct rs_way_costs *costs, uint64_t bytes)
 {
-    return add(costs->latency, rs_way_cost_at(&costs->work, bytes));
+    return add(add(costs->latency, costs->sync),
+               rs_way_cost_at(&costs->work, bytes));
 }
 
 static uint64_t work_of(const struct rs_way_costs *costs,
@@ -193,36 +224,17 @@ static uint64_t size_at(unsigned step)
     return octave + octave * (step % STEPS) / STEPS;
 }
 
-static enum rs_way way_of(const struct rs_ways *ways, bool mapped,
-                          uint64_t bytes)
-{
-    const struct rs_way_part whole = {bytes, 1};
-    struct rs_way_parts parts = {0};
-    struct rs_way_choice choice;
-
-    if (mapped)
-        parts.mapped = whole;
-    else
-        parts.readable = whole;
-    choice = rs_ways_choose(ways, &parts);
-    if (choice.cma)
-        return RS_WAY_CMA;
-    if (!choice.pull)
-        return RS_WAY_LANDING;
-    return rs_ways_share(ways, bytes) ? RS_WAY_SHARED : RS_WAY_PULL;
-}
-
 /* The first size in (low, high] at which the way is another than at low, as it
  * is at high. */
-static uint64_t find_switch(const struct rs_ways *ways, bool mapped,
-                            uint64_t low, uint64_t high)
+static uint64_t find_switch(enum rs_way (*way_at)(const void *, uint64_t),
+                            const void *arg, uint64_t low, uint64_t high)
 {
-    enum rs_way before = way_of(ways, mapped, low);
+    enum rs_way before = way_at(arg, low);
 
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
 
-        if (way_of(ways, mapped, middle) == before)
+        if (way_at(arg, middle) == before)
             low = middle;
         else
             high = middle;
@@ -230,22 +242,50 @@ static uint64_t find_switch(const struct rs_ways *ways, bool mapped,
     return high;
 }
 
-size_t rs_ways_switches(const struct rs_ways *ways, bool mapped,
-                        struct rs_way_switch *list)
+size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
+                       const void *arg, struct rs_way_switch *list)
 {
     size_t count = 1;
 
-    list[0] = (struct rs_way_switch){1, way_of(ways, mapped, 1)};
+    list[0] = (struct rs_way_switch){1, way_at(arg, 1)};
     for (unsigned step = 1;
          step <= OCTAVES * STEPS && count < RS_WAY_SWITCHES; step++) {
-        enum rs_way way = way_of(ways, mapped, size_at(step));
+        enum rs_way way = way_at(arg, size_at(step));
 
         if (way == list[count - 1].way)
             continue;
         list[count++] = (struct rs_way_switch){
-            find_switch(ways, mapped, size_at(step - 1), size_at(step)), way};
+            find_switch(way_at, arg, size_at(step - 1), size_at(step)), way};
     }
     return count;
+}
+
+static enum rs_way way_of(const struct rs_ways *ways,
+                          const struct rs_way_parts *parts, uint64_t bytes)
+{
+    struct rs_way_choice choice = rs_ways_choose(ways, parts);
+
+    if (choice.cma)
+        return RS_WAY_CMA;
+    if (!choice.pull)
+        return RS_WAY_LANDING;
+    return rs_ways_share(ways, bytes) ? RS_WAY_SHARED : RS_WAY_PULL;
+}
+
+static enum rs_way way_of_mapped(const void *ways, uint64_t bytes)
+{
+    return way_of(ways, &(struct rs_way_parts){.mapped = {bytes, 1}}, bytes);
+}
+
+static enum rs_way way_of_other(const void *ways, uint64_t bytes)
+{
+    return way_of(ways, &(struct rs_way_parts){.readable = {bytes, 1}}, bytes);
+}
+
+size_t rs_ways_switches(const struct rs_ways *ways, bool mapped,
+                        struct rs_way_switch *list)
+{
+    return rs_way_switches(mapped ? way_of_mapped : way_of_other, ways, list);
 }
 
 uint64_t rs_ways_shortest_once(const struct rs_ways *ways)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ways to move a message within a node cost, and which is cheapest.
+ * What the ways to move a message within a node cost, and which is cheapest:
+ * of messages in host memory here, of puts in GPU memory in coordinator.h.
  *
  * The parameters are those of LogGOPS (Hoefler, Schneider, Lumsdaine:
  * LogGOPSim, HPDC 2010), with rates that change with the size, as caches end:
@@ -10,6 +11,10 @@
  *          done after L + o + O(B)
  *   g, G   gap: where one process sends and the other one receives, a message
  *          follows the one before after g + G(B)
+ *
+ *   S      of GPU memory: making written bytes visible to whoever reads them
+ *          next, however many they are (Groves et al.: Performance Trade-offs
+ *          in GPU Communication, PMBS 2020; not LogGOPSim's S)
  *
  * In a halo exchange each process sends and receives, so L + o + O(B) decides
  * which way a message takes; g + G(B), whether it pays that both processes
@@ -38,12 +43,34 @@ struct rs_way_cost {
 };
 
 enum rs_way {
+    /* Of host memory. */
     RS_WAY_SELF,    /* within the process, one copy */
     RS_WAY_LANDING, /* through slots, two copies */
     RS_WAY_PULL,    /* the receiver copies out of the sender's mapped memory */
     RS_WAY_SHARED,  /* the same, and the sender helps */
     RS_WAY_CMA,     /* the receiver has the kernel copy */
-    RS_NUM_WAYS
+    /* Of GPU memory. */
+    RS_WAY_STAGED,   /* through host memory that both processes map, in pieces:
+                        a copy engine fills one while another is emptied */
+    RS_WAY_GDRCOPY,  /* the same, but processors copy, through a mapping of the
+                        GPU's memory (GDRCopy) */
+    RS_WAY_CUDA_IPC, /* a copy engine copies out of the peer's memory */
+    RS_WAY_GDR_LOOPBACK, /* the NIC reads one GPU's memory and writes the
+                            other's; its link is crossed twice */
+    RS_NUM_WAYS,
+    RS_NUM_HOST_WAYS = RS_WAY_STAGED
+};
+
+enum { RS_NUM_GPU_WAYS = RS_NUM_WAYS - RS_NUM_HOST_WAYS };
+
+/* How far the two ends of a put are apart, of which at least one lies in GPU
+ * memory. What lies in host memory is near the GPU if it is on the NUMA node
+ * to which the GPU is attached. */
+enum rs_distance {
+    RS_DISTANCE_SAME_GPU,   /* one GPU, by its identity, not by its number */
+    RS_DISTANCE_SAME_NUMA,  /* two ends, attached to one NUMA node */
+    RS_DISTANCE_OTHER_NUMA, /* to two, or not known */
+    RS_NUM_DISTANCES
 };
 
 struct rs_way_costs {
@@ -52,11 +79,14 @@ struct rs_way_costs {
     struct rs_way_cost work;
     struct rs_way_cost gap;
     uint64_t block; /* work for each block of the message but the first; blocks
-                       that share a line of 64 bytes are one */
+                       that share a line of 64 bytes are one; 0 for ways of GPU
+                       memory, whose blocks kernels gather */
+    uint64_t sync;  /* S; 0 for ways of host memory */
 };
 
 struct rs_ways {
-    struct rs_way_costs of[RS_NUM_WAYS];
+    struct rs_way_costs of[RS_NUM_HOST_WAYS];
+    struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
     uint64_t least_once;    /* shorter messages land, whatever they cost */
     uint64_t shortest_once; /* rs_ways_shortest_once(), kept */
 };
@@ -64,10 +94,18 @@ struct rs_ways {
 /** The word for a way in files and tables: "self", "landing", ... */
 const char *rs_way_name(enum rs_way way);
 
+/** "same-gpu", "same-numa", "other-numa". */
+const char *rs_distance_name(enum rs_distance distance);
+
+/** Whether anything is known of messages in host memory; and of puts in GPU
+ * memory, at any distance. */
+bool rs_ways_have_host(const struct rs_ways *ways);
+bool rs_ways_have_gpu(const struct rs_ways *ways);
+
 /** message + O(bytes), in ps; UINT64_MAX at most. */
 uint64_t rs_way_cost_at(const struct rs_way_cost *cost, uint64_t bytes);
 
-/** L + o + O(bytes). */
+/** L + S + o + O(bytes). */
 uint64_t rs_way_time(const struct rs_way_costs *costs, uint64_t bytes);
 
 struct rs_way_part {
@@ -123,6 +161,18 @@ struct rs_way_switch {
 };
 
 enum { RS_WAY_SWITCHES = 16 };
+
+/**
+ * The sizes up to 1 GiB at which a way changes: sizes that grow by a factor of
+ * two in eight steps are looked at, and between two that go different ways the
+ * exact one is searched.
+ *
+ * @param way_at the way of a message of so many bytes
+ * @param list   room for RS_WAY_SWITCHES; the first one begins at 1 byte
+ * @return how many there are
+ */
+size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
+                       const void *arg, struct rs_way_switch *list);
 
 /**
  * The way of messages by size, if all of a message is memory that can be

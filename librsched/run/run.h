@@ -220,7 +220,8 @@ void rs_safety_remove(struct rsched_exchange *x);
 /**
  * What the ways within the node cost: according to the file RSCHED_WAYS, else to
  * `machine` (may be NULL), else to the built-in machine "host". A file that
- * cannot be used is a warning that says why, and the built-in costs.
+ * cannot be used is a warning that says why, and the built-in costs. What a
+ * file with costs of GPU memory alone lacks is taken from "host".
  *
  * @return 0, RSCHED_ENOMEM
  */

@@ -2,6 +2,8 @@
 /* What the ways within the node cost: a file's word, or the built-in one. */
 #include "models/ways.h"
 
+#include <string.h>
+
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
@@ -41,10 +43,23 @@ static int find_ways(const struct rsched_machine *machine,
     return read_ways("host", ways);
 }
 
+/* What lies in host memory moves wherever GPUs are. */
+static int add_host_ways(struct rs_ways *ways)
+{
+    struct rs_ways host = {0};
+    int error = read_ways("host", &host);
+
+    if (error == 0)
+        memcpy(ways->of, host.of, sizeof(ways->of));
+    return error;
+}
+
 int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
 {
     int error = find_ways(machine, ways);
 
+    if (error == 0 && !rs_ways_have_host(ways))
+        error = add_host_ways(ways);
     if (error == 0)
         ways->shortest_once = rs_ways_shortest_once(ways);
     return error;

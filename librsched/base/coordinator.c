@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "librsched/base/coordinator.h"
+
+enum { WORTH = 16 };
+
+const struct rs_way_costs *rs_gpu_way_costs(const struct rs_ways *ways,
+                                            enum rs_way way,
+                                            enum rs_distance distance)
+{
+    return &ways->gpu[way - RS_NUM_HOST_WAYS][distance];
+}
+
+uint64_t rs_gpu_way_time(const struct rs_way_costs *costs, uint64_t bytes,
+                         uint64_t in_flight)
+{
+    uint64_t first = rs_way_time(costs, bytes);
+    uint64_t gap = rs_way_cost_at(&costs->gap, bytes);
+    uint64_t further = in_flight > 0 ? in_flight - 1 : 0, time;
+
+    if (__builtin_mul_overflow(gap, further, &gap) ||
+        __builtin_add_overflow(first, gap, &time))
+        return UINT64_MAX;
+    return time;
+}
+
+static bool is_possible(const struct rs_gpu_put *put, enum rs_way way)
+{
+    return (put->possible & RS_WAY_BIT(way)) != 0;
+}
+
+/* Without costs. */
+static enum rs_way first_possible(const struct rs_gpu_put *put)
+{
+    static const enum rs_way order[] = {RS_WAY_CUDA_IPC, RS_WAY_STAGED,
+                                        RS_WAY_GDR_LOOPBACK, RS_WAY_GDRCOPY};
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        if (is_possible(put, order[i]))
+            return order[i];
+    }
+    return RS_WAY_STAGED;
+}
+
+/* @return whether a way with costs is possible */
+static bool find_cheapest(const struct rs_ways *ways,
+                          const struct rs_gpu_put *put, uint64_t in_flight,
+                          enum rs_way *cheapest, uint64_t *least)
+{
+    bool found = false;
+
+    for (enum rs_way way = RS_NUM_HOST_WAYS; way < RS_NUM_WAYS; way++) {
+        const struct rs_way_costs *costs =
+            rs_gpu_way_costs(ways, way, put->distance);
+        uint64_t time;
+
+        if (!costs->given || !is_possible(put, way))
+            continue;
+        time = rs_gpu_way_time(costs, put->bytes, in_flight);
+        if (found && time >= *least)
+            continue;
+        *cheapest = way;
+        *least = time;
+        found = true;
+    }
+    return found;
+}
+
+enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
+                       uint64_t in_flight)
+{
+    enum rs_way cheapest;
+    uint64_t least;
+
+    return find_cheapest(ways, put, in_flight, &cheapest, &least)
+               ? cheapest
+               : first_possible(put);
+}
+
+struct question {
+    const struct rs_ways *ways;
+    enum rs_distance distance;
+    uint32_t possible;
+    uint64_t in_flight;
+};
+
+static enum rs_way way_at(const void *arg, uint64_t bytes)
+{
+    const struct question *q = arg;
+    const struct rs_gpu_put put = {bytes, q->distance, q->possible};
+
+    return rs_gpu_way(q->ways, &put, q->in_flight);
+}
+
+size_t rs_gpu_way_switches(const struct rs_ways *ways,
+                           enum rs_distance distance, uint32_t possible,
+                           uint64_t in_flight, struct rs_way_switch *list)
+{
+    const struct question q = {ways, distance, possible, in_flight};
+
+    return rs_way_switches(way_at, &q, list);
+}
+
+void rs_coordinator_init(struct rs_coordinator *coordinator,
+                         const struct rs_ways *ways)
+{
+    coordinator->ways = ways;
+    atomic_init(&coordinator->now, 0);
+    atomic_init(&coordinator->starts, 0);
+    atomic_init(&coordinator->seen, 0);
+    coordinator->in_flight = 0;
+}
+
+/* Counters order nothing. An update between the two additions takes one start
+ * for another's. */
+void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts)
+{
+    uint64_t now = puts + atomic_fetch_add_explicit(&coordinator->now, puts,
+                                                    memory_order_relaxed);
+
+    atomic_fetch_add_explicit(&coordinator->seen, now, memory_order_relaxed);
+    atomic_fetch_add_explicit(&coordinator->starts, 1, memory_order_relaxed);
+}
+
+void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts)
+{
+    atomic_fetch_sub_explicit(&coordinator->now, puts, memory_order_relaxed);
+}
+
+bool rs_coordinator_update(struct rs_coordinator *coordinator)
+{
+    uint64_t starts = atomic_load_explicit(&coordinator->starts,
+                                           memory_order_relaxed);
+    uint64_t seen, mean;
+
+    if (starts < RS_COORDINATOR_STARTS)
+        return false;
+    starts = atomic_exchange_explicit(&coordinator->starts, 0,
+                                      memory_order_relaxed);
+    seen = atomic_exchange_explicit(&coordinator->seen, 0,
+                                    memory_order_relaxed);
+    mean = (seen + starts / 2) / starts;
+    if (mean == coordinator->in_flight)
+        return false;
+    coordinator->in_flight = mean;
+    return true;
+}
+
+uint64_t rs_coordinator_in_flight(const struct rs_coordinator *coordinator,
+                                  uint64_t puts)
+{
+    return puts > coordinator->in_flight ? puts : coordinator->in_flight;
+}
+
+enum rs_way rs_coordinator_choose(const struct rs_coordinator *coordinator,
+                                  const struct rs_gpu_put *put, uint64_t puts)
+{
+    return rs_gpu_way(coordinator->ways, put,
+                      rs_coordinator_in_flight(coordinator, puts));
+}
+
+enum rs_way rs_coordinator_again(const struct rs_coordinator *coordinator,
+                                 const struct rs_gpu_put *put, uint64_t puts,
+                                 enum rs_way now)
+{
+    uint64_t n = rs_coordinator_in_flight(coordinator, puts), least, time;
+    const struct rs_way_costs *costs =
+        rs_gpu_way_costs(coordinator->ways, now, put->distance);
+    enum rs_way cheapest;
+
+    if (!is_possible(put, now))
+        return rs_gpu_way(coordinator->ways, put, n);
+    if (!find_cheapest(coordinator->ways, put, n, &cheapest, &least))
+        return now;
+    if (!costs->given)
+        return cheapest;
+    time = rs_gpu_way_time(costs, put->bytes, n);
+    return least < time - time / WORTH ? cheapest : now;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * COORDINATOR: which way a put takes of which an end lies in GPU memory.
+ *
+ * It takes the cheapest of the ways that are possible, by the costs of ways.h
+ * at the distance of the two ends. Of n puts of B bytes that are in flight
+ * together, the last one is done after
+ *
+ *     L + S + o + O(B) + (n - 1) (g + G(B))
+ *
+ * n = 1 is what a latency benchmark measures, a large n what a bandwidth
+ * benchmark does; the cheapest ways differ (Zhang et al.: C-GDR, IPDPS 2019,
+ * table III, which the machine `cgdr-k80-edr` reproduces). C-GDR counts
+ * blocking and nonblocking calls to tell which of the two a program is like.
+ * A persistent pattern says it beforehand: all its puts are in flight at once.
+ *
+ * What a pattern does not know is what else the process has in flight. That is
+ * counted, and looked at in an update only: between updates each put keeps its
+ * way, so a start decides nothing.
+ *
+ * Thread-safety: started and ended may be called by any thread at any time.
+ * All else is called with the lock of whoever owns the coordinator.
+ */
+#ifndef RS_BASE_COORDINATOR_H
+#define RS_BASE_COORDINATOR_H
+
+#include <stdatomic.h>
+
+#include "librsched/base/ways.h"
+
+/* A put as the coordinator sees it. */
+struct rs_gpu_put {
+    uint64_t bytes;
+    enum rs_distance distance;
+    uint32_t possible; /* RS_WAY_BIT of each way that could move it */
+};
+
+/* The ways of GPU memory as sets. */
+#define RS_WAY_BIT(way) (UINT32_C(1) << (way))
+#define RS_GPU_WAYS (RS_WAY_BIT(RS_NUM_WAYS) - RS_WAY_BIT(RS_NUM_HOST_WAYS))
+
+/** The costs of a way of GPU memory. */
+const struct rs_way_costs *rs_gpu_way_costs(const struct rs_ways *ways,
+                                            enum rs_way way,
+                                            enum rs_distance distance);
+
+/** The time of `in_flight` puts by the formula above, in ps; UINT64_MAX if it
+ * is more. */
+uint64_t rs_gpu_way_time(const struct rs_way_costs *costs, uint64_t bytes,
+                         uint64_t in_flight);
+
+/**
+ * The cheapest possible way; of equally cheap ones the first in enum rs_way.
+ * If there are no costs for any possible way: CUDA IPC, which copies once, else
+ * staged, else loopback, else GDRCopy.
+ *
+ * @param in_flight puts of this size that are on their way together, itself
+ *                  included; 0 counts as 1
+ * @return RS_WAY_STAGED also if nothing is possible
+ */
+enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
+                       uint64_t in_flight);
+
+/**
+ * From which size on which way is the cheapest, of puts of equal size.
+ *
+ * @param list room for RS_WAY_SWITCHES; the first one begins at 1 byte
+ * @return how many there are
+ */
+size_t rs_gpu_way_switches(const struct rs_ways *ways,
+                           enum rs_distance distance, uint32_t possible,
+                           uint64_t in_flight, struct rs_way_switch *list);
+
+/* How many puts were in flight: counters of one process. */
+struct rs_coordinator {
+    const struct rs_ways *ways;
+    _Atomic uint64_t now;    /* in flight */
+    _Atomic uint64_t starts; /* since the last update */
+    _Atomic uint64_t seen;   /* in flight with each of them, added up */
+    uint64_t in_flight;      /* of the last update; 0: there was none */
+};
+
+/** What counters must have seen before an update believes them. */
+enum { RS_COORDINATOR_STARTS = 16 };
+
+void rs_coordinator_init(struct rs_coordinator *coordinator,
+                         const struct rs_ways *ways);
+
+/** An epoch has started that has so many puts in GPU memory. */
+void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts);
+
+/** It is complete, or given up. */
+void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts);
+
+/**
+ * Take over what was counted since the last update: the mean of the puts in
+ * flight over the starts, rounded. After fewer than RS_COORDINATOR_STARTS
+ * starts nothing changes, and counting goes on.
+ *
+ * @return whether the number is another one than before, so that it is worth
+ *         choosing again
+ */
+bool rs_coordinator_update(struct rs_coordinator *coordinator);
+
+/** How many puts are in flight with one of a pattern that has `puts` of them:
+ * these, or what the last update has found if that is more. */
+uint64_t rs_coordinator_in_flight(const struct rs_coordinator *coordinator,
+                                  uint64_t puts);
+
+/** The way of a put that is new. @param puts of its pattern in GPU memory */
+enum rs_way rs_coordinator_choose(const struct rs_coordinator *coordinator,
+                                  const struct rs_gpu_put *put, uint64_t puts);
+
+/** The way of a put that has gone the way `now` until an update: another one
+ * must gain a sixteenth, so that a put does not go to and fro. A way that is
+ * not possible any more is left at once. */
+enum rs_way rs_coordinator_again(const struct rs_coordinator *coordinator,
+                                 const struct rs_gpu_put *put, uint64_t puts,
+                                 enum rs_way now);
+
+#endif
