@@ -41,3 +41,17 @@ const struct rsched_engine_absence *rsched_engine_absence_at(size_t index)
     }
     return NULL;
 }
+
+#if RSCHED_CUDA
+extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
+
+const struct rsched_gpu_ops *rsched_gpus(void)
+{
+    return &rs_cuda_gpu_ops;
+}
+#else
+const struct rsched_gpu_ops *rsched_gpus(void)
+{
+    return NULL;
+}
+#endif

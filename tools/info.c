@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsched info: what there is. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <rsched/engine.h>
 
 #include "librsched/base/config.h"
 #include "librsched/base/coordinator.h"
+#include "librsched/base/error.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
@@ -114,6 +116,96 @@ static int find_ways(struct rs_ways *ways)
     return error;
 }
 
+static enum rs_distance distance_of(const struct rsched_gpu *a,
+                                    const struct rsched_gpu *b)
+{
+    if (memcmp(a->id, b->id, sizeof(a->id)) == 0)
+        return RS_DISTANCE_SAME_GPU;
+    return a->numa_node == b->numa_node && a->numa_node != RSCHED_NUMA_UNKNOWN
+               ? RS_DISTANCE_SAME_NUMA
+               : RS_DISTANCE_OTHER_NUMA;
+}
+
+static void print_gpu(int number, const struct rsched_gpu *gpu)
+{
+    printf("  %-4d %s, %" PRIu64 " MiB, %s, NUMA node ", number, gpu->name,
+           gpu->bytes >> 20, gpu->bus);
+    if (gpu->numa_node >= 0)
+        printf("%d", gpu->numa_node);
+    else
+        fputs(gpu->numa_node == RSCHED_NUMA_NONE ? "-" : "not known", stdout);
+    fputs(", GPU-", stdout);
+    for (size_t i = 0; i < sizeof(gpu->id); i++)
+        printf("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+               gpu->id[i]);
+    putchar('\n');
+}
+
+/* One line of what is possible, and one for each way that is not. */
+static void print_pair(const struct rsched_gpu_ops *gpus, int from, int to,
+                       enum rs_distance distance)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d - %d", from, to);
+    printf("  %-9s %s\n", text, rs_distance_name(distance));
+    for (enum rs_way way = RS_NUM_HOST_WAYS; way < RS_NUM_WAYS; way++) {
+        int error = gpus->check_way(from, to, way);
+
+        printf("      %-13s %s%s\n", rs_way_name(way),
+               error == 0 ? "possible" : "not here: ",
+               error == 0 ? "" : rsched_last_error());
+    }
+}
+
+static void print_pairs(const struct rsched_gpu_ops *gpus,
+                        const struct rsched_gpu *list, int count)
+{
+    printf("\nways between processes with GPU memory, of which no engine has "
+           "any yet\n");
+    for (int from = 0; from < count; from++) {
+        for (int to = from; to < count; to++)
+            print_pair(gpus, from, to, distance_of(&list[from], &list[to]));
+    }
+}
+
+static int describe_gpus(const struct rsched_gpu_ops *gpus,
+                         struct rsched_gpu **list, int *count)
+{
+    int error = gpus->open(count);
+
+    if (error != 0)
+        return error;
+    *list = calloc((size_t)*count, sizeof(**list));
+    if (*list == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for %d GPUs", *count);
+    for (int i = 0; i < *count && error == 0; i++)
+        error = gpus->describe(i, &(*list)[i]);
+    return error;
+}
+
+static void print_gpus(void)
+{
+    const struct rsched_gpu_ops *gpus = rsched_gpus();
+    struct rsched_gpu *list = NULL;
+    int count, error;
+
+    printf("\nGPUs\n");
+    if (gpus == NULL) {
+        printf("  not here: built without cuda.h\n");
+        return;
+    }
+    error = describe_gpus(gpus, &list, &count);
+    if (error != 0) {
+        printf("  not here: %s\n", rsched_last_error());
+    } else {
+        for (int i = 0; i < count; i++)
+            print_gpu(i, &list[i]);
+        print_pairs(gpus, list, count);
+    }
+    free(list);
+}
+
 static void print_planners(void)
 {
     const struct rsched_planner *p;
@@ -194,6 +286,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         printf("rsched %s\n", rsched_version());
         print_engines(&ways);
         print_ways(&ways);
+        print_gpus();
         print_planners();
         print_patterns();
         status = print_machines();

@@ -258,6 +258,79 @@ struct rsched_engine_absence {
 RSCHED_API const struct rsched_engine_absence *
 rsched_engine_absence_at(size_t index);
 
+/** Where memory lies. */
+enum rsched_place_kind {
+    RSCHED_PLACE_HOST,    /**< a CPU's memory, pinned or not; also whatever no
+                               driver of GPUs knows */
+    RSCHED_PLACE_GPU,     /**< a GPU's; CPUs must not touch it */
+    RSCHED_PLACE_MANAGED, /**< the driver moves it to whoever touches it */
+    RSCHED_PLACE_UNKNOWN, /**< of the driver, but not one allocation of one of
+                               these kinds from end to end */
+};
+
+struct rsched_place {
+    enum rsched_place_kind kind;
+    int gpu; /**< its number in this process if the kind is RSCHED_PLACE_GPU,
+                  else -1 */
+};
+
+enum {
+    RSCHED_GPU_NAME_BYTES = 96,
+    RSCHED_GPU_ID_BYTES = 16,
+    RSCHED_GPU_BUS_BYTES = 32,
+    /** NUMA nodes of a GPU: the machine has none; its is not known. */
+    RSCHED_NUMA_NONE = -1,
+    RSCHED_NUMA_UNKNOWN = -2,
+};
+
+/** A GPU. Its number may differ between processes and containers; its id does
+ * not. */
+struct rsched_gpu {
+    char name[RSCHED_GPU_NAME_BYTES];
+    unsigned char id[RSCHED_GPU_ID_BYTES];
+    char bus[RSCHED_GPU_BUS_BYTES]; /**< PCI: domain:bus:device.function */
+    int numa_node;                  /**< that it is attached to, or
+                                         RSCHED_NUMA_NONE or _UNKNOWN */
+    uint64_t bytes;                 /**< of memory */
+};
+
+/** What there is to know of GPUs, from their driver. Any thread may call any
+ * of these at any time; none makes a context on a GPU. */
+struct rsched_gpu_ops {
+    const char *name;
+
+    /** Use the driver if this process has loaded it; it is never loaded for
+     * that, so that programs without GPU memory do not pay for one. Where no
+     * library has been loaded since the last call this takes a fraction of a
+     * microsecond. @return whether `place` may find anything but the host */
+    bool (*attach)(void);
+
+    /** Where the bytes [address, address + bytes) lie, bytes at least 1. All is
+     * host memory until `attach` has found the driver and the program has
+     * initialised it. */
+    void (*place)(const void *address, uint64_t bytes,
+                  struct rsched_place *place);
+
+    /** Load and initialise the driver, and count the GPUs that it shows to this
+     * process. @return 0; RSCHED_ENOTSUP with the reason: no driver, too old a
+     * one, no GPU, or what the driver said */
+    int (*open)(int *count);
+
+    /** Describe a GPU, after a successful `open`. @param gpu 0, 1, ..., below
+     * the count @return 0, RSCHED_ENOTSUP: what the driver said */
+    int (*describe)(int gpu, struct rsched_gpu *description);
+
+    /** Whether a way could move bytes from memory of one GPU to that of the
+     * same or another one, each in a process of its own on this node, after a
+     * successful `open`. @param way of enum rs_way, one of GPU memory
+     * @return 0, RSCHED_ENOTSUP: the reason why not */
+    int (*check_way)(int from, int to, unsigned way);
+};
+
+/** @return the table, or NULL: this library was built without cuda.h.
+ * Thread-safe. */
+RSCHED_API const struct rsched_gpu_ops *rsched_gpus(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -83,6 +83,8 @@ struct rsched_exchange_params {
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
+ *         RSCHED_ENOTSUP   a put or receive lies in GPU memory, which no engine
+ *                          moves yet (managed memory counts as the host's)
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
  *         When one process fails, its peers fail too, and theirs unless it
  *         failed in the last step. Processes farther away may succeed: they
@@ -97,7 +99,7 @@ rsched_exchange_create(struct rsched_context *context,
  * Give the puts and receives other addresses; sizes and layouts stay. Local.
  * The exchange must be inactive and not variable.
  *
- * @return 0, RSCHED_ESTATE, RSCHED_EINVAL
+ * @return 0, RSCHED_ESTATE, RSCHED_EINVAL, RSCHED_ENOTSUP (GPU memory)
  */
 RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
                                     const void *const *send,
@@ -111,7 +113,7 @@ RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
  * must expect 0 bytes too.
  *
  * @return 0, RSCHED_ESTATE (active, or not variable), RSCHED_EINVAL,
- *         RSCHED_ENOMEM
+ *         RSCHED_ENOTSUP (GPU memory), RSCHED_ENOMEM
  */
 RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
                                     const struct rsched_pattern *pattern,

@@ -56,6 +56,33 @@ static int add_put(struct rsched_exchange *x, size_t *num_pieces,
     return 0;
 }
 
+/* What CPUs must not touch. A look at the first byte, and at the block that
+ * begins there, finds mistakes; the rest of a put is of the same allocation. */
+static int check_place(const struct rsched_exchange *x, const char *what,
+                       uint32_t id, const struct rsched_piece *first)
+{
+    struct rsched_place place;
+
+    if (x->gpus == NULL)
+        return 0;
+    x->gpus->place(first->address, first->bytes, &place);
+    switch (place.kind) {
+    case RSCHED_PLACE_HOST:
+    case RSCHED_PLACE_MANAGED: /* it moves to the CPU that touches it */
+        return 0;
+    case RSCHED_PLACE_GPU:
+        return rs_fail(RSCHED_ENOTSUP,
+                       "exchange %llu: %s %u lies in the memory of GPU %d, "
+                       "which no engine moves",
+                       (unsigned long long)x->tag, what, id, place.gpu);
+    default:
+        return rs_fail(RSCHED_ENOTSUP,
+                       "exchange %llu: %s %u does not lie in one allocation of "
+                       "GPU or host memory",
+                       (unsigned long long)x->tag, what, id);
+    }
+}
+
 /* The message of one edge; its pieces are in x->pieces. */
 static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                         look_fn *look, const struct rsched_pattern *pattern,
@@ -68,6 +95,7 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
     for (uint32_t i = 0; i < edge->num_order; i++) {
         uint32_t id = edge->order[i];
         const struct rsched_put *put = look(pattern, id);
+        size_t first = num_pieces;
         int error;
 
         if (put->memory != RSCHED_MEMORY_HOST)
@@ -75,6 +103,10 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                            "exchange: no engine moves device memory");
         error = add_put(x, &num_pieces, put,
                         addresses == NULL ? NULL : (char *)addresses[id]);
+        if (error == 0 && num_pieces > first)
+            error = check_place(x, look == rsched_pattern_put ? "put"
+                                                              : "receive",
+                                id, &x->pieces[first]);
         if (error != 0)
             return error;
         if (__builtin_add_overflow(bytes, put->bytes, &bytes))
@@ -179,8 +211,11 @@ int rs_exchange_compile(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern,
                         const void *const *send, void *const *receive)
 {
-    int error = load_out(x, pattern, send);
+    int error;
 
+    if (x->gpus == NULL && rsched_gpus() != NULL && rsched_gpus()->attach())
+        x->gpus = rsched_gpus();
+    error = load_out(x, pattern, send);
     if (error == 0)
         error = load_in(x, pattern, receive);
     x->loaded = error == 0; /* half loaded: nothing may be started */

@@ -122,6 +122,7 @@ struct rsched_exchange {
     /* Cold. */
     unsigned flags;
     uint64_t tag;
+    const struct rsched_gpu_ops *gpus; /* NULL: no buffer can be theirs yet */
     struct rs_edge *out, *in;
     uint32_t num_out, num_in;
     uint32_t num_puts, num_receives;

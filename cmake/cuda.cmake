@@ -1,0 +1,27 @@
+# CUDA's driver interface: only the header cuda.h, not older than what
+# engines/cuda asks of a GPU; the library is found at run time. Sets RSCHED_CUDA
+# to ON or OFF, and CUDA_INCLUDE_DIR.
+
+if(RSCHED_CUDA)
+  include(CheckCSourceCompiles)
+  find_path(CUDA_INCLUDE_DIR cuda.h HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
+            PATH_SUFFIXES include)
+  if(CUDA_INCLUDE_DIR)
+    set(CMAKE_REQUIRED_INCLUDES "${CUDA_INCLUDE_DIR}")
+    check_c_source_compiles("#include <cuda.h>
+        int main(void)
+        {
+            return (int)CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID + (int)CU_DEVICE_ATTRIBUTE_MPS_ENABLED;
+        }" RSCHED_CUDA_HEADER)
+    unset(CMAKE_REQUIRED_INCLUDES)
+  endif()
+  if(NOT RSCHED_CUDA STREQUAL "AUTO" AND NOT RSCHED_CUDA_HEADER)
+    message(FATAL_ERROR "RSCHED_CUDA is ${RSCHED_CUDA}, but there is no cuda.h, or too old a one; "
+                        "CUDA_INCLUDE_DIR says where to look")
+  endif()
+  set(RSCHED_CUDA OFF)
+  if(RSCHED_CUDA_HEADER)
+    set(RSCHED_CUDA ON)
+  endif()
+endif()
+message(STATUS "GPU memory: ${RSCHED_CUDA}")

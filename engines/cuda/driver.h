@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * DRIVER: the functions of libcuda that we call.
+ *
+ * The library is looked for at run time under the name libcuda.so.1, so that
+ * one build serves machines with and without it. A program that has GPU memory
+ * has loaded it already, whichever way it came to it.
+ *
+ * The table is a member of each function's own name, so calls look as they
+ * would if the library were linked: driver->cuInit(0). The macros of cuda.h
+ * that choose a function's version choose it for the member and for the symbol
+ * that is looked up.
+ */
+#ifndef RS_CUDA_DRIVER_H
+#define RS_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#include <stdbool.h>
+
+#define RS_CUDA_FUNCTIONS(XX)                                                \
+    XX(cuInit)                                                               \
+    XX(cuGetErrorName)                                                       \
+    XX(cuGetErrorString)                                                     \
+    XX(cuDeviceGetCount)                                                     \
+    XX(cuDeviceGet)                                                          \
+    XX(cuDeviceGetName)                                                      \
+    XX(cuDeviceGetUuid)                                                      \
+    XX(cuDeviceGetPCIBusId)                                                  \
+    XX(cuDeviceGetAttribute)                                                 \
+    XX(cuDeviceTotalMem)                                                     \
+    XX(cuDeviceCanAccessPeer)                                                \
+    XX(cuPointerGetAttributes)
+
+struct rs_cuda_driver {
+    void *library;
+#define XX(name) __typeof__(&name) name;
+    RS_CUDA_FUNCTIONS(XX)
+#undef XX
+};
+
+/**
+ * The driver, looked for at first call and kept until the process ends.
+ * Thread-safe.
+ *
+ * @param load load the library if the process has not
+ * @return 0; RSCHED_ENOTSUP: there is none, or it lacks a function; the text
+ *         says which. `driver` is set on success only.
+ */
+int rs_cuda_driver_find(bool load, const struct rs_cuda_driver **driver);
+
+/** Whether the process has loaded the driver by now. A search is made only when
+ * libraries have been loaded since the last one; else this is a look at a
+ * counter of the dynamic linker. Thread-safe. */
+bool rs_cuda_driver_attach(void);
+
+/** The driver if one was found already, else NULL; a load from memory. */
+const struct rs_cuda_driver *rs_cuda_driver_found(void);
+
+/** Set the error text "WHAT: NAME (text)" for a result of the driver and return
+ * RSCHED_ENOTSUP; 0 for CUDA_SUCCESS. */
+int rs_cuda_check(const struct rs_cuda_driver *driver, CUresult result,
+                  const char *what);
+
+#endif

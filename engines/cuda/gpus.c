@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which GPUs there are, what could join them, and which memory is theirs. */
+#include <assert.h>
+#include <dlfcn.h>
+#include <string.h>
+
+#include <rsched/engine.h>
+
+#include "engines/cuda/driver.h"
+#include "librsched/base/error.h"
+#include "librsched/base/ways.h"
+
+/* GDRCopy: https://github.com/NVIDIA/gdrcopy, include/gdrapi.h. */
+#define GDRCOPY "libgdrapi.so.2"
+
+/* What the driver says of an address. */
+struct facts {
+    CUmemorytype type; /* 0: it does not know the address */
+    unsigned managed;
+    int gpu;
+    CUdeviceptr start;
+    size_t bytes;
+};
+
+static CUresult look_at(const struct rs_cuda_driver *driver,
+                        const void *address, struct facts *facts)
+{
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&facts->type, &facts->managed, &facts->gpu,
+                      &facts->start, &facts->bytes};
+
+    memset(facts, 0, sizeof(*facts));
+    return driver->cuPointerGetAttributes(
+        sizeof(attributes) / sizeof(attributes[0]), attributes, values,
+        (CUdeviceptr)(uintptr_t)address);
+}
+
+static bool is_one_allocation(const struct facts *facts, const void *address,
+                              uint64_t bytes)
+{
+    uint64_t offset = (CUdeviceptr)(uintptr_t)address - facts->start;
+
+    return offset < facts->bytes && bytes <= facts->bytes - offset;
+}
+
+static enum rsched_place_kind kind_of(const struct facts *facts,
+                                      const void *address, uint64_t bytes)
+{
+    /* Managed memory has the type of where it is now. */
+    if (facts->managed == 0 &&
+        (facts->type == 0 || facts->type == CU_MEMORYTYPE_HOST))
+        return RSCHED_PLACE_HOST;
+    if (!is_one_allocation(facts, address, bytes))
+        return RSCHED_PLACE_UNKNOWN;
+    if (facts->managed != 0)
+        return RSCHED_PLACE_MANAGED;
+    return facts->type == CU_MEMORYTYPE_DEVICE ? RSCHED_PLACE_GPU
+                                               : RSCHED_PLACE_UNKNOWN;
+}
+
+/* The driver has not been initialised in this process, or is shutting down, or
+ * has no context that could know the address. */
+static bool knows_nothing(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_INITIALIZED ||
+           result == CUDA_ERROR_DEINITIALIZED ||
+           result == CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static void place_of(const void *address, uint64_t bytes,
+                     struct rsched_place *place)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    struct facts facts;
+    CUresult result;
+
+    *place = (struct rsched_place){RSCHED_PLACE_HOST, -1};
+    if (driver == NULL)
+        return;
+    result = look_at(driver, address, &facts);
+    if (result == CUDA_SUCCESS)
+        place->kind = kind_of(&facts, address, bytes);
+    else if (!knows_nothing(result))
+        place->kind = RSCHED_PLACE_UNKNOWN;
+    if (place->kind == RSCHED_PLACE_GPU)
+        place->gpu = facts.gpu;
+}
+
+static int open_driver(int *count)
+{
+    const struct rs_cuda_driver *driver;
+    int error = rs_cuda_driver_find(true, &driver), number = 0;
+
+    if (error == 0)
+        error = rs_cuda_check(driver, driver->cuInit(0), "cuInit");
+    if (error == 0)
+        error = rs_cuda_check(driver, driver->cuDeviceGetCount(&number),
+                              "cuDeviceGetCount");
+    if (error == 0 && number == 0)
+        error = rs_fail(RSCHED_ENOTSUP, "the driver shows no GPU");
+    if (error == 0)
+        *count = number;
+    return error;
+}
+
+static int attribute_of(CUdevice device, CUdevice_attribute attribute,
+                        int otherwise)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    int value;
+
+    return driver->cuDeviceGetAttribute(&value, attribute, device) ==
+                   CUDA_SUCCESS
+               ? value
+               : otherwise;
+}
+
+static int numa_node_of(CUdevice device)
+{
+    int node = attribute_of(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
+                            RSCHED_NUMA_UNKNOWN);
+
+    return node >= RSCHED_NUMA_NONE ? node : RSCHED_NUMA_UNKNOWN;
+}
+
+static int device_of(int gpu, CUdevice *device)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+
+    return rs_cuda_check(driver, driver->cuDeviceGet(device, gpu),
+                         "cuDeviceGet");
+}
+
+static int describe(int gpu, struct rsched_gpu *description)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    struct rsched_gpu g = {0};
+    CUdevice device;
+    CUuuid id;
+    size_t bytes;
+    int error = device_of(gpu, &device);
+
+    if (error == 0)
+        error = rs_cuda_check(
+            driver,
+            driver->cuDeviceGetName(g.name, (int)sizeof(g.name), device),
+            "cuDeviceGetName");
+    if (error == 0)
+        error = rs_cuda_check(driver, driver->cuDeviceGetUuid(&id, device),
+                              "cuDeviceGetUuid");
+    if (error == 0)
+        error = rs_cuda_check(
+            driver,
+            driver->cuDeviceGetPCIBusId(g.bus, (int)sizeof(g.bus), device),
+            "cuDeviceGetPCIBusId");
+    if (error == 0)
+        error = rs_cuda_check(driver, driver->cuDeviceTotalMem(&bytes, device),
+                              "cuDeviceTotalMem");
+    if (error != 0)
+        return rs_fail_within(error, "GPU %d", gpu);
+    static_assert(sizeof(g.id) == sizeof(id.bytes), "an id is a UUID");
+    memcpy(g.id, id.bytes, sizeof(g.id));
+    g.numa_node = numa_node_of(device);
+    g.bytes = bytes;
+    *description = g;
+    return 0;
+}
+
+/* Two processes need two contexts, or a server that has one for both. */
+static int check_shared(CUdevice device, int gpu)
+{
+    int mode = attribute_of(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE,
+                            CU_COMPUTEMODE_DEFAULT);
+    int served = attribute_of(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 0);
+
+    if (mode == CU_COMPUTEMODE_DEFAULT ||
+        (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && served != 0))
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP, "GPU %d is not for two processes (its "
+                   "compute mode)", gpu);
+}
+
+/* Legacy handles need a GPU with memory of its own; others have file
+ * descriptors, if they are new enough. */
+static int check_exports(CUdevice device, int gpu)
+{
+    if (attribute_of(device, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0) == 0 ||
+        attribute_of(
+            device,
+            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+            0) != 0)
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP, "memory of GPU %d cannot be opened by "
+                   "another process", gpu);
+}
+
+static int check_peers(CUdevice from, CUdevice to, int a, int b)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    int can = 0, error;
+
+    /* The receiver copies. */
+    error = rs_cuda_check(driver,
+                          driver->cuDeviceCanAccessPeer(&can, to, from),
+                          "cuDeviceCanAccessPeer");
+    if (error != 0 || can != 0)
+        return error;
+    return rs_fail(RSCHED_ENOTSUP, "GPU %d cannot access the memory of GPU %d",
+                   b, a);
+}
+
+static int check_ipc(CUdevice from, CUdevice to, int a, int b)
+{
+    int error = check_exports(from, a);
+
+    return error != 0 || a == b ? error : check_peers(from, to, a, b);
+}
+
+/* @return 0, or that one of the two cannot be mapped by others on its bus */
+static int check_direct(CUdevice from, CUdevice to, int a, int b)
+{
+    const CUdevice device[] = {from, to};
+    const int gpu[] = {a, b};
+
+    for (int i = 0; i < 2; i++) {
+        if (attribute_of(device[i],
+                         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+                         0) == 0)
+            return rs_fail(RSCHED_ENOTSUP, "GPU %d has no GPUDirect RDMA",
+                           gpu[i]);
+    }
+    return 0;
+}
+
+static int check_gdrcopy(void)
+{
+    void *library = dlopen(GDRCOPY, RTLD_NOW | RTLD_LOCAL);
+    void *(*gdr_open)(void);
+    int (*gdr_close)(void *gdr);
+    void *symbol, *gdr = NULL;
+    int error = 0;
+
+    if (library == NULL)
+        return rs_fail(RSCHED_ENOTSUP, "no GDRCopy: %s", dlerror());
+    symbol = dlsym(library, "gdr_open");
+    memcpy(&gdr_open, &symbol, sizeof(symbol));
+    symbol = dlsym(library, "gdr_close");
+    memcpy(&gdr_close, &symbol, sizeof(symbol));
+    if (gdr_open == NULL || gdr_close == NULL)
+        error = rs_fail(RSCHED_ENOTSUP, "%s is not GDRCopy's", GDRCOPY);
+    else if ((gdr = gdr_open()) == NULL)
+        error = rs_fail(RSCHED_ENOTSUP, "GDRCopy cannot be opened: its kernel "
+                        "module gdrdrv is not loaded or not accessible");
+    else
+        gdr_close(gdr);
+    dlclose(library);
+    return error;
+}
+
+static int check_way(int from, int to, unsigned way)
+{
+    CUdevice a, b;
+    int error = device_of(from, &a);
+
+    if (error == 0)
+        error = device_of(to, &b);
+    if (error == 0 && from == to)
+        error = check_shared(a, from);
+    if (error != 0)
+        return error;
+    switch (way) {
+    case RS_WAY_STAGED:
+        return 0;
+    case RS_WAY_CUDA_IPC:
+        return check_ipc(a, b, from, to);
+    case RS_WAY_GDRCOPY:
+        error = check_direct(a, b, from, to);
+        return error != 0 ? error : check_gdrcopy();
+    case RS_WAY_GDR_LOOPBACK:
+        error = check_direct(a, b, from, to);
+        return error != 0 ? error
+                          : rs_fail(RSCHED_ENOTSUP,
+                                    "no engine drives a NIC this way yet");
+    default:
+        return rs_fail(RSCHED_ENOTSUP, "not a way of GPU memory");
+    }
+}
+
+const struct rsched_gpu_ops rs_cuda_gpu_ops = {
+    .name = "cuda",
+    .attach = rs_cuda_driver_attach,
+    .place = place_of,
+    .open = open_driver,
+    .describe = describe,
+    .check_way = check_way,
+};

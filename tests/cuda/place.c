@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which memory is a GPU's, and that no processor copies it. Criterion runs each
+ * test in a process of its own, so each begins without a driver. */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rsched/engine.h>
+#include <rsched/rsched.h>
+
+#include "tests/cuda/program.h"
+
+enum { BYTES = 10000 };
+
+static enum rsched_place_kind kind_of(const void *address, uint64_t bytes)
+{
+    struct rsched_place place;
+
+    rsched_gpus()->place(address, bytes, &place);
+    cr_assert_eq(place.kind == RSCHED_PLACE_GPU, place.gpu >= 0);
+    return place.kind;
+}
+
+static char *device_memory(struct program *p, size_t bytes)
+{
+    CUdeviceptr device;
+
+    cr_assert_eq(p->cuMemAlloc(&device, bytes), CUDA_SUCCESS);
+    return (char *)(uintptr_t)device;
+}
+
+/* Looking for the driver does not bring it in. */
+Test(place, a_program_without_gpus_loads_no_driver)
+{
+    int on_stack;
+
+    cr_assert_not(rsched_gpus()->attach());
+    cr_assert_null(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
+    cr_assert_eq(kind_of(&on_stack, sizeof(on_stack)), RSCHED_PLACE_HOST);
+}
+
+Test(place, a_driver_that_is_not_initialised_has_no_memory)
+{
+    int on_stack;
+
+    cr_assert_not_null(dlopen("libcuda.so.1", RTLD_NOW));
+    cr_assert(rsched_gpus()->attach());
+    cr_assert_eq(kind_of(&on_stack, sizeof(on_stack)), RSCHED_PLACE_HOST);
+}
+
+Test(place, kinds_are_told_apart)
+{
+    struct program p;
+    struct rsched_place place;
+    CUdeviceptr managed;
+    void *pinned;
+    char *device, *heap = malloc(BYTES);
+
+    program_begin(&p, 1);
+    cr_assert(rsched_gpus()->attach());
+    device = device_memory(&p, BYTES);
+    cr_assert_eq(p.cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL),
+                 CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemHostAlloc(&pinned, BYTES, 0), CUDA_SUCCESS);
+
+    rsched_gpus()->place(device, BYTES, &place);
+    cr_assert_eq(place.kind, RSCHED_PLACE_GPU);
+    cr_assert_eq(place.gpu, 1);
+    cr_assert_eq(kind_of((void *)(uintptr_t)managed, BYTES),
+                 RSCHED_PLACE_MANAGED);
+    cr_assert_eq(kind_of(pinned, BYTES), RSCHED_PLACE_HOST);
+    cr_assert_eq(kind_of(heap, BYTES), RSCHED_PLACE_HOST);
+
+    cr_assert_eq(p.cuMemFree(managed), CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemFreeHost(pinned), CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemFree((CUdeviceptr)(uintptr_t)device), CUDA_SUCCESS);
+    cr_assert_eq(kind_of(device, BYTES), RSCHED_PLACE_HOST,
+                 "what has been freed is no GPU's");
+    free(heap);
+    program_end(&p, 1);
+}
+
+Test(place, an_allocation_has_two_ends)
+{
+    struct program p;
+    char *device;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    device = device_memory(&p, BYTES);
+    cr_assert_eq(kind_of(device, 1), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(device + BYTES - 1, 1), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(device + 1, BYTES - 1), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(device + 1, BYTES), RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(kind_of(device, UINT64_MAX), RSCHED_PLACE_UNKNOWN);
+    program_end(&p, 0);
+}
+
+Test(place, a_driver_in_trouble_vouches_for_nothing)
+{
+    struct program p;
+    int on_stack;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    setenv("FAKE_CUDA_POINTERS", "999", 1); /* CUDA_ERROR_UNKNOWN */
+    cr_assert_eq(kind_of(&on_stack, sizeof(on_stack)), RSCHED_PLACE_UNKNOWN);
+    setenv("FAKE_CUDA_POINTERS", "201", 1); /* CUDA_ERROR_INVALID_CONTEXT */
+    cr_assert_eq(kind_of(&on_stack, sizeof(on_stack)), RSCHED_PLACE_HOST);
+    program_end(&p, 0);
+}
+
+/* The driver does not survive a fork; neither does its memory. */
+Test(place, a_child_has_host_memory_only)
+{
+    struct program p;
+    char *device;
+    int status;
+    pid_t child;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    device = device_memory(&p, BYTES);
+    child = fork();
+    if (child == 0)
+        _exit(kind_of(device, BYTES) == RSCHED_PLACE_HOST ? 0 : 1);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+    program_end(&p, 0);
+}
+
+/* The double has teeth: what processors touch by mistake is not there. The
+ * kernel says so without a signal. */
+Test(place, processors_cannot_touch_it)
+{
+    struct program p;
+    int ends[2];
+
+    program_begin(&p, 0);
+    cr_assert_eq(pipe(ends), 0);
+    cr_assert_eq(write(ends[1], device_memory(&p, BYTES), 1), -1);
+    cr_assert_eq(errno, EFAULT);
+    program_end(&p, 0);
+}
+
+/* Exchanges of a process with itself: a put and a receive. */
+
+static struct rsched_pattern *pattern_of(void)
+{
+    const struct rsched_put put = {.bytes = 64};
+    struct rsched_pattern *pattern;
+
+    cr_assert_eq(rsched_pattern_create("self", &pattern), 0);
+    cr_assert_eq(rsched_pattern_add_put(pattern, &put), 0);
+    cr_assert_eq(rsched_pattern_add_receive(pattern, &put), 0);
+    return pattern;
+}
+
+static struct rsched_context *context_of(void)
+{
+    const struct rsched_context_params params = {.num_processes = 1,
+                                                 .job = 1};
+    struct rsched_context *context;
+
+    cr_assert_eq(rsched_context_create(&params, &context), 0, "%s",
+                 rsched_last_error());
+    return context;
+}
+
+static int exchange_of(struct rsched_context *context, const void *send,
+                       void *receive, struct rsched_exchange **exchange)
+{
+    struct rsched_pattern *pattern = pattern_of();
+    const struct rsched_exchange_params params = {
+        .pattern = pattern,
+        .send = (const void *const[]){send},
+        .receive = (void *const[]){receive},
+    };
+    int error = rsched_exchange_create(context, &params, exchange);
+
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
+static void run(struct rsched_exchange *exchange)
+{
+    cr_assert_eq(rsched_exchange_start(exchange), 0, "%s",
+                 rsched_last_error());
+    cr_assert_eq(rsched_exchange_wait(exchange), 0, "%s", rsched_last_error());
+}
+
+Test(exchange, gpu_memory_is_refused_and_named)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    struct program p;
+    char host[2][64] = {{1}, {0}}, *device;
+
+    program_begin(&p, 1);
+    device = device_memory(&p, BYTES);
+    cr_assert_eq(exchange_of(context, device, host[0], &exchange),
+                 RSCHED_ENOTSUP);
+    cr_assert_not_null(strstr(rsched_last_error(), "put 0 lies in the memory "
+                                                   "of GPU 1"),
+                       "%s", rsched_last_error());
+    cr_assert_eq(exchange_of(context, host[0], device, &exchange),
+                 RSCHED_ENOTSUP);
+    cr_assert_not_null(strstr(rsched_last_error(), "receive 0 lies in the "
+                                                   "memory of GPU 1"),
+                       "%s", rsched_last_error());
+    cr_assert_eq(exchange_of(context, device + BYTES - 1, host[0], &exchange),
+                 RSCHED_ENOTSUP);
+    cr_assert_not_null(strstr(rsched_last_error(), "not lie in one allocation"),
+                       "%s", rsched_last_error());
+
+    cr_assert_eq(exchange_of(context, host[0], host[1], &exchange), 0);
+    cr_assert_eq(rsched_exchange_bind(exchange, (const void *[]){device},
+                                      (void *[]){host[1]}),
+                 RSCHED_ENOTSUP);
+    cr_assert_eq(rsched_exchange_start(exchange), RSCHED_ESTATE);
+    cr_assert_eq(rsched_exchange_bind(exchange, (const void *[]){host[0]},
+                                      (void *[]){host[1]}), 0);
+    run(exchange);
+    cr_assert_eq(host[1][0], 1);
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 1);
+}
+
+/* A variable exchange is made before the program turns to GPUs. */
+Test(exchange, a_driver_that_comes_later_is_noticed)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_pattern *pattern = pattern_of();
+    const struct rsched_exchange_params params = {
+        .pattern = pattern, .flags = RSCHED_EXCHANGE_VARIABLE};
+    struct rsched_exchange *exchange;
+    struct program p;
+    char host[2][64] = {{1}, {0}}, *device;
+
+    cr_assert_eq(rsched_exchange_create(context, &params, &exchange), 0);
+    cr_assert_eq(rsched_exchange_load(exchange, pattern,
+                                      (const void *[]){host[0]},
+                                      (void *[]){host[1]}), 0);
+    run(exchange);
+    program_begin(&p, 0);
+    device = device_memory(&p, BYTES);
+    cr_assert_eq(rsched_exchange_load(exchange, pattern,
+                                      (const void *[]){device},
+                                      (void *[]){host[1]}), RSCHED_ENOTSUP,
+                 "%s", rsched_last_error());
+    cr_assert_eq(rsched_exchange_load(exchange, pattern,
+                                      (const void *[]){host[0]},
+                                      (void *[]){host[1]}), 0);
+    run(exchange);
+    rsched_exchange_destroy(exchange);
+    rsched_pattern_destroy(pattern);
+    rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
+Test(exchange, managed_and_pinned_memory_is_moved)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    struct program p;
+    CUdeviceptr managed;
+    void *pinned;
+
+    program_begin(&p, 0);
+    cr_assert_eq(p.cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL),
+                 CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemHostAlloc(&pinned, BYTES, 0), CUDA_SUCCESS);
+    memset((void *)(uintptr_t)managed, 7, 64);
+    cr_assert_eq(exchange_of(context, (void *)(uintptr_t)managed, pinned,
+                             &exchange), 0, "%s", rsched_last_error());
+    run(exchange);
+    cr_assert_eq(memcmp(pinned, (void *)(uintptr_t)managed, 64), 0);
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 0);
+}
