@@ -101,6 +101,7 @@ enum rs_call {
        "other receives with the same tag, or wildcards, were posted")        \
     XX(PEER, "peer",                                                         \
        "the peer has no persistent request for it, or too few starts")       \
+    XX(GPU, "gpu", "a buffer in GPU or managed memory in a process")         \
     XX(SETUP, "setup", "setting up the exchange failed in a process")        \
     XX(ARGUMENT, "argument", "an argument is invalid in a process")
 
@@ -322,6 +323,11 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
                               const struct rs_args *args,
                               struct rs_plan **plan);
 void rs_plan_destroy(struct rs_plan *plan);
+/** Whether a buffer of it lies in memory that is not plainly the host's, as far
+ * as the GPU's driver is loaded (gpu.c). */
+bool rs_plan_on_gpu(const struct rs_plan *plan);
+/** The same of bytes anywhere. */
+bool rs_on_gpu(const void *address, uint64_t bytes);
 /** Whether native MPI accepts the arguments; if not it says why. */
 bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);
 /** Note the arguments, and compare; buffers are not looked at. */

@@ -12,6 +12,11 @@
 static int open_channel(struct rs_comm *comm, const struct rs_plan *plan)
 {
     comm->channel_tried = true;
+    /* Who begins with GPU memory goes on with it. */
+    comm->blocking = rs_comm_vote(comm, rs_plan_on_gpu(plan) ? RS_REASON_GPU
+                                                             : RS_ACCELERATED);
+    if (comm->blocking != RS_ACCELERATED)
+        return MPI_SUCCESS;
     return rs_comm_exchange(comm, plan, true, &comm->channel, &comm->blocking);
 }
 
@@ -128,6 +133,8 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
     }
     reason = rs_args_valid(comm, args) ? rs_plan_create(comm, args, &plan)
                                        : RS_REASON_ARGUMENT;
+    if (reason == RS_ACCELERATED && rs_plan_on_gpu(plan))
+        reason = RS_REASON_GPU;
     request = rs_request_create();
     if (request == NULL && reason == RS_ACCELERATED)
         reason = RS_REASON_MEMORY;

@@ -83,6 +83,19 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
     return reason;
 }
 
+/* The first block; the rest is of the same allocation. */
+static bool is_on_gpu(const struct rs_message *message)
+{
+    const struct rs_flat *layout = message->layout;
+
+    if (layout == NULL)
+        return rs_on_gpu(message->buffer, message->bytes);
+    return layout->num_runs > 0 &&
+           rs_on_gpu((void *)((uintptr_t)message->buffer +
+                              (uintptr_t)layout->runs[0].offset),
+                     layout->runs[0].bytes);
+}
+
 struct arguments {
     const void *buffer;
     MPI_Count count;
@@ -126,6 +139,8 @@ static struct rs_message *message_create(enum rs_call call,
         message->reason = RS_REASON_BUFFERED;
     else if (*reason == RS_REASON_LAYOUT)
         message->reason = RS_REASON_LAYOUT;
+    else if (is_on_gpu(message))
+        message->reason = RS_REASON_GPU;
     message->need = message->reason != RS_ACCELERATED ? UINT64_MAX
                     : sends                           ? message->bytes
                                                       : 0;
