@@ -144,16 +144,18 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++)
         keys[way].name = rs_way_name(way);
     error = rs_yaml_map(yaml, node, "ways", keys, value);
-    for (enum rs_way way = 0; way < RS_NUM_WAYS && error == 0; way++) {
+    for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && error == 0; way++) {
         struct rs_way_costs *of = &read.of[way];
 
         if (value[way] == NULL)
             continue;
-        host = host || way < RS_NUM_HOST_WAYS;
-        error = way < RS_NUM_HOST_WAYS
-                    ? read_costs(yaml, value[way], "block", of, &of->block)
-                    : read_gpu_way(yaml, value[way],
-                                   read.gpu[way - RS_NUM_HOST_WAYS]);
+        host = true;
+        error = read_costs(yaml, value[way], "block", of, &of->block);
+    }
+    for (int way = 0; way < RS_NUM_GPU_WAYS && error == 0; way++) {
+        if (value[RS_NUM_HOST_WAYS + way] != NULL)
+            error = read_gpu_way(yaml, value[RS_NUM_HOST_WAYS + way],
+                                 read.gpu[way]);
     }
     /* Slots are there for what can go no other way. */
     if (error == 0 && value[RS_WAY_LANDING] == NULL &&
