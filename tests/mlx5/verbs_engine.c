@@ -40,8 +40,10 @@ struct fake_pd {
     uint32_t domain;
 };
 
-static struct ibv_device devices[DEVICES] = {{.name = "mlx5_0"},
-                                             {.name = "mlx5_1"}};
+static struct ibv_device devices[DEVICES] = {
+    {.name = "mlx5_0", .transport_type = IBV_TRANSPORT_IB},
+    {.name = "mlx5_1", .transport_type = IBV_TRANSPORT_IB},
+};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs_softnic *nic;
 static struct fake_qp *qps[MAX_QPS];
@@ -54,10 +56,8 @@ struct ibv_device **ibv_get_device_list(int *num)
     struct ibv_device **list = calloc(DEVICES + 1, sizeof(*list));
 
     PAIR_NEEDS(list != NULL);
-    for (int i = 0; i < DEVICES; i++) {
-        devices[i].transport_type = IBV_TRANSPORT_IB;
+    for (int i = 0; i < DEVICES; i++)
         list[i] = &devices[DEVICES - 1 - i];
-    }
     *num = DEVICES;
     return list;
 }
