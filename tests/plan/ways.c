@@ -105,13 +105,13 @@ Test(ways, a_fit_has_no_negative_costs)
  * 56162 B. */
 static const struct rs_ways simple = {
     .of[RS_WAY_LANDING] = {true, 100000, COST(200000, 10000),
-                           COST(200000, 10000), 0},
+                           COST(200000, 10000), 0, 0},
     .of[RS_WAY_PULL] = {true, 200000, COST(900000, 20000),
-                        COST(900000, 20000), 0},
+                        COST(900000, 20000), 0, 0},
     .of[RS_WAY_SHARED] = {true, 200000, COST(900000, 20000),
-                          COST(25900000, 40000), 0},
+                          COST(25900000, 40000), 0, 0},
     .of[RS_WAY_CMA] = {true, 200000, COST(3100000, 25000),
-                       COST(3100000, 25000), 100000},
+                       COST(3100000, 25000), 100000, 0},
 };
 
 Test(ways, the_cheapest_is_chosen)
