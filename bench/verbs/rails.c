@@ -279,12 +279,12 @@ void lane_nap(void)
 
 struct ibv_wc lane_wait(struct ibv_cq *cq)
 {
-    const uint64_t limit = now_ns() + UINT64_C(20000000000);
+    const uint64_t limit = now_ns() + UINT64_C(60000000000);
     struct ibv_wc wc;
 
     while (lane_poll(cq, &wc, 1) == 0) {
         if (now_ns() > limit)
-            die("no completion after 20 s");
+            die("no completion after 60 s");
         lane_nap();
     }
     return wc;
