@@ -105,7 +105,7 @@ def may_include(name, target):
         own = "/".join(name.split("/")[:-1][:2])  # engines/ itself sees all of them
         if any(within(target, f) for f in [own] + ENGINE_PARTS.get(own, [])):
             return True
-        if target in ("include/rsched/engine.h", "engines/engines.h"):
+        if target == "include/rsched/engine.h":
             return True
     if target.startswith("include/"):
         header = target[len("include/"):]

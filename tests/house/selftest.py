@@ -39,9 +39,8 @@ GOOD = {
     "engines/verbs/v.h": SPDX + "#include <infiniband/verbs.h>\n",
     "engines/verbs/v.c": SPDX + '#include "v.h"\n#include "engines/verbs/v.h"\n'
                          '#include <rsched/engine.h>\n#include "librsched/base/error.h"\n'
-                         '#include "engines/engines.h"\n#include "engines/rdma/q.h"\n',
+                         '#include "engines/rdma/q.h"\n',
     "engines/list.c": SPDX + '#include "engines/verbs/v.h"\n',
-    "engines/engines.h": SPDX,
     "mpi/README.md": "",
     "mpi/backend.c": SPDX + '#include <mpi.h>\n#include <rsched/mpi.h>\n'
                      '#include "librsched/run/run.h"\n',
