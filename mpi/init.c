@@ -341,13 +341,6 @@ static void backend_init(void)
         rs_names_init();
 }
 
-static void offer_memory(void)
-{
-    rs_heap_init(rs_process.reason == RS_ACCELERATED &&
-                 rs_process.num_local > 1 &&
-                 strcmp(rs_setting("RSCHED_ADOPT"), "0") != 0);
-}
-
 int MPI_Init(int *argc, char ***argv)
 {
     int error;
@@ -356,7 +349,6 @@ int MPI_Init(int *argc, char ***argv)
     error = PMPI_Init(argc, argv);
     if (error == MPI_SUCCESS)
         backend_init();
-    offer_memory();
     return error;
 }
 
@@ -368,7 +360,6 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     error = PMPI_Init_thread(argc, argv, required, provided);
     if (error == MPI_SUCCESS)
         backend_init();
-    offer_memory();
     return error;
 }
 

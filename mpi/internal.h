@@ -169,11 +169,6 @@ extern const char *const rs_call_names[RS_NUM_CALLS];
 extern const char *const rs_reason_slugs[RS_NUM_REASONS];
 extern const char *const rs_reason_texts[RS_NUM_REASONS];
 
-/* ---- malloc and its kin (heap.c) ---- */
-
-/** Offer memory to be adopted, if it is `wanted` and can be done. */
-void rs_heap_init(bool wanted);
-
 /* ---- the process (init.c) ---- */
 
 enum rs_report_level { RS_REPORT_NONE, RS_REPORT_SUMMARY, RS_REPORT_FULL,

@@ -3,7 +3,8 @@
  * chosen by the MPI library that the program needs or, when it does not say
  * (scripts), by the launcher; it is set for the ranks only, with the
  * launcher's own option, and the launcher then takes this process's place, so
- * that the exit status is its. */
+ * that the exit status is its. The object that wraps malloc is preloaded too
+ * if memory may be adopted (docs/adopted.md), and only then. */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@ enum mpi { MPI_UNKNOWN, MPI_OPENMPI, MPI_MPICH };
 static const char *const mpi_names[] = {"?", "Open MPI", "MPICH"};
 static const char *const mpi_objects[] = {NULL, "librsched-openmpi.so",
                                           "librsched-mpich.so"};
+static const char heap_object[] = "librsched-heap.so";
 
 /* ---- which MPI a program needs ---- */
 
@@ -226,10 +228,10 @@ static enum mpi launcher_mpi(const char *launcher)
     return MPI_UNKNOWN;
 }
 
-/* ---- the preload object ---- */
+/* ---- the preload objects ---- */
 
 /* Beside this program, in the build tree as where it was installed. */
-static bool find_object(enum mpi mpi, char *path, size_t size)
+static bool find_object(const char *name, char *path, size_t size)
 {
     static const char *const places[] = {RSCHED_PRELOAD_PLACE,
                                          "../lib/rsched"};
@@ -245,14 +247,50 @@ static bool find_object(enum mpi mpi, char *path, size_t size)
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         char real[PATH_MAX];
 
-        snprintf(joined, sizeof(joined), "%s/%s/%s", self, places[i],
-                 mpi_objects[mpi]);
+        snprintf(joined, sizeof(joined), "%s/%s/%s", self, places[i], name);
         if (realpath(joined, real) != NULL && strlen(real) < size) {
             strcpy(path, real);
             return true;
         }
     }
     return false;
+}
+
+/* Whether ranks may have a setting RSCHED_ADOPT: from here, or by an option of
+ * the launcher or by `env`, whose value the object looks at itself. */
+static bool may_adopt(char **arguments)
+{
+    static const char name[] = "RSCHED_ADOPT";
+    const char *value = getenv(name);
+
+    if (value != NULL && value[strspn(value, "0")] != '\0')
+        return true;
+    for (; *arguments != NULL; arguments++) {
+        if (strncmp(*arguments, name, strlen(name)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The backend, the object of malloc if it is wanted, and what was preloaded
+ * before. */
+static int find_preload(enum mpi mpi, bool heap, char *preload, size_t size)
+{
+    const char *others = getenv("LD_PRELOAD");
+    char backend[PATH_MAX], wrapper[PATH_MAX] = "";
+    int n;
+
+    if (!find_object(mpi_objects[mpi], backend, sizeof(backend)))
+        return tool_bad("there is no backend for %s here (%s)",
+                        mpi_names[mpi], mpi_objects[mpi]);
+    if (heap && !find_object(heap_object, wrapper, sizeof(wrapper)))
+        return tool_bad("RSCHED_ADOPT: there is no %s here", heap_object);
+    n = snprintf(preload, size, "%s%s%s%s%s", backend, heap ? ":" : "", wrapper,
+                 others != NULL && *others != '\0' ? ":" : "",
+                 others != NULL ? others : "");
+    if (n < 0 || (size_t)n >= size)
+        return tool_bad("LD_PRELOAD is too long");
+    return TOOL_OK;
 }
 
 /* ---- the new command line ---- */
@@ -336,8 +374,8 @@ static int launch(char **words, bool show)
 
 static int run_accelerated(char **arguments, const char *report, bool show)
 {
-    char path[PATH_MAX], object[PATH_MAX], preload[3 * PATH_MAX];
-    const char *program = NULL, *others = getenv("LD_PRELOAD");
+    char path[PATH_MAX], preload[4 * PATH_MAX];
+    const char *program = NULL;
     bool launched = is_launcher(arguments[0]);
     enum mpi launcher, needed;
     struct line line = {0};
@@ -360,14 +398,13 @@ static int run_accelerated(char **arguments, const char *report, bool show)
                         mpi_names[launcher]);
     if (needed == MPI_UNKNOWN)
         needed = launcher;
-    if (!find_object(needed, object, sizeof(object)))
-        return tool_bad("there is no backend for %s here (%s)",
-                        mpi_names[needed], mpi_objects[needed]);
-    snprintf(preload, sizeof(preload), "%s%s%s", object,
-             others != NULL && *others != '\0' ? ":" : "",
-             others != NULL ? others : "");
+    status = find_preload(needed, may_adopt(arguments), preload,
+                          sizeof(preload));
+    if (status != TOOL_OK)
+        return status;
+    status = TOOL_FAILED;
     if (show)
-        fprintf(stderr, "rsched run: %s, %s\n", mpi_names[needed], object);
+        fprintf(stderr, "rsched run: %s, %s\n", mpi_names[needed], preload);
     if (!launched) {
         setenv("LD_PRELOAD", preload, 1);
         setenv("RSCHED_REPORT", report, 1);

@@ -15,8 +15,8 @@
  * allows to processes of the same user that may look at each other.
  *
  * Ordinary memory can be adopted in place (RSCHED_ADOPT) if its owner promises
- * to say when it ends: rsched_memory_offer(). The MPI backend does so for the
- * memory of malloc.
+ * to say when it ends: rsched_memory_offer(). The preload object
+ * librsched-heap.so does so for the memory of malloc.
  *
  * Fork: a child made by fork() has a copy of the memory of rsched_alloc() and
  * of adopted pages, at the same addresses, as of all other memory; neither process sees what the

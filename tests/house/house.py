@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "librsched/world": WORLD,
     "librsched/run": RUN,
     "engines": BASE,  # and each its own folder and shared ones, see may_include()
+    "heap": BASE,
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],

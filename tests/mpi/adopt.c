@@ -251,7 +251,6 @@ int main(int argc, char **argv)
 
     setenv("RSCHED_MAPPED", "12k", 1); /* not what costs say */
     setenv("RSCHED_CMA", "0", 1);
-    setenv("RSCHED_ADOPT", "2", 1);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);

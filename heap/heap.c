@@ -7,14 +7,17 @@
  * They are called before any constructor, by the dynamic linker too, and
  * between fork() and its handlers: they take no lock unless pages have been
  * adopted.
+ *
+ * The object is preloaded by whoever wants it: `rsched run` with RSCHED_ADOPT.
+ * Without RSCHED_ADOPT it hands everything on.
  */
-#include "mpi/internal.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -297,18 +300,24 @@ static bool comes_first(const char *name, void *ours)
     return dlsym(RTLD_DEFAULT, name) == ours;
 }
 
-void rs_heap_init(bool wanted)
+/* As of the process's start; what is wrong with the value, a context says. */
+static bool is_wanted(void)
 {
-    static bool offered;
+    const char *value = getenv("RSCHED_ADOPT");
 
-    if (!wanted || !is_ready() || !comes_first("free", (void *)heap_free) ||
-        !comes_first("malloc", (void *)heap_malloc) ||
-        !comes_first("realloc", (void *)heap_realloc)) {
-        atomic_store(&offering, false);
-        rsched_memory_bar(NULL, SIZE_MAX);
+    return value != NULL && value[strspn(value, "0")] != '\0';
+}
+
+/* After all objects have been mapped, before the program's own code. */
+static void __attribute__((constructor)) heap_init(void)
+{
+    if (is_wanted() && is_ready() && is_offering() &&
+        comes_first("free", (void *)heap_free) &&
+        comes_first("malloc", (void *)heap_malloc) &&
+        comes_first("realloc", (void *)heap_realloc)) {
+        dl_iterate_phdr(offer_static, NULL);
         return;
     }
-    if (!offered && is_offering())
-        dl_iterate_phdr(offer_static, NULL);
-    offered = true;
+    atomic_store(&offering, false);
+    rsched_memory_bar(NULL, SIZE_MAX);
 }
