@@ -74,11 +74,12 @@ static int read_cost(const struct rs_yaml *yaml,
     return error;
 }
 
-/* L, o, O, g and G, and what a kind of ways has beside them. */
+/* L, o, O, g and G; S of GPU memory, or what a block costs in host memory. */
 static int read_costs(const struct rs_yaml *yaml,
-                      const struct rs_yaml_node *node, const char *also,
-                      struct rs_way_costs *costs, uint64_t *also_is)
+                      const struct rs_yaml_node *node, bool gpu,
+                      struct rs_way_costs *costs)
 {
+    const char *also = gpu ? "S" : "block";
     const struct rs_yaml_key keys[] = {
         {"L", true}, {"o", true}, {"O", true},      {"g", true},
         {"G", true}, {also, false}, {NULL, false}};
@@ -92,7 +93,8 @@ static int read_costs(const struct rs_yaml *yaml,
     if (error == 0)
         error = read_cost(yaml, value[3], "g", value[4], "G", &costs->gap);
     if (error == 0)
-        error = read_time(yaml, value[5], also, also_is);
+        error = read_time(yaml, value[5], also,
+                          gpu ? &costs->sync : &costs->block);
     costs->given = error == 0;
     return error;
 }
@@ -107,27 +109,47 @@ static bool names_distance(const struct rs_yaml_node *node)
     return false;
 }
 
-/* Costs by distance, or those of all distances. */
-static int read_gpu_way(const struct rs_yaml *yaml,
-                        const struct rs_yaml_node *node,
-                        struct rs_way_costs *at)
+/* Costs by distance from `first` on, or those of all distances. */
+static int read_way(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
+                    enum rs_distance first, struct rs_way_costs *at)
 {
     struct rs_yaml_key keys[RS_NUM_DISTANCES + 1] = {{NULL, false}};
     const struct rs_yaml_node *value[RS_NUM_DISTANCES];
+    bool gpu = first == 0;
     int error = 0;
 
     if (!names_distance(node)) {
-        error = read_costs(yaml, node, "S", &at[0], &at[0].sync);
-        for (int d = 1; d < RS_NUM_DISTANCES && error == 0; d++)
-            at[d] = at[0];
+        error = read_costs(yaml, node, gpu, &at[first]);
+        for (int d = (int)first + 1; d < RS_NUM_DISTANCES && error == 0; d++)
+            at[d] = at[first];
         return error;
     }
-    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++)
-        keys[d].name = rs_distance_name(d);
+    for (enum rs_distance d = first; d < RS_NUM_DISTANCES; d++)
+        keys[d - first].name = rs_distance_name(d);
     error = rs_yaml_map(yaml, node, "a way", keys, value);
-    for (int d = 0; d < RS_NUM_DISTANCES && error == 0; d++) {
-        if (value[d] != NULL)
-            error = read_costs(yaml, value[d], "S", &at[d], &at[d].sync);
+    for (enum rs_distance d = first; d < RS_NUM_DISTANCES && error == 0; d++) {
+        if (value[d - first] != NULL)
+            error = read_costs(yaml, value[d - first], gpu, &at[d]);
+    }
+    return error;
+}
+
+/* Slots are there for what can go no other way, so what they cost is known at
+ * every distance. */
+static int read_host_way(const struct rs_yaml *yaml,
+                         const struct rs_yaml_node *node, enum rs_way way,
+                         struct rs_ways *ways)
+{
+    struct rs_way_costs at[RS_NUM_DISTANCES] = {{0}};
+    int error = read_way(yaml, node, RS_FIRST_HOST_DISTANCE, at);
+
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES && error == 0; d++) {
+        ways->host[d].of[way] = at[RS_FIRST_HOST_DISTANCE + d];
+        if (way == RS_WAY_LANDING && !ways->host[d].of[way].given)
+            error = rs_yaml_fail(yaml, node, "landing has no costs for %s",
+                                 rs_distance_name(
+                                     (enum rs_distance)(
+                                         RS_FIRST_HOST_DISTANCE + d)));
     }
     return error;
 }
@@ -145,23 +167,21 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
         keys[way].name = rs_way_name(way);
     error = rs_yaml_map(yaml, node, "ways", keys, value);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && error == 0; way++) {
-        struct rs_way_costs *of = &read.of[way];
-
         if (value[way] == NULL)
             continue;
         host = true;
-        error = read_costs(yaml, value[way], "block", of, &of->block);
+        error = read_host_way(yaml, value[way], way, &read);
     }
     for (int way = 0; way < RS_NUM_GPU_WAYS && error == 0; way++) {
         if (value[RS_NUM_HOST_WAYS + way] != NULL)
-            error = read_gpu_way(yaml, value[RS_NUM_HOST_WAYS + way],
-                                 read.gpu[way]);
+            error = read_way(yaml, value[RS_NUM_HOST_WAYS + way], 0,
+                             read.gpu[way]);
     }
-    /* Slots are there for what can go no other way. */
     if (error == 0 && value[RS_WAY_LANDING] == NULL &&
         (host || !rs_ways_have_gpu(&read)))
         error = rs_yaml_fail(yaml, node, "ways has no key 'landing'");
-    read.least_once = RS_WAY_ONCE_LEAST;
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        read.host[d].least_once = RS_WAY_ONCE_LEAST;
     if (error == 0)
         *ways = read;
     return error;
@@ -204,38 +224,25 @@ static void write_costs(FILE *out, const struct rs_way_costs *c)
     fputs("}\n", out);
 }
 
-static bool is_cost_equal(const struct rs_way_cost *a,
-                          const struct rs_way_cost *b)
-{
-    return a->message == b->message && a->num_ranges == b->num_ranges &&
-           memcmp(a->ranges, b->ranges, sizeof(a->ranges)) == 0;
-}
-
-static bool is_equal(const struct rs_way_costs *a, const struct rs_way_costs *b)
-{
-    return a->given == b->given && a->latency == b->latency &&
-           a->sync == b->sync && is_cost_equal(&a->work, &b->work) &&
-           is_cost_equal(&a->gap, &b->gap);
-}
-
-static void write_gpu_way(FILE *out, enum rs_way way,
-                          const struct rs_way_costs *at)
+/* Costs from `first` on, by distance where they differ. */
+static void write_way(FILE *out, enum rs_way way, enum rs_distance first,
+                      const struct rs_way_costs *at)
 {
     bool any = false, equal = true;
 
-    for (int d = 0; d < RS_NUM_DISTANCES; d++) {
+    for (enum rs_distance d = first; d < RS_NUM_DISTANCES; d++) {
         any = any || at[d].given;
-        equal = equal && is_equal(&at[d], &at[0]);
+        equal = equal && rs_way_costs_equal(&at[d], &at[first]);
     }
     if (!any)
         return;
     fprintf(out, "  %s:\n    ", rs_way_name(way));
     if (equal) {
-        write_costs(out, &at[0]);
+        write_costs(out, &at[first]);
         return;
     }
     any = false;
-    for (enum rs_distance d = 0; d < RS_NUM_DISTANCES; d++) {
+    for (enum rs_distance d = first; d < RS_NUM_DISTANCES; d++) {
         if (!at[d].given)
             continue;
         fprintf(out, "%s%s: ", any ? "    " : "", rs_distance_name(d));
@@ -244,15 +251,23 @@ static void write_gpu_way(FILE *out, enum rs_way way,
     }
 }
 
+static void write_host_way(FILE *out, enum rs_way way,
+                           const struct rs_ways *ways)
+{
+    struct rs_way_costs at[RS_NUM_DISTANCES];
+
+    for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
+        at[d] = rs_ways_host(ways, d)->of[way];
+    write_way(out, way, RS_FIRST_HOST_DISTANCE, at);
+}
+
 void rs_ways_write(const struct rs_ways *ways, FILE *out)
 {
     fputs("ways:\n", out);
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++) {
-        if (way >= RS_NUM_HOST_WAYS) {
-            write_gpu_way(out, way, ways->gpu[way - RS_NUM_HOST_WAYS]);
-        } else if (ways->of[way].given) {
-            fprintf(out, "  %s:\n    ", rs_way_name(way));
-            write_costs(out, &ways->of[way]);
-        }
+        if (way >= RS_NUM_HOST_WAYS)
+            write_way(out, way, 0, ways->gpu[way - RS_NUM_HOST_WAYS]);
+        else
+            write_host_way(out, way, ways);
     }
 }

@@ -9,9 +9,16 @@
 #include "librsched/base/config.h"
 #include "librsched/base/coordinator.h"
 #include "librsched/base/error.h"
+#include "librsched/base/numa.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
+
+#ifdef RSCHED_HWLOC
+#define RSCHED_WITH_HWLOC ""
+#else
+#define RSCHED_WITH_HWLOC ": built without hwloc"
+#endif
 
 /* Each is opened, since nothing else tells whether it works here. */
 static void print_engines(const struct rs_ways *ways)
@@ -45,13 +52,46 @@ static void print_list(const struct rs_way_switch *list, size_t count)
     putchar('\n');
 }
 
-static void print_switches(const struct rs_ways *ways, bool mapped,
-                           const char *memory)
+/* @param where after the kind of memory; empty: everywhere */
+static void print_switches(const struct rs_host_ways *ways, const char *where)
 {
-    struct rs_way_switch list[RS_WAY_SWITCHES];
+    static const char *const memory[] = {"other memory", "mapped memory"};
 
-    printf("  %-19s", memory);
-    print_list(list, rs_ways_switches(ways, mapped, list));
+    for (int mapped = 1; mapped >= 0; mapped--) {
+        struct rs_way_switch list[RS_WAY_SWITCHES];
+
+        if (where[0] != '\0')
+            printf("  %s, %-10s  ", memory[mapped], where);
+        else
+            printf("  %-19s", memory[mapped]);
+        print_list(list, rs_ways_switches(ways, mapped, list));
+    }
+}
+
+static void print_host_ways(const struct rs_ways *ways)
+{
+    if (rs_ways_host_is_even(ways)) {
+        print_switches(&ways->host[0], "");
+        return;
+    }
+    for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
+        print_switches(rs_ways_host(ways, d), rs_distance_name(d));
+}
+
+/* Where processes are that are started from here. */
+static void print_numa(void)
+{
+    unsigned nodes;
+    int node = rs_numa_node(&nodes);
+
+    printf("\nNUMA nodes\n");
+    if (nodes == 0)
+        printf("  not known%s\n", RSCHED_WITH_HWLOC);
+    else if (node == RS_NUMA_UNKNOWN)
+        printf("  %u; the cores here belong to several, which counts as %s\n",
+               nodes, rs_distance_name(RS_DISTANCE_OTHER_NUMA));
+    else
+        printf("  %u; the cores here belong to number %d\n", nodes, node);
 }
 
 static uint32_t known_ways(const struct rs_ways *ways,
@@ -91,8 +131,7 @@ static void print_gpu_switches(const struct rs_ways *ways, uint64_t in_flight)
 static void print_ways(const struct rs_ways *ways)
 {
     printf("\nways within a node, by their costs\n");
-    print_switches(ways, true, "mapped memory");
-    print_switches(ways, false, "other memory");
+    print_host_ways(ways);
     if (!rs_ways_have_gpu(ways)) {
         printf("  %-19s%s\n", "GPU memory", "costs are not known");
         return;
@@ -285,6 +324,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
     } else {
         printf("rsched %s\n", rsched_version());
         print_engines(&ways);
+        print_numa();
         print_ways(&ways);
         print_gpus();
         print_planners();

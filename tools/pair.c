@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "librsched/base/line.h"
+#include "librsched/base/numa.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
 
@@ -48,6 +49,7 @@ struct pair {
     struct rsched_context *context;
     uint64_t tags;
     bool near;
+    enum rs_distance distance;
     unsigned blocks, mixed;
     unsigned num_lines;
     double lines[LINES];
@@ -295,7 +297,7 @@ static int make_exchange(struct pair *pair, const struct pair_work *work,
 }
 
 static int open_station(struct pair *pair, const struct pair_work *work,
-                        const struct rs_ways *ways, struct station *s)
+                        const struct rs_host_ways *ways, struct station *s)
 {
     int error;
 
@@ -309,8 +311,9 @@ static int open_station(struct pair *pair, const struct pair_work *work,
         return tool_bad("no memory for two buffers of %llu bytes",
                         (unsigned long long)s->bytes);
     }
-    pair->context->ways = *ways;
-    pair->context->ways.shortest_once = rs_ways_shortest_once(ways);
+    rs_ways_set_host(&pair->context->ways, ways);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        pair->context->ways.host[d].shortest_once = rs_ways_shortest_once(ways);
     error = make_exchange(pair, work, s);
     if (error == 0)
         return TOOL_OK;
@@ -421,7 +424,7 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
 }
 
 int pair_measure(struct pair *pair, const struct pair_work *work,
-                 const struct rs_ways *ways, struct pair_time *time)
+                 const struct rs_host_ways *ways, struct pair_time *time)
 {
     struct station s;
     int status = open_station(pair, work, ways, &s);
@@ -454,12 +457,33 @@ static int open_context(struct pair *pair, uint64_t job)
     return error == 0 ? TOOL_OK : tool_library(error);
 }
 
+/* Each side is on its core by now. */
+static int find_distance(struct pair *pair)
+{
+    int node = rs_numa_node(NULL), other;
+
+    if (send(pair->socket, &node, sizeof(node), MSG_NOSIGNAL) != sizeof(node) ||
+        recv(pair->socket, &other, sizeof(other), 0) != sizeof(other)) {
+        tool_bad("the other process: %s", strerror(errno));
+        return TOOL_FAILED;
+    }
+    pair->distance = rs_numa_distance(node, other);
+    return TOOL_OK;
+}
+
+enum rs_distance pair_distance(const struct pair *pair)
+{
+    return pair->distance;
+}
+
 static int run_side(struct pair *pair, pair_fn *main, void *arg, uint64_t job)
 {
     int status;
 
     rs_line_pin(pair->side);
-    status = open_context(pair, job);
+    status = find_distance(pair);
+    if (status == TOOL_OK)
+        status = open_context(pair, job);
     if (status == TOOL_OK) {
         status = main(pair, arg);
         rsched_context_destroy(pair->context);

@@ -27,6 +27,9 @@ int pair_run(pair_fn *main, void *arg);
 /** Whether this is the caller's process, that which prints. */
 bool pair_is_first(const struct pair *pair);
 
+/** How far the cores of the two are apart. */
+enum rs_distance pair_distance(const struct pair *pair);
+
 /** Blocks are to be of one class of a line's round trip: "near" or "far", or
  * NULL for the one that there is now. */
 void pair_choose_class(struct pair *pair, const char *name);
@@ -66,6 +69,6 @@ struct pair_time {
  * @return TOOL_OK, or a status after a line on standard error
  */
 int pair_measure(struct pair *pair, const struct pair_work *work,
-                 const struct rs_ways *ways, struct pair_time *time);
+                 const struct rs_host_ways *ways, struct pair_time *time);
 
 #endif

@@ -35,7 +35,8 @@ static void print_cost(const struct rs_way_cost *cost, double error, FILE *out)
     fprintf(out, " %6.1f %%\n", 100 * error);
 }
 
-static void print_switches(const struct rs_ways *ways, bool mapped, FILE *out)
+static void print_switches(const struct rs_host_ways *ways, bool mapped,
+                           FILE *out)
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
     size_t count = rs_ways_switches(ways, mapped, list);
@@ -109,13 +110,17 @@ static int write_file(const char *path, const struct probe *probe,
 
 static void write_machine(const struct probe *probe, FILE *out)
 {
+    struct rs_ways ways = {0};
+
     fprintf(out,
             "rsched: machine/1\n"
             "name: probed\n"
-            "description: a host as rsched probe has measured it, class %s\n"
+            "description: a host as rsched probe has measured it, class %s, "
+            "cores %s\n"
             "extends: host\n",
-            probe->class);
-    rs_ways_write(&probe->ways, out);
+            probe->class, rs_distance_name(probe->distance));
+    rs_ways_set_host(&ways, &probe->ways);
+    rs_ways_write(&ways, out);
 }
 
 static int measure(struct pair *pair, struct request *request)
@@ -141,7 +146,9 @@ static int run_both(struct pair *pair, void *arg)
 
     pair_choose_class(pair, request->class);
     if (request->compare != NULL)
-        return probe_compare(pair, &request->compared, request->probe.rounds);
+        return probe_compare(
+            pair, rs_ways_host(&request->compared, pair_distance(pair)),
+            request->probe.rounds);
     return measure(pair, request);
 }
 

@@ -31,11 +31,12 @@ struct probe_way {
 
 struct probe {
     const char *class; /* of a line's round trip */
+    enum rs_distance distance; /* of the two cores */
     uint64_t line;     /* one way, ps */
     uint64_t longest;  /* bytes */
     unsigned rounds;
     struct probe_way of[RS_NUM_HOST_WAYS];
-    struct rs_ways ways; /* fitted */
+    struct rs_host_ways ways; /* fitted */
 };
 
 /** Measure all ways and fit them. @return TOOL_OK or a status */
@@ -48,7 +49,7 @@ void probe_print(const struct probe *probe, FILE *out);
 void probe_draw(const struct probe *probe, FILE *out);
 
 /** Measure whole exchanges and print them beside what `ways` says. */
-int probe_compare(struct pair *pair, const struct rs_ways *ways,
+int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
                   unsigned rounds);
 
 #endif

@@ -38,7 +38,7 @@ static void scale_les3(struct pair_work *work, uint64_t grid)
     }
 }
 
-static void predict(const struct rs_ways *ways, const struct pair_work *work,
+static void predict(const struct rs_host_ways *ways, const struct pair_work *work,
                     const char **how, double *ps)
 {
     struct rs_way_parts parts = {0};
@@ -65,7 +65,7 @@ struct row {
     struct probe_times times;
 };
 
-static void print_row(const struct rs_ways *ways, struct row *row,
+static void print_row(const struct rs_host_ways *ways, struct row *row,
                       struct tally *tally)
 {
     double measured = probe_quartile(&row->times), ps, error;
@@ -82,7 +82,7 @@ static void print_row(const struct rs_ways *ways, struct row *row,
            100 * error);
 }
 
-static void print_rows(struct pair *pair, const struct rs_ways *ways,
+static void print_rows(struct pair *pair, const struct rs_host_ways *ways,
                        struct row *rows, unsigned count)
 {
     struct tally tally = {0};
@@ -122,7 +122,7 @@ static void make_rows(struct row *rows)
     }
 }
 
-int probe_compare(struct pair *pair, const struct rs_ways *ways,
+int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
                   unsigned rounds)
 {
     struct row rows[ROWS] = {0};

@@ -57,7 +57,7 @@ static uint64_t gap_of(const struct probe_way *w, uint64_t bytes)
 /* Costs by which everything goes one way. What pieces shared work has follows
  * from what a pull has been measured to take. */
 static void force(const struct probe *probe, enum rs_way way, uint64_t bytes,
-                  struct rs_ways *ways)
+                  struct rs_host_ways *ways)
 {
     const struct probe_way *pull = &probe->of[RS_WAY_PULL];
 
@@ -84,7 +84,7 @@ static int measure_one(struct pair *pair, const struct probe *probe,
         .mapped = way == RS_WAY_PULL || way == RS_WAY_SHARED,
         .one_way = one_way,
     };
-    struct rs_ways ways;
+    struct rs_host_ways ways;
 
     for (unsigned i = 0; i < blocks; i++) {
         work.bytes[i] = bytes / blocks;
@@ -221,5 +221,6 @@ int probe_measure(struct pair *pair, struct probe *probe)
     }
     probe->ways.least_once = RS_WAY_ONCE_LEAST;
     probe->class = pair_class(pair);
+    probe->distance = pair_distance(pair);
     return status;
 }

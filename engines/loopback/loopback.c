@@ -17,6 +17,7 @@
 
 #include "librsched/base/clock.h"
 #include "librsched/base/error.h"
+#include "librsched/base/numa.h"
 
 /* What a peer must know of us. */
 struct address {
@@ -28,7 +29,7 @@ struct address {
     int32_t fd;
     uint64_t memory_id;
     int32_t memory_fd;
-    int32_t reserved;
+    int32_t numa_node;
     uint64_t spaces;
     unsigned char socket[RS_HAND_NAME];
 };
@@ -55,6 +56,7 @@ static int loopback_open(const struct rsched_engine_env *env,
         goto err_close;
     rs_hands_init(&e->hands, e->segment.header->nonce);
     e->spaces = rs_hands_spaces();
+    e->numa_node = rs_numa_node(NULL);
     *engine = e;
     return 0;
 
@@ -85,6 +87,7 @@ static void loopback_address(struct rsched_engine *engine,
         .fd = engine->segment.fd,
         .memory_id = engine->memory.id,
         .memory_fd = engine->memory.fd,
+        .numa_node = engine->numa_node,
         .spaces = engine->spaces,
     };
 
@@ -195,6 +198,8 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
     c->memory_id = a.memory_id;
     c->segment_fd = c->pidfd = c->maps.fd = -1;
     c->self = a.nonce == engine->segment.header->nonce;
+    c->distance = c->self ? RS_DISTANCE_SAME_NUMA
+                          : rs_numa_distance(engine->numa_node, a.numa_node);
     if (!c->self) {
         int error = reach_peer(c, &a);
 

@@ -11,6 +11,7 @@
 #include "engines/loopback/hand.h"
 #include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
+#include "librsched/base/ways.h"
 
 struct rsched_engine {
     struct rsched_engine_env env;
@@ -18,6 +19,7 @@ struct rsched_engine {
     struct rs_shared_file memory; /* what peers may map of ours */
     struct rs_hands hands;
     uint64_t spaces; /* of this process: hand.h */
+    int numa_node;   /* that it runs on, or RS_NUMA_UNKNOWN */
     atomic_uint_fast64_t wakes;
 };
 
@@ -25,6 +27,7 @@ struct rsched_connection {
     struct rsched_engine *engine;
     int peer;
     bool self;      /* the peer is this very engine */
+    enum rs_distance distance;
     pid_t pid;      /* here; 0 if it has no number in our namespace */
     uint64_t nonce; /* of the peer's segment */
     uint64_t memory_id;
@@ -36,6 +39,13 @@ struct rsched_connection {
 };
 
 extern const struct rsched_engine_ops rs_loopback_ops;
+
+/** What the ways to and from this peer cost. */
+static inline const struct rs_host_ways *
+rs_connection_ways(const struct rsched_connection *connection)
+{
+    return rs_ways_host(connection->engine->env.ways, connection->distance);
+}
 
 /** Wake a process whose threads sleep: futex_wake, counted in `engine`. */
 void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)

@@ -122,7 +122,7 @@ int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
 
 /** The shortest message that a process with these costs, and its settings, may
  * announce; UINT64_MAX if it never does. */
-uint64_t rs_pull_shortest(const struct rs_ways *ways);
+uint64_t rs_pull_shortest(const struct rs_host_ways *ways);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
  * reachable since: make the table, and see whether it is worth while.

@@ -285,9 +285,9 @@ static struct rs_way_parts parts_of(const struct lane *l)
 static struct rs_way_choice choose(const struct lane *l,
                                    const struct rs_way_parts *parts)
 {
-    const struct rsched_engine *engine = l->lane.connection->engine;
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
     const struct rs_config *c = rs_config();
-    struct rs_way_choice choice = rs_ways_choose(engine->env.ways, parts);
+    struct rs_way_choice choice = rs_ways_choose(ways, parts);
 
     if (c->mapped_bytes != RS_LIMIT_AUTO)
         choice.pull = is_long(parts->mapped.bytes, c->mapped_bytes);
@@ -296,7 +296,7 @@ static struct rs_way_choice choose(const struct lane *l,
     return choice;
 }
 
-uint64_t rs_pull_shortest(const struct rs_ways *ways)
+uint64_t rs_pull_shortest(const struct rs_host_ways *ways)
 {
     const uint64_t limits[] = {rs_config()->mapped_bytes,
                                rs_config()->cma_bytes};
@@ -339,7 +339,7 @@ static void read_slots(struct lane *l)
 
 int rs_pull_offer(struct lane *l)
 {
-    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
     struct rs_pull *pull = &l->pull;
     int error;
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/ways.h"
 
+#include <string.h>
+
 #include "librsched/base/clock.h"
 
 /* Sizes that are looked at: up to 1 GiB, so many within a factor of two. */
@@ -36,10 +38,43 @@ const char *rs_distance_name(enum rs_distance distance)
     return names[distance];
 }
 
+void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host)
+{
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        ways->host[d] = *host;
+}
+
+static bool is_cost_equal(const struct rs_way_cost *a,
+                          const struct rs_way_cost *b)
+{
+    return a->message == b->message && a->num_ranges == b->num_ranges &&
+           memcmp(a->ranges, b->ranges, sizeof(a->ranges)) == 0;
+}
+
+bool rs_way_costs_equal(const struct rs_way_costs *a,
+                        const struct rs_way_costs *b)
+{
+    return a->given == b->given && a->latency == b->latency &&
+           a->block == b->block && a->sync == b->sync &&
+           is_cost_equal(&a->work, &b->work) && is_cost_equal(&a->gap, &b->gap);
+}
+
+bool rs_ways_host_is_even(const struct rs_ways *ways)
+{
+    for (int d = 1; d < RS_NUM_HOST_DISTANCES; d++) {
+        for (int way = 0; way < RS_NUM_HOST_WAYS; way++) {
+            if (!rs_way_costs_equal(&ways->host[d].of[way],
+                                    &ways->host[0].of[way]))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* Where there are any costs, landing has some: it is always possible. */
 bool rs_ways_have_host(const struct rs_ways *ways)
 {
-    return ways->of[RS_WAY_LANDING].given;
+    return ways->host[0].of[RS_WAY_LANDING].given;
 }
 
 bool rs_ways_have_gpu(const struct rs_ways *ways)
@@ -120,7 +155,7 @@ static void join(struct rs_way_part *to, const struct rs_way_part *part)
     to->blocks += part->blocks;
 }
 
-uint64_t rs_ways_time(const struct rs_ways *ways,
+uint64_t rs_ways_time(const struct rs_host_ways *ways,
                       const struct rs_way_parts *parts,
                       struct rs_way_choice choice)
 {
@@ -142,7 +177,7 @@ uint64_t rs_ways_time(const struct rs_ways *ways,
 }
 
 /* A message that is announced is pulled as far as it can be. */
-static bool is_possible(const struct rs_ways *ways,
+static bool is_possible(const struct rs_host_ways *ways,
                         const struct rs_way_parts *parts,
                         struct rs_way_choice choice)
 {
@@ -158,7 +193,7 @@ static bool is_possible(const struct rs_ways *ways,
     return choice.pull || parts->mapped.bytes == 0;
 }
 
-struct rs_way_choice rs_ways_choose(const struct rs_ways *ways,
+struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
                                     const struct rs_way_parts *parts)
 {
     struct rs_way_choice landing = {false, false}, best = landing;
@@ -180,7 +215,7 @@ struct rs_way_choice rs_ways_choose(const struct rs_ways *ways,
     return best;
 }
 
-bool rs_ways_share(const struct rs_ways *ways, uint64_t bytes)
+bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes)
 {
     const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
     const struct rs_way_costs *both = &ways->of[RS_WAY_SHARED];
@@ -203,7 +238,7 @@ static uint64_t square_root(unsigned __int128 value)
     return root;
 }
 
-uint64_t rs_ways_share_chunk(const struct rs_ways *ways, uint64_t bytes)
+uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes)
 {
     const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
     uint64_t copy = rs_way_cost_at(&alone->gap, bytes);
@@ -260,7 +295,7 @@ size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
     return count;
 }
 
-static enum rs_way way_of(const struct rs_ways *ways,
+static enum rs_way way_of(const struct rs_host_ways *ways,
                           const struct rs_way_parts *parts, uint64_t bytes)
 {
     struct rs_way_choice choice = rs_ways_choose(ways, parts);
@@ -282,13 +317,13 @@ static enum rs_way way_of_other(const void *ways, uint64_t bytes)
     return way_of(ways, &(struct rs_way_parts){.readable = {bytes, 1}}, bytes);
 }
 
-size_t rs_ways_switches(const struct rs_ways *ways, bool mapped,
+size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
                         struct rs_way_switch *list)
 {
     return rs_way_switches(mapped ? way_of_mapped : way_of_other, ways, list);
 }
 
-uint64_t rs_ways_shortest_once(const struct rs_ways *ways)
+uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways)
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
     uint64_t shortest = UINT64_MAX;

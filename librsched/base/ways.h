@@ -63,15 +63,19 @@ enum rs_way {
 
 enum { RS_NUM_GPU_WAYS = RS_NUM_WAYS - RS_NUM_HOST_WAYS };
 
-/* How far the two ends of a put are apart, of which at least one lies in GPU
- * memory. What lies in host memory is near the GPU if it is on the NUMA node
- * to which the GPU is attached. */
+/* How far the two ends of a put are apart. Those in host memory are on the NUMA
+ * nodes on which their processes run, and never on one GPU (numa.h); where one
+ * lies in GPU memory, what lies in host memory is near the GPU if it is on the
+ * NUMA node to which the GPU is attached. */
 enum rs_distance {
     RS_DISTANCE_SAME_GPU,   /* one GPU, by its identity, not by its number */
     RS_DISTANCE_SAME_NUMA,  /* two ends, attached to one NUMA node */
     RS_DISTANCE_OTHER_NUMA, /* to two, or not known */
-    RS_NUM_DISTANCES
+    RS_NUM_DISTANCES,
+    RS_FIRST_HOST_DISTANCE = RS_DISTANCE_SAME_NUMA
 };
+
+enum { RS_NUM_HOST_DISTANCES = RS_NUM_DISTANCES - RS_FIRST_HOST_DISTANCE };
 
 struct rs_way_costs {
     bool given;       /* it may be used */
@@ -84,11 +88,16 @@ struct rs_way_costs {
     uint64_t sync;  /* S; 0 for ways of host memory */
 };
 
-struct rs_ways {
+/* Of host memory, between processes at one distance. */
+struct rs_host_ways {
     struct rs_way_costs of[RS_NUM_HOST_WAYS];
-    struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
     uint64_t least_once;    /* shorter messages land, whatever they cost */
     uint64_t shortest_once; /* rs_ways_shortest_once(), kept */
+};
+
+struct rs_ways {
+    struct rs_host_ways host[RS_NUM_HOST_DISTANCES]; /* rs_ways_host() */
+    struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
 };
 
 /** The word for a way in files and tables: "self", "landing", ... */
@@ -96,6 +105,23 @@ const char *rs_way_name(enum rs_way way);
 
 /** "same-gpu", "same-numa", "other-numa". */
 const char *rs_distance_name(enum rs_distance distance);
+
+bool rs_way_costs_equal(const struct rs_way_costs *a,
+                        const struct rs_way_costs *b);
+
+/** The ways of host memory between processes at this distance, which is none of
+ * GPUs. */
+static inline const struct rs_host_ways *
+rs_ways_host(const struct rs_ways *ways, enum rs_distance distance)
+{
+    return &ways->host[distance - RS_FIRST_HOST_DISTANCE];
+}
+
+/** The same ways at every distance. */
+void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host);
+
+/** Whether they are the same at every distance. */
+bool rs_ways_host_is_even(const struct rs_ways *ways);
 
 /** Whether anything is known of messages in host memory; and of puts in GPU
  * memory, at any distance. */
@@ -128,7 +154,7 @@ struct rs_way_choice {
 
 /** The time of an epoch: parts that go different ways, one after the other.
  * What a process sends to itself it copies while it waits. */
-uint64_t rs_ways_time(const struct rs_ways *ways,
+uint64_t rs_ways_time(const struct rs_host_ways *ways,
                       const struct rs_way_parts *parts,
                       struct rs_way_choice choice);
 
@@ -139,20 +165,20 @@ uint64_t rs_ways_time(const struct rs_ways *ways,
 
 /** The cheapest choice. Landing needs nobody to complete a sending side, so
  * others must gain a sixteenth, which is about how well costs are known. */
-struct rs_way_choice rs_ways_choose(const struct rs_ways *ways,
+struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
                                     const struct rs_way_parts *parts);
 
 /** The shortest message that is worth more than one piece. */
 #define RS_WAY_SHARED_LEAST (UINT64_C(32) << 10)
 
 /** Whether both processes should copy a message that is pulled. */
-bool rs_ways_share(const struct rs_ways *ways, uint64_t bytes);
+bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes);
 
 /** The pieces in which they do. With n pieces each process claims n/2, for
  * which lines travel as for a pull (L), and at the end one waits for half a
  * piece of the other on average: the sum is least for pieces of
  * sqrt(L * bytes * rate), of which this is the next power of two. */
-uint64_t rs_ways_share_chunk(const struct rs_ways *ways, uint64_t bytes);
+uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes);
 
 /* From which size on a way is the cheapest. */
 struct rs_way_switch {
@@ -181,11 +207,11 @@ size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
  * @param list room for RS_WAY_SWITCHES; the first one begins at 1 byte
  * @return how many there are
  */
-size_t rs_ways_switches(const struct rs_ways *ways, bool mapped,
+size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
                         struct rs_way_switch *list);
 
 /** The shortest message that rs_ways_choose() does not put into slots as a
  * whole, or UINT64_MAX. */
-uint64_t rs_ways_shortest_once(const struct rs_ways *ways);
+uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways);
 
 #endif

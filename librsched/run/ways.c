@@ -50,7 +50,7 @@ static int add_host_ways(struct rs_ways *ways)
     int error = read_ways("host", &host);
 
     if (error == 0)
-        memcpy(ways->of, host.of, sizeof(ways->of));
+        memcpy(ways->host, host.host, sizeof(ways->host));
     return error;
 }
 
@@ -60,7 +60,7 @@ int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
 
     if (error == 0 && !rs_ways_have_host(ways))
         error = add_host_ways(ways);
-    if (error == 0)
-        ways->shortest_once = rs_ways_shortest_once(ways);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES && error == 0; d++)
+        ways->host[d].shortest_once = rs_ways_shortest_once(&ways->host[d]);
     return error;
 }

@@ -23,11 +23,13 @@ struct start {
 };
 
 /* That long copies are shared; whether there are any is RSCHED_MAPPED's. */
-static const struct rs_ways ways = {
-    .of[RS_WAY_PULL] = {.gap = {1000000, 1, {{0, 1000000000}}}},
-    .of[RS_WAY_SHARED] = {.given = true,
-                          .gap = {101000000, 1, {{0, 2000000000}}}},
-};
+#define SHARE \
+    { \
+        .of[RS_WAY_PULL] = {.gap = {1000000, 1, {{0, 1000000000}}}}, \
+        .of[RS_WAY_SHARED] = {.given = true, \
+                              .gap = {101000000, 1, {{0, 2000000000}}}} \
+    }
+static const struct rs_ways ways = {.host = {SHARE, SHARE}};
 
 static struct rsched_engine_env make_env(int rank, bool tiny)
 {

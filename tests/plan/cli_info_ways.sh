@@ -34,6 +34,43 @@ expect "by RSCHED_WAYS" "$ways" "$mapped"
 expect "by RSCHED_WAYS" "$ways" \
     "  same-numa          gdrcopy, from 17 B gdr-loopback, from 16384 B cuda-ipc"
 
+# By distance, where costs differ, and where this machine's cores are.
+file=$(mktemp) || exit 1
+trap 'rm -f "$file"' EXIT
+at() { printf '    %s: {L: 1 us, o: %s, O: [{rate: %s}], g: 1 us, G: [{rate: %s}]}\n' "$1" "$2" "$3" "$3"; }
+{
+    printf 'rsched: machine/1\nname: far\nextends: host\nways:\n  landing:\n'
+    at same-numa '1 us' '1000 MB/s'
+    at other-numa '1 us' '1000 MB/s'
+    printf '  pull:\n'
+    at same-numa '20 us' '2000 MB/s'
+    at other-numa '50 us' '2000 MB/s'
+} >"$file"
+far=$(RSCHED_WAYS=$file "$rsched" info) || status=1
+# 1/16 is to be gained: 15/16 (2 us + B/1000) = 21 us + B/2000, B in bytes per us.
+expect "near" "$far" "  mapped memory, same-numa   landing, from 43715 B pull"
+expect "far" "$far" "  mapped memory, other-numa  landing, from 112286 B pull"
+if "$rsched" info | grep -q 'built without hwloc'; then
+    echo "built without hwloc: NUMA nodes are not looked at"
+else
+    numa() { HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC=$1 "$rsched" info; }
+    case $(numa 'node:1 pu:64') in
+    *"  1; the cores here belong to number 0"*) ;;
+    *) echo "one NUMA node is not found" && status=1 ;;
+    esac
+    far=$(HWLOC_SYNTHETIC='node:4 pu:2' "$rsched" info) || status=1
+    expect "all cores" "$far" \
+        "  4; the cores here belong to several, which counts as other-numa"
+    if command -v taskset >/dev/null && taskset -c 1 true 2>/dev/null; then
+        far=$(HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='node:2 pu:1' taskset -c 1 "$rsched" info) || status=1
+        expect "one core" "$far" "  2; the cores here belong to number 1"
+        # Two kinds of memory beside the same cores: the first of both.
+        far=$(HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='[numa] [numa] pu:2' taskset -c 1 "$rsched" info) ||
+            status=1
+        expect "two kinds of memory" "$far" "  2; the cores here belong to number 0"
+    fi
+fi
+
 refused=$("$rsched" probe --compare cgdr-k80-edr 2>&1) && status=1
 case $refused in
 *"its ways say nothing of host memory"*) ;;

@@ -103,7 +103,7 @@ Test(ways, a_fit_has_no_negative_costs)
 /* Landing: 0.3 us and 100 ps/B. Pull: 1.1 us and 50 ps/B. CMA: 3.3 us and
  * 40 ps/B. So a pull is cheaper by a sixteenth above 18714 B, CMA above
  * 56162 B. */
-static const struct rs_ways simple = {
+static const struct rs_host_ways simple = {
     .of[RS_WAY_LANDING] = {true, 100000, COST(200000, 10000),
                            COST(200000, 10000), 0, 0},
     .of[RS_WAY_PULL] = {true, 200000, COST(900000, 20000),
@@ -139,7 +139,7 @@ Test(ways, what_is_not_given_is_not_chosen)
 {
     const struct rs_way_parts parts = {.mapped = {1 << 20, 1},
                                        .readable = {1 << 20, 1}};
-    struct rs_ways ways = simple;
+    struct rs_host_ways ways = simple;
 
     cr_assert(rs_ways_choose(&ways, &parts).pull);
     cr_assert(rs_ways_choose(&ways, &parts).cma);
@@ -198,9 +198,9 @@ Test(ways, a_machine_keeps_them)
     cr_assert_eq(rsched_machine_parse("a", HEAD "ways:\n" LANDING,
                                       strlen(HEAD "ways:\n" LANDING), &machine),
                  0, "%s", rsched_last_error());
-    cr_assert_eq(rs_machine_ways(machine)->of[RS_WAY_LANDING].gap.ranges[1].from, 9);
+    cr_assert_eq(rs_machine_ways(machine)->host[0].of[RS_WAY_LANDING].gap.ranges[1].from, 9);
     /* What it does not have is not taken from what it extends. */
-    cr_assert_not(rs_machine_ways(machine)->of[RS_WAY_PULL].given);
+    cr_assert_not(rs_machine_ways(machine)->host[0].of[RS_WAY_PULL].given);
     out = open_memstream(&text, &length);
     cr_assert_eq(rsched_machine_write(machine, out), 0);
     fclose(out);
@@ -208,6 +208,52 @@ Test(ways, a_machine_keeps_them)
                  rsched_last_error(), text);
     cr_assert_eq(memcmp(rs_machine_ways(machine), rs_machine_ways(again),
                         sizeof(struct rs_ways)), 0);
+    free(text);
+    rsched_machine_destroy(machine);
+    rsched_machine_destroy(again);
+}
+
+#define FAR "  landing:\n    same-numa: {L: 1 ns, o: 2 ns, O: [{rate: 3 MB/s}], " \
+            "g: 4 ns, G: [{rate: 5 MB/s}]}\n    other-numa: {L: 7 ns, o: 2 ns, " \
+            "O: [{rate: 3 MB/s}], g: 4 ns, G: [{rate: 5 MB/s}], block: 8 ns}\n" \
+            "  pull:\n    other-numa: {L: 9 ns, o: 2 ns, O: [{rate: 3 MB/s}], " \
+            "g: 4 ns, G: [{rate: 5 MB/s}]}\n"
+
+static const struct rs_way_costs *host_costs(const struct rs_ways *ways,
+                                             enum rs_distance distance,
+                                             enum rs_way way)
+{
+    return &rs_ways_host(ways, distance)->of[way];
+}
+
+Test(ways, costs_differ_by_distance)
+{
+    struct rsched_machine *machine, *again;
+    const struct rs_ways *ways;
+    char *text;
+    size_t length;
+    FILE *out;
+
+    cr_assert_eq(rsched_machine_parse("a", HEAD "ways:\n" FAR,
+                                      strlen(HEAD "ways:\n" FAR), &machine),
+                 0, "%s", rsched_last_error());
+    ways = rs_machine_ways(machine);
+    cr_assert_not(rs_ways_host_is_even(ways));
+    cr_assert_eq(host_costs(ways, RS_DISTANCE_SAME_NUMA, RS_WAY_LANDING)->latency,
+                 1000);
+    cr_assert_eq(host_costs(ways, RS_DISTANCE_OTHER_NUMA, RS_WAY_LANDING)->latency,
+                 7000);
+    cr_assert_eq(host_costs(ways, RS_DISTANCE_OTHER_NUMA, RS_WAY_LANDING)->block,
+                 8000);
+    cr_assert_not(host_costs(ways, RS_DISTANCE_SAME_NUMA, RS_WAY_PULL)->given);
+    cr_assert(host_costs(ways, RS_DISTANCE_OTHER_NUMA, RS_WAY_PULL)->given);
+    out = open_memstream(&text, &length);
+    cr_assert_eq(rsched_machine_write(machine, out), 0);
+    fclose(out);
+    cr_assert_eq(rsched_machine_parse("b", text, length, &again), 0, "%s\n%s",
+                 rsched_last_error(), text);
+    cr_assert_eq(memcmp(ways, rs_machine_ways(again), sizeof(*ways)), 0, "%s",
+                 text);
     free(text);
     rsched_machine_destroy(machine);
     rsched_machine_destroy(again);
@@ -232,6 +278,11 @@ Test(ways, mistakes_are_told_with_their_place)
         {"ways: {}\n", "'landing'"},
         {"ways:\n" LANDING "  teleport: {}\n", "a:6:3: "},
         {"ways:\n  landing: {L: 1 ns}\n", "a:5:"},
+        {"ways:\n  landing:\n    same-numa: {L: 1 ns, o: 2 ns, O: [{rate: 3 "
+         "MB/s}], g: 4 ns, G: [{rate: 5 MB/s}]}\n",
+         "landing has no costs for other-numa"},
+        {"ways:\n  landing:\n    same-gpu: {L: 1 ns, o: 2 ns, O: [{rate: 3 "
+         "MB/s}], g: 4 ns, G: [{rate: 5 MB/s}]}\n", "a:6:5: "},
         {"ways:\n  landing: {L: 1, o: 2 ns, O: [{rate: 3 MB/s}], g: 4 ns, "
          "G: [{rate: 5 MB/s}]}\n", "a:5:16: "},
         {"ways:\n  landing: {L: 1 ns, o: 2 s, O: [{rate: 3 MB/s}], g: 4 ns, "

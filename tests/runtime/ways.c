@@ -3,6 +3,7 @@
  * That the costs in a file decide how bytes move, asserted from counters, and
  * that a file which cannot be used changes nothing but the log.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +52,34 @@ static int run(struct rank *self)
     return 0;
 }
 
+/* Where the other rank is, on a machine that hwloc takes for one of two NUMA
+ * nodes with a core each. The contexts that the harness has made know of none. */
+struct placing {
+    int cores[2];
+    const struct expected *expected;
+};
+
+static int run_placed(struct rank *self)
+{
+    const struct placing *placing = self->arg;
+    cpu_set_t core;
+
+    rank_close(self);
+    CPU_ZERO(&core);
+    CPU_SET(placing->cores[self->rank], &core);
+    RANK_CHECK(sched_setaffinity(0, sizeof(core), &core) == 0);
+    RANK_CHECK(rank_open(self) == 0);
+    self->arg = (void *)(uintptr_t)placing->expected;
+    return run(self);
+}
+
 #define COST(rate) "{L: 1 us, o: 1 us, O: [{rate: " rate " MB/s}], g: 1 us, " \
                    "G: [{rate: " rate " MB/s}]}\n"
 #define HEAD "rsched: machine/1\nname: extreme\nextends: host\nways:\n"
 
 static char folder[] = "/tmp/rsched-ways-XXXXXX";
 
-enum { FILES = 10 };
+enum { FILES = 12 };
 
 static char settings[FILES][64];
 static int num_settings;
@@ -128,6 +150,48 @@ static int check_log(const char *what, const char *both,
     return status;
 }
 
+/* Two cores with the numbers that the machine of `synthetic` has. */
+static bool can_place(void)
+{
+    cpu_set_t cores;
+
+    return sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
+           CPU_ISSET(0, &cores) && CPU_ISSET(1, &cores);
+}
+
+static int check_placed(const char *what, const char *file, int first,
+                        int second, const struct expected *e)
+{
+    const char *const both[2] = {file, file};
+    struct placing placing = {{first, second}, e};
+
+    if (ranks_run_with(2, false, run_placed, &placing, both) == 0)
+        return 0;
+    fprintf(stderr, "failed: %s\n", what);
+    return 1;
+}
+
+/* Slots are cheap between cores of one NUMA node and dear between two. */
+static int check_distances(const struct expected *lands,
+                           const struct expected *pulls)
+{
+    const char *file = setting(
+        "far", HEAD "  landing:\n    same-numa: " COST("10000")
+        "    other-numa: " COST("1") "  pull:\n    same-numa: " COST("1")
+        "    other-numa: " COST("10000"));
+    int failed = 0;
+
+    setenv("HWLOC_SYNTHETIC", "node:2 pu:1", 1);
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    failed |= check_placed("one NUMA node", file, 0, 0, lands);
+    failed |= check_placed("two NUMA nodes", file, 0, 1, pulls);
+    setenv("HWLOC_SYNTHETIC", "node:1 pu:2", 1);
+    failed |= check_placed("one NUMA node of two cores", file, 0, 1, lands);
+    unsetenv("HWLOC_SYNTHETIC");
+    unsetenv("HWLOC_THISSYSTEM");
+    return failed;
+}
+
 int main(void)
 {
     /* How the built-in costs send it is the model's, so they are a file too. */
@@ -162,6 +226,12 @@ int main(void)
     } else {
         printf("the kernel does not let processes read each other\n");
     }
+#ifdef RSCHED_HWLOC
+    if (can_place())
+        failed |= check_distances(&lands, &pulls);
+    else
+        printf("there are no cores 0 and 1: distances are not looked at\n");
+#endif
     /* The settings are limits; what is built in is not looked at then. */
     setenv("RSCHED_MAPPED", "1", 1);
     setenv("RSCHED_CMA", "0", 1);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * On which NUMA node a process runs, by hwloc, and so how far two processes of a
+ * node are apart. Numbers are the operating system's: they mean the same in all
+ * containers of a machine.
+ */
+#ifndef RS_BASE_NUMA_H
+#define RS_BASE_NUMA_H
+
+#include "librsched/base/ways.h"
+
+/* The cores belong to several NUMA nodes, or the library was built without
+ * hwloc. */
+enum { RS_NUMA_UNKNOWN = -1 };
+
+/**
+ * The NUMA node to which all cores belong that the calling thread may run on, as
+ * of now: of several with the same cores the first. Looks through the machine,
+ * which takes some milliseconds on a large one. HWLOC_SYNTHETIC and HWLOC_XMLFILE
+ * put another machine in its place; HWLOC_THISSYSTEM=1 has to say then that the
+ * numbers of its cores are those that threads are bound to.
+ *
+ * @param nodes how many there are is stored here, 0 if that is not known;
+ *              may be NULL
+ */
+int rs_numa_node(unsigned *nodes);
+
+/** Of processes on these nodes. What is not known counts as far. */
+static inline enum rs_distance rs_numa_distance(int a, int b)
+{
+    return a == b && a != RS_NUMA_UNKNOWN ? RS_DISTANCE_SAME_NUMA
+                                          : RS_DISTANCE_OTHER_NUMA;
+}
+
+#endif
