@@ -17,7 +17,7 @@
  * where `open` is what a rail more costs those after it and `inject` what all
  * rails of a host carry together, by least squares in the same way; rails that
  * carry R / G together have no such ceiling. O is the slope of the time of
- * posting.
+ * posting. strided.h has what is measured of strided memory.
  *
  * Usage: probe [NAME [REPETITIONS]]; the file goes to stdout, what was measured
  * to stderr.
@@ -28,7 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/verbs/least.h"
 #include "bench/verbs/queues.h"
+#include "bench/verbs/strided.h"
 
 enum { SKIP = 77, MOST_PUTS = 16, MOST_BYTES = 400000, RAILS_MOST = 16 };
 
@@ -48,19 +50,6 @@ struct model {
     double base, command, byte;
     double open, inject; /* inject 0: no ceiling */
 };
-
-static int compare_times(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
-static double median(double *times, size_t count)
-{
-    qsort(times, count, sizeof(*times), compare_times);
-    return (times[(count - 1) / 2] + times[count / 2]) / 2;
-}
 
 /* Time of an exchange in which `rails` rails send `puts` puts each. */
 static struct point measure(struct pair *pair, unsigned rails, size_t puts,
@@ -87,42 +76,6 @@ static struct point measure(struct pair *pair, unsigned rails, size_t puts,
                           median(posted, repetitions)};
 }
 
-enum { UNKNOWNS_MOST = 3 };
-
-/* The normal equations of a linear least squares problem. */
-struct equations {
-    size_t unknowns;
-    double a[UNKNOWNS_MOST][UNKNOWNS_MOST + 1];
-};
-
-/* Add: sum of factors[i] * x[i] is to be `time`, in relative terms. */
-static void add_equation(struct equations *e, const double *factors,
-                         double time)
-{
-    for (size_t r = 0; r < e->unknowns; r++) {
-        for (size_t c = 0; c < e->unknowns; c++)
-            e->a[r][c] += factors[r] * factors[c] / (time * time);
-        e->a[r][e->unknowns] += factors[r] / time;
-    }
-}
-
-/* Elimination; the matrix is positive definite, so it needs no pivots. */
-static void solve(struct equations *e, double *x)
-{
-    const size_t n = e->unknowns;
-
-    for (size_t p = 0; p < n; p++) {
-        for (size_t r = 0; r < n; r++) {
-            const double factor = r == p ? 0 : e->a[r][p] / e->a[p][p];
-
-            for (size_t c = p; c <= n; c++)
-                e->a[r][c] -= factor * e->a[p][c];
-        }
-    }
-    for (size_t p = 0; p < n; p++)
-        x[p] = e->a[p][n] / e->a[p][p];
-}
-
 /* Least squares of the relative errors over the points with one rail. */
 static struct model fit(const struct point *points, size_t count)
 {
@@ -132,11 +85,11 @@ static struct model fit(const struct point *points, size_t count)
     for (size_t i = 0; i < count; i++) {
         const double puts = (double)points[i].puts;
 
-        add_equation(&equations,
-                     (double[]){1, puts, puts * (double)points[i].bytes},
-                     points[i].time);
+        equations_add(&equations,
+                      (double[]){1, puts, puts * (double)points[i].bytes},
+                      points[i].time);
     }
-    solve(&equations, x);
+    equations_solve(&equations, x);
     return (struct model){.base = x[0], .command = x[1], .byte = x[2]};
 }
 
@@ -198,14 +151,14 @@ static void fit_rails(struct pair *pair, size_t repetitions,
                 p.rails, p.bytes, p.time / 1e6);
         if (more <= 0)
             die("%u rails take no longer than a list without bytes", p.rails);
-        add_equation(&both, (double[]){rails - 1, all}, more);
-        add_equation(&one, &(double){rails - 1}, more - all * model->byte / rails);
+        equations_add(&both, (double[]){rails - 1, all}, more);
+        equations_add(&one, &(double){rails - 1}, more - all * model->byte / rails);
     }
-    solve(&both, x);
+    equations_solve(&both, x);
     model->open = fmax(0, x[0]);
     model->inject = x[1];
     if (x[1] * rails <= model->byte) {
-        solve(&one, x);
+        equations_solve(&one, x);
         model->open = fmax(0, x[0]);
         model->inject = 0;
     }
@@ -266,7 +219,8 @@ static double posting_slope(const struct point *points, size_t count)
 }
 
 static void write_machine(const char *name, unsigned rails,
-                          const struct model *model)
+                          const struct model *model,
+                          const struct strided *strided)
 {
     const uint64_t rate = (uint64_t)llround(1e9 / model->byte);
 
@@ -290,6 +244,13 @@ static void write_machine(const char *name, unsigned rails,
            "rails: %u}\n"
            "# One queue pair fills a rail: within a host nothing else is shared.\n"
            "routes: {\"*\": []}\n", fmax(0, model->base) / 1e3, rate, rails);
+    printf("# Strided memory, on one device.\n"
+           "sources:\n  gather: {o: %.3f us, block: %.3f us}\n"
+           "  scatter: {block: %.3f us}\n"
+           "  pack: {block: %.3f us, rate: %.0f MB/s}\n",
+           strided->gather_message / 1e3, strided->gather_block / 1e3,
+           strided->scatter_block / 1e3, strided->pack_block / 1e3,
+           fmax(1, 1e3 / strided->pack_byte));
 }
 
 int main(int argc, char **argv)
@@ -300,6 +261,7 @@ int main(int argc, char **argv)
                         (sizeof(counts) / sizeof(*counts))];
     struct fabric fabric;
     struct pair pair;
+    struct strided strided;
     struct model model;
     double mean, most, shared, incast;
     size_t count;
@@ -320,6 +282,7 @@ int main(int argc, char **argv)
     incast = fabric.num_rails > 1 ? together(&fabric, 1, repetitions) : 0;
     fprintf(stderr, "2 QPs on one rail: %.2f times one; from two rails into one "
             "port: %.2f\n", shared, incast);
+    strided = strided_measure(fabric_rail(&fabric, 0, 0), repetitions);
     printf("# SPDX-License-Identifier: BSD-3-Clause\n"
            "# Measured by bench/verbs/probe: %zu points, each the median of %zu "
            "runs.\n# The fit (its source has the formula) misses them by %.1f %% "
@@ -329,7 +292,7 @@ int main(int argc, char **argv)
            count, repetitions, 100 * mean, 100 * most, model.base / 1e3,
            model.command / 1e3, model.byte, posting_slope(points, count), shared,
            incast);
-    write_machine(name, fabric.num_rails, &model);
+    write_machine(name, fabric.num_rails, &model, &strided);
     pair_destroy(&pair);
     fabric_close(&fabric);
     return EXIT_SUCCESS;

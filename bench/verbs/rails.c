@@ -165,8 +165,9 @@ static void end_create(struct lane_end *end, struct rail *rail, uint64_t bytes,
     const int depth_cq = (int)depth + 1;
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1,
-                .max_recv_sge = 1, .max_inline_data = LANE_INLINE},
+        .cap = {.max_send_wr = depth, .max_recv_wr = depth,
+                .max_send_sge = LANE_PIECES, .max_recv_sge = 1,
+                .max_inline_data = LANE_INLINE},
     };
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT,

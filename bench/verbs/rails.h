@@ -69,7 +69,10 @@ struct lane {
     unsigned depth;  /* work requests that fit into the send queue */
 };
 
-enum { LANE_INLINE = 64 }; /* bytes that may travel inline */
+enum {
+    LANE_INLINE = 64, /* bytes that may travel inline */
+    LANE_PIECES = 16, /* entries of a work request */
+};
 
 void lane_create(struct lane *lane, struct rail *from, struct rail *to,
                  uint64_t bytes, unsigned depth);
