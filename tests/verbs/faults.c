@@ -210,26 +210,44 @@ static int run_rail(struct rank *self)
     return 0;
 }
 
+/* The second exchange sends from, and receives into, buffers of the first. */
+static int share_buffers(struct halo *owner, struct halo *h)
+{
+    h->send[0] = owner->send[0];
+    h->receive[0] = owner->receive[0];
+    return rsched_exchange_bind(h->x, (const void *const *)h->send, h->receive);
+}
+
 /* Other pages at the same addresses: what was registered for the ones before
- * must not be used for them. */
+ * must not be used for them, although another exchange has not let go of it
+ * yet. */
 static int run_remap(struct rank *self)
 {
-    const void *before;
+    struct halo *one, *two;
     int same = 0;
-    struct halo *h;
 
     mallopt(M_MMAP_THRESHOLD, LOCKED_BYTES); /* free() gives pages back */
-    RANK_CHECK(halo_create(self, single, 2, 1, 0, &h) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &one) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 2, 0, &two) == 0);
+    free(two->send[0]);
+    free(two->receive[0]);
+    RANK_CHECK(share_buffers(one, two) == 0);
     for (int epoch = 0; epoch < 10 * EPOCHS; epoch++) {
-        RANK_CHECK(halo_step(h, epoch) == 0);
-        before = h->receive[0];
-        RANK_CHECK(halo_rebind(h) == 0);
-        same += h->receive[0] == before;
+        const void *before[2] = {one->send[0], one->receive[0]};
+
+        RANK_CHECK(halo_step(one, epoch) == 0);
+        RANK_CHECK(halo_step(two, epoch) == 0);
+        RANK_CHECK(halo_rebind(one) == 0);
+        same += one->send[0] == before[0] && one->receive[0] == before[1];
+        RANK_CHECK(halo_step(one, epoch) == 0);
+        RANK_CHECK(share_buffers(one, two) == 0);
     }
     RANK_CHECK(same > 0);
-    RANK_CHECK(halo_step(h, 0) == 0);
+    RANK_CHECK(halo_step(two, 0) == 0);
     mesh_barrier(self->end);
-    halo_destroy(h);
+    two->num_send = two->num_receive = 0;
+    halo_destroy(two);
+    halo_destroy(one);
     return 0;
 }
 
