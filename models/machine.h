@@ -8,6 +8,7 @@
 #include <rsched/machine.h>
 
 #include "librsched/base/names.h"
+#include "librsched/base/sources.h"
 #include "librsched/base/ways.h"
 #include "librsched/base/yaml.h"
 #include "models/topology.h"
@@ -32,6 +33,8 @@ struct rsched_machine {
     bool generated; /* links, routes and rails are those of the topology */
     struct rs_topology_spec topology;
     struct rs_ways ways; /* none given: the file says nothing of them */
+    bool has_sources;
+    struct rs_sources sources;
 };
 
 /** The topology; of type RS_TOPOLOGY_NONE when there is none. */
@@ -43,6 +46,12 @@ rs_machine_topology(const struct rsched_machine *machine);
 int rs_machine_read_capacity(const struct rs_yaml *yaml,
                              const struct rs_yaml_node *node,
                              const char *what, uint64_t *capacity);
+
+/** Read a time of at most 1 s. An absent key (NULL) leaves the value alone.
+ * @return 0, RSCHED_EPARSE */
+int rs_machine_read_time(const struct rs_yaml *yaml,
+                         const struct rs_yaml_node *node, const char *what,
+                         uint64_t *ps);
 
 /** Read the value of `topology`. @return 0, RSCHED_EPARSE */
 int rs_machine_read_topology(const struct rs_yaml *yaml,

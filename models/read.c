@@ -10,6 +10,7 @@
 #include "librsched/base/utf8.h"
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
+#include "models/sources.h"
 #include "models/ways.h"
 
 enum { EXTENDS_MOST = 8, PROCESSES_MOST = 1024 };
@@ -26,10 +27,10 @@ int rs_machine_read_capacity(const struct rs_yaml *yaml,
     return rs_yaml_rate(yaml, node, what, capacity);
 }
 
-/* A cost. More than a second is a wrong unit, and could overflow sums. */
-static int read_cost(const struct rs_yaml *yaml,
-                     const struct rs_yaml_node *node, const char *what,
-                     uint64_t *ps)
+/* More than a second is a wrong unit, and could overflow sums. */
+int rs_machine_read_time(const struct rs_yaml *yaml,
+                         const struct rs_yaml_node *node, const char *what,
+                         uint64_t *ps)
 {
     int error = rs_yaml_time(yaml, node, what, ps);
 
@@ -59,9 +60,11 @@ static int read_engines(const struct rs_yaml *yaml,
     if (error == 0)
         error = rs_yaml_rate(yaml, value[1], "rate", &costs->engine_rate);
     if (error == 0)
-        error = read_cost(yaml, value[2], "open", &costs->engine_open);
+        error = rs_machine_read_time(yaml, value[2], "open",
+                                     &costs->engine_open);
     if (error == 0)
-        error = read_cost(yaml, value[3], "command", &costs->command);
+        error = rs_machine_read_time(yaml, value[3], "command",
+                                     &costs->command);
     costs->num_engines = (uint32_t)count;
     return error;
 }
@@ -112,10 +115,11 @@ static int read_exchange(const struct rs_yaml *yaml,
         return 0;
     error = rs_yaml_map(yaml, node, "exchange", keys, value);
     if (error == 0)
-        error = read_cost(yaml, value[0], "base", &costs->exchange_base);
+        error = rs_machine_read_time(yaml, value[0], "base",
+                                     &costs->exchange_base);
     if (error == 0)
-        error = read_cost(yaml, value[1], "per_put",
-                          &costs->exchange_per_put);
+        error = rs_machine_read_time(yaml, value[1], "per_put",
+                                     &costs->exchange_per_put);
     return error;
 }
 
@@ -293,6 +297,7 @@ enum {
     TOPOLOGY,
     RAILS,
     WAYS,
+    SOURCES,
     NUM_KEYS
 };
 
@@ -304,7 +309,7 @@ static const struct rs_yaml_key machine_keys[] = {
     {"routes", false},   {"direction_order", false},
     {"extends", false},  {"topology", false},
     {"rails", false},    {"ways", false},
-    {NULL, false}};
+    {"sources", false},  {NULL, false}};
 
 /* Links and routes are given, or those of the topology. */
 static int read_ways(const struct rs_yaml *yaml,
@@ -369,6 +374,9 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
         error = rs_machine_read_rails(yaml, value[RAILS], machine);
     if (error == 0 && value[WAYS] != NULL)
         error = rs_ways_read(yaml, value[WAYS], &machine->ways);
+    machine->has_sources = value[SOURCES] != NULL;
+    if (error == 0 && machine->has_sources)
+        error = rs_sources_read(yaml, value[SOURCES], &machine->sources);
     return error;
 }
 

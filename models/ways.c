@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "librsched/base/clock.h"
 #include "librsched/base/units.h"
 #include "models/machine.h"
 
@@ -44,23 +43,12 @@ static int read_range(const struct rs_yaml *yaml,
     return 0;
 }
 
-static int read_time(const struct rs_yaml *yaml,
-                     const struct rs_yaml_node *node, const char *what,
-                     uint64_t *ps)
-{
-    int error = rs_yaml_time(yaml, node, what, ps);
-
-    if (error == 0 && *ps > RS_PS_PER_S)
-        error = rs_yaml_fail(yaml, node, "%s is above 1 s", what);
-    return error;
-}
-
 static int read_cost(const struct rs_yaml *yaml,
                      const struct rs_yaml_node *message, const char *message_is,
                      const struct rs_yaml_node *ranges, const char *ranges_are,
                      struct rs_way_cost *cost)
 {
-    int error = read_time(yaml, message, message_is, &cost->message);
+    int error = rs_machine_read_time(yaml, message, message_is, &cost->message);
 
     if (error == 0)
         error = rs_yaml_expect(yaml, ranges, RS_YAML_LIST, ranges_are);
@@ -87,14 +75,14 @@ static int read_costs(const struct rs_yaml *yaml,
     int error = rs_yaml_map(yaml, node, "a way", keys, value);
 
     if (error == 0)
-        error = read_time(yaml, value[0], "L", &costs->latency);
+        error = rs_machine_read_time(yaml, value[0], "L", &costs->latency);
     if (error == 0)
         error = read_cost(yaml, value[1], "o", value[2], "O", &costs->work);
     if (error == 0)
         error = read_cost(yaml, value[3], "g", value[4], "G", &costs->gap);
     if (error == 0)
-        error = read_time(yaml, value[5], also,
-                          gpu ? &costs->sync : &costs->block);
+        error = rs_machine_read_time(yaml, value[5], also,
+                                     gpu ? &costs->sync : &costs->block);
     costs->given = error == 0;
     return error;
 }

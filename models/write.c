@@ -7,6 +7,7 @@
 #include "librsched/base/units.h"
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
+#include "models/sources.h"
 #include "models/ways.h"
 
 static void write_time(FILE *out, const char *before, uint64_t ps)
@@ -115,6 +116,8 @@ int rsched_machine_write(const struct rsched_machine *machine, FILE *out)
     error = write_order(machine, out);
     if (rs_machine_ways(machine) != NULL)
         rs_ways_write(&machine->ways, out);
+    if (machine->has_sources)
+        rs_sources_write(&machine->sources, out);
     if (error == 0 && ferror(out))
         error = rs_fail(RSCHED_ESYS, "writing machine %s: %m", machine->name);
     return error;

@@ -7,6 +7,7 @@
 #include "engines/rdma/rdma.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/error.h"
+#include "librsched/base/sources.h"
 
 /* Destroying and abandoning wait at most so long for the device. */
 #define DRAIN_PS (100 * UINT64_C(1000000000))
@@ -32,6 +33,13 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
     l->dispose = dispose;
     *lane = l;
     return 0;
+}
+
+const struct rs_sources *rs_rdma_lane_costs(const struct rs_rdma_lane *lane)
+{
+    const struct rs_sources *said = lane->lane.connection->engine->env.sources;
+
+    return said != NULL ? said : &rs_sources_usual;
 }
 
 void rs_rdma_lane_lock(struct rs_rdma_lane *lane)

@@ -159,6 +159,9 @@ int rs_rdma_lane_check(struct rs_rdma_lane *lane,
 int rs_rdma_lane_load(struct rs_rdma_lane *lane,
                       const struct rsched_message *message);
 
+/** What strided memory costs its device. */
+const struct rs_sources *rs_rdma_lane_costs(const struct rs_rdma_lane *lane);
+
 /* The slots of an edge, as both ends see them. */
 uint64_t rs_rdma_ring_stride(uint64_t chunk_bytes);
 void rs_rdma_ring_load(struct rs_rdma_ring *ring, uint32_t num_chunks);

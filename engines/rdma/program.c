@@ -6,14 +6,14 @@
 #include "librsched/base/error.h"
 
 enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
+                                          const struct rs_sources *costs,
                                           uint64_t bytes, uint64_t blocks)
 {
     /* The slot's meta is a piece and eight bytes more. */
     if (bytes + sizeof(uint64_t) <= port->max_inline &&
         blocks < port->max_pieces)
         return RS_SOURCE_INLINE;
-    if (bytes >= RS_GATHER_LEAST_BYTES &&
-        bytes / blocks >= RS_GATHER_LEAST_BLOCK && port->max_pieces > 1)
+    if (port->max_pieces > 1 && rs_sources_gather(costs, bytes, blocks))
         return RS_SOURCE_GATHER;
     return RS_SOURCE_PACK;
 }

@@ -4,27 +4,17 @@
  *
  * How the bytes get to the device is chosen by what it costs. A short message
  * is **inlined**: the processor hands it over with the request. A longer one is
- * **gathered** from the user's memory where its blocks are long, since each is
- * a piece that the device has to fetch by itself, or else **packed** into
- * memory of the engine's own; then the send buffer is free at once, which is
- * worth more than the copy while that is short.
+ * **gathered** from the user's memory, or **packed** into memory of the engine's
+ * own, whichever the machine says is cheaper (librsched/base/sources.h).
  */
 #ifndef RS_RDMA_PROGRAM_H
 #define RS_RDMA_PROGRAM_H
 
 #include "engines/rdma/lane.h"
 #include "engines/rdma/writes.h"
+#include "librsched/base/sources.h"
 
 enum rs_rdma_source { RS_SOURCE_INLINE, RS_SOURCE_GATHER, RS_SOURCE_PACK };
-
-enum {
-    /* A gathered block costs some 30 ns, the copy of 256 bytes about as much
-     * with the packing's own 5 ns for each block. */
-    RS_GATHER_LEAST_BLOCK = 256,
-    /* To copy so much takes a microsecond, about as long as the device takes
-     * until it has read all of it and says so. */
-    RS_GATHER_LEAST_BYTES = 8192,
-};
 
 struct rs_rdma_program {
     struct rs_rdma_list **lists;
@@ -33,6 +23,7 @@ struct rs_rdma_program {
 
 /** What a message of so many bytes in so many blocks is sent from. */
 enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
+                                          const struct rs_sources *costs,
                                           uint64_t bytes, uint64_t blocks);
 
 /** Blocks of all copies of a list. */

@@ -10,6 +10,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
+#include "librsched/base/sources.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -17,9 +18,6 @@
 enum {
     MIN_SLOTS = 2, /* one epoch ahead */
     MAX_SLOTS = 4, /* for messages of one chunk */
-    /* A piece of a receive buffer costs the sender a work request, about
-     * 0.1 us; the copy that landing adds moves some 10 GB/s. */
-    LEAST_PIECE_BYTES = 1024,
     MAX_VERSION = (1 << RS_RDMA_VERSION_BITS) - 1,
 };
 
@@ -232,8 +230,9 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
 
 /* ---- loading ---- */
 
-/* The pieces, contiguous ones joined; 0: too many, or too short ones. */
-static uint32_t list_targets(const struct rsched_message *message,
+/* The pieces, contiguous ones joined; 0: too many, or unpacking is cheaper. */
+static uint32_t list_targets(const struct rs_sources *costs,
+                             const struct rsched_message *message,
                              struct rs_rdma_target *targets)
 {
     uint32_t n = 0;
@@ -254,7 +253,7 @@ static uint32_t list_targets(const struct rsched_message *message,
                 (struct rs_rdma_target){.address = at, .bytes = p->bytes};
         }
     }
-    return message->bytes / n >= LEAST_PIECE_BYTES ? n : 0;
+    return rs_sources_scatter(costs, message->bytes, n) ? n : 0;
 }
 
 /* Register where the message goes. @return whether it can go there directly */
@@ -264,7 +263,8 @@ static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
     struct rs_rdma_table *table = rx->table;
     int error;
 
-    table->num_pieces = list_targets(message, table->pieces);
+    table->num_pieces =
+        list_targets(rs_rdma_lane_costs(&rx->lane), message, table->pieces);
     if (table->num_pieces == 0)
         return false;
     error = rs_rdma_regions_acquire(rx->lane.link->memory, message,
@@ -326,8 +326,8 @@ static int publish(struct rx *rx)
     return 0;
 }
 
-/* Direct when the receiver has few long pieces: then the work requests cost
- * less than the copy out of landing slots. */
+/* Direct where the work requests for the receiver's pieces cost less than the
+ * copy out of landing slots. */
 static int load_direct(struct rx *rx, const struct rsched_message *message)
 {
     struct rs_rdma_regions *regions = &rx->lane.regions;

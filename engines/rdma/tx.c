@@ -297,7 +297,8 @@ static int prepare_source(struct tx *tx, const struct rsched_message *message)
 
     /* First: at the same addresses there may be other pages now. */
     rs_rdma_regions_release(memory, &l->regions);
-    tx->source = rs_rdma_source_choose(memory->port, message->bytes,
+    tx->source = rs_rdma_source_choose(memory->port, rs_rdma_lane_costs(l),
+                                       message->bytes,
                                        rs_rdma_count_blocks(&l->copies));
     if (tx->source == RS_SOURCE_GATHER &&
         rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, &l->regions) !=
@@ -593,6 +594,10 @@ static int begin(struct tx *tx)
     if (status != 1)
         return status;
     tx->chosen = true;
+    if (tx->source == RS_SOURCE_GATHER)
+        tx->lane.lane.stats.gathered += tx->lane.bytes;
+    else if (tx->source == RS_SOURCE_PACK)
+        tx->lane.lane.stats.packed += tx->lane.bytes;
     tx->lane.lane.stats.bytes[tx->is_direct ? RSCHED_WAY_DIRECT
                                             : RSCHED_WAY_LANDING] +=
         tx->lane.bytes;

@@ -82,6 +82,7 @@ struct rsched_message {
 
 struct rsched_engine;
 struct rsched_connection;
+struct rs_sources;
 struct rs_ways;
 
 /** What both ends of an edge know of it when its lanes are made. */
@@ -97,6 +98,9 @@ struct rsched_lane_stats {
     uint64_t stalls; /**< progress calls that could not go on since the peer
                           was not ready: no slot free, no credit (tx) */
     uint64_t bytes[RSCHED_NUM_WAYS]; /**< sent, by way (tx) */
+    uint64_t gathered; /**< of them, fetched by a device from the user's memory
+                            (tx) */
+    uint64_t packed;   /**< copied before a device fetched them (tx) */
 };
 
 /** What every lane begins with; an engine embeds it in its own. */
@@ -124,6 +128,8 @@ struct rsched_engine_env {
     uint64_t ring_bytes;  /**< RSCHED_RING */
     const struct rs_ways *ways; /**< what ways within the node cost; stays
                                      where it is, as long as the engine */
+    const struct rs_sources *sources; /**< what strided memory costs a device;
+                                           likewise; NULL: the usual costs */
 };
 
 /** What start and progress of a lane return, if it is not an error. */

@@ -12,6 +12,7 @@
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 #include "librsched/base/log.h"
+#include "models/sources.h"
 
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for. */
@@ -84,6 +85,9 @@ static int open_engines(struct rsched_context *context)
         .chunk_bytes = config->chunk_bytes,
         .ring_bytes = config->ring_bytes,
         .ways = &context->ways,
+        .sources = context->machine != NULL
+                       ? rs_machine_sources(context->machine)
+                       : &rs_sources_usual,
     };
     int error = RSCHED_ENOTSUP;
     bool any = false;

@@ -185,17 +185,27 @@ Test(writes, out_of_bounds_is_refused)
 Test(program, source)
 {
     const struct rs_rdma_port port = {.max_pieces = 4, .max_inline = 64};
+    const struct rs_rdma_port plain = {.max_pieces = 1, .max_inline = 64};
+    /* 2 us, and 0.1 us for a block; 1 byte in a nanosecond. */
+    struct rs_sources costs = {.gather_message = 2000000,
+                               .gather_block = 100000,
+                               .pack_rate = 1000000000};
 
-    cr_assert_eq(rs_rdma_source_choose(&port, 56, 3), RS_SOURCE_INLINE);
-    cr_assert_eq(rs_rdma_source_choose(&port, 57, 1), RS_SOURCE_PACK);
-    cr_assert_eq(rs_rdma_source_choose(&port, 56, 4), RS_SOURCE_PACK);
-    cr_assert_eq(rs_rdma_source_choose(&port, RS_GATHER_LEAST_BYTES, 1),
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 56, 3), RS_SOURCE_INLINE);
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 57, 1), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 56, 4), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 2100, 1), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 2101, 1),
                  RS_SOURCE_GATHER);
-    cr_assert_eq(rs_rdma_source_choose(&port, RS_GATHER_LEAST_BYTES,
-                                       RS_GATHER_LEAST_BYTES /
-                                               RS_GATHER_LEAST_BLOCK +
-                                           1),
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 2101, 2), RS_SOURCE_PACK);
+    cr_assert_eq(rs_rdma_source_choose(&plain, &costs, 2101, 1),
                  RS_SOURCE_PACK);
+    /* The same message, another machine. */
+    costs.pack_block = 100000;
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 2101, 2),
+                 RS_SOURCE_GATHER);
+    costs.pack_rate = 10000000000;
+    cr_assert_eq(rs_rdma_source_choose(&port, &costs, 2101, 2), RS_SOURCE_PACK);
 }
 
 /* Slots of messages of random lengths: a chunk is posted only where the one

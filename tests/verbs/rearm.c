@@ -7,9 +7,9 @@
 
 #include "engines/rdma/lane.h"
 #include "librsched/run/run.h"
-#include "tests/conformance/node.h"
 #include "tests/runtime/halo.h"
 #include "tests/verbs/interpreter.h"
+#include "tests/verbs/only.h"
 
 /* Landing in one chunk and in several, and direct; both ways. */
 static const struct halo_edge edges[] = {
@@ -21,24 +21,6 @@ static const struct halo_edge edges[] = {
 static const struct halo_edge single[] = {{0, 1, 20000}, {1, 0, 20000}};
 
 enum { NUM_EDGES = sizeof(edges) / sizeof(edges[0]), EPOCHS = 4 };
-
-/* The interpreter, and no other engine. */
-static int use_interpreter(struct rank *self)
-{
-    struct rs_engine *engines = self->context->engines;
-    struct rsched_engine_env env = {.process = self->rank,
-                                    .job = 1,
-                                    .chunk_bytes = 65536,
-                                    .ring_bytes = 524288};
-
-    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
-        if (engines[i].ops != NULL)
-            engines[i].ops->close(engines[i].engine);
-        engines[i].ops = NULL;
-    }
-    engines[0].ops = node_engine_at(0);
-    return engines[0].ops->open(&env, &engines[0].engine);
-}
 
 static int create(struct rank *self, uint64_t tag, struct halo **h)
 {
@@ -104,7 +86,7 @@ static int run_both(struct rank *self)
     struct halo *old, *during, *after;
     int error;
 
-    RANK_CHECK(use_interpreter(self) == 0);
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(create(self, 1, &old) == 0);
     RANK_CHECK(run_epochs(self, old, 0) == 0);
     set_wires(self, true);
@@ -138,7 +120,7 @@ static int run_one(struct rank *self)
 {
     struct halo *old, *after;
 
-    RANK_CHECK(use_interpreter(self) == 0);
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(create(self, 1, &old) == 0);
     RANK_CHECK(run_epochs(self, old, 0) == 0);
     set_wires(self, true);
@@ -179,7 +161,7 @@ static int lose_a_rail(struct rank *self, void (*lose)(unsigned),
     int peer = 1 - self->rank;
     bool found[2];
 
-    RANK_CHECK(use_interpreter(self) == 0);
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(halo_create(self, single, 2, 1, 0, &one) == 0);
     RANK_CHECK(create(self, 2, &both) == 0);
     RANK_CHECK(rails_of(one) == 1 && rails_of(both) == 3);
