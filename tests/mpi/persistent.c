@@ -6,8 +6,9 @@
  * persistent [--native | --off]; off: the backend is loaded, but not to use
  * lanes (RSCHED_PERSISTENT) */
 #include "tests/mpi/common.h"
+#include "tests/mpi/hope.h"
 
-enum { MOST = 40000, TAGS = 4, ROUNDS = 4000 };
+enum { MOST = 40000, TAGS = 4 };
 
 static int left, right;
 static bool uses_lanes;
@@ -53,7 +54,7 @@ static void finish_all(void)
 /* Until all lanes of all processes are in an incarnation. */
 static void promote(void)
 {
-    for (int round = 0;; round++) {
+    for (struct hope hope = {0};;) {
         uint64_t s = counter("lane_sends"), r = counter("lane_receives");
         int good, all;
 
@@ -64,10 +65,7 @@ static void promote(void)
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all || !uses_lanes)
             return;
-        CHECK(round < ROUNDS, "no incarnation: %" PRIu64 " sends, %" PRIu64
-              " native starts, %" PRIu64 " incarnations, %" PRIu64 " stops",
-              counter("lane_sends"), counter("lane_native"),
-              counter("incarnations"), counter("stops"));
+        go_on(&hope, "no incarnation");
     }
 }
 
@@ -381,6 +379,7 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
     static int out[2 * MOST], in[2 * MOST];
     uint64_t before = counter("lane_sends");
     MPI_Request requests[2];
+    struct hope hope = {0};
     MPI_Comm comm;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -388,7 +387,7 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
     init(out, count, type, right, 7, comm, &requests[1]);
     if (init == MPI_Ssend_init)
         MPI_Comm_free(&comm); /* they go on */
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0;; i++) {
         uint64_t carried = counter("lane_sends") - before;
         bool enough = lanes == ALWAYS ? carried > 20 : i > 20;
         int good = !uses_lanes || enough, all;
@@ -410,8 +409,7 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             break;
-        CHECK(i < ROUNDS - 1, "%d ints: %" PRIu64 " sends through lanes", ints,
-              carried);
+        go_on(&hope, "too few sends through lanes");
     }
     CHECK(lanes != NEVER || counter("lane_sends") == before, "carried");
     MPI_Request_free(&requests[0]);
@@ -448,6 +446,7 @@ static void case_lengths(void)
 {
     int out[8] = {0}, in[8], count, error;
     MPI_Request requests[3];
+    struct hope hope = {0};
     MPI_Status status;
     MPI_Comm comm;
 
@@ -456,7 +455,7 @@ static void case_lengths(void)
     MPI_Recv_init(in, 8, MPI_INT, left, 1, comm, &requests[0]);
     MPI_Send_init(out, 5, MPI_INT, right, 1, comm, &requests[1]);
     MPI_Recv_init(in, 2, MPI_INT, left, 1, comm, &requests[2]);
-    for (int i = 0, calm = 0; i < ROUNDS && calm < 10; i++) {
+    for (int i = 0, calm = 0; calm < 10; i++) {
         uint64_t before = counter("lane_receives");
         int good, all;
 
@@ -470,7 +469,8 @@ static void case_lengths(void)
         good = !uses_lanes || counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         calm += all;
-        CHECK(i < ROUNDS - 1 || calm == 10, "no incarnation");
+        if (!all)
+            go_on(&hope, "few rounds through lanes");
     }
     MPI_Start(&requests[2]);
     MPI_Start(&requests[1]);
@@ -490,6 +490,7 @@ static void out_of_turn(int ints)
     enum { MESSAGES = 20 };
     static int out[MOST], in[2][MOST];
     MPI_Request first, second, send;
+    struct hope hope = {0};
     MPI_Comm comm;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -521,7 +522,7 @@ static void out_of_turn(int ints)
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             break;
-        CHECK(i < ROUNDS, "not all through lanes");
+        go_on(&hope, "not all through lanes");
     }
     MPI_Request_free(&first);
     MPI_Request_free(&second);
@@ -535,6 +536,7 @@ static void pulled_in_any_order(void)
 {
     static int out[2][MOST], in[2][MOST];
     MPI_Request receives_of[2], sends_of[2];
+    struct hope hope = {0};
     MPI_Comm comm;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -565,7 +567,7 @@ static void pulled_in_any_order(void)
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             break;
-        CHECK(i < ROUNDS, "not all through lanes");
+        go_on(&hope, "not all through lanes");
     }
     /* Freed while the other side has yet to read it. */
     MPI_Startall(2, receives_of);
