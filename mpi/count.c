@@ -102,6 +102,7 @@ static void add_message(struct rs_counts *to, const struct rs_message *message)
     to->numbers[message->sends ? RS_NUMBER_LANE_SENDS
                                : RS_NUMBER_LANE_RECEIVES] += message->puts;
     to->numbers[RS_NUMBER_LANE_NATIVE] += message->natives;
+    to->numbers[RS_NUMBER_LANE_PULLS] += message->pulls;
 }
 
 void rs_count_message(const struct rs_message *message)
@@ -111,6 +112,7 @@ void rs_count_message(const struct rs_message *message)
                                   : RS_NUMBER_LANE_RECEIVES],
           message->puts);
     count(&numbers[RS_NUMBER_LANE_NATIVE], message->natives);
+    count(&numbers[RS_NUMBER_LANE_PULLS], message->pulls);
 }
 
 void rs_count_collect(struct rs_counts *counts)
@@ -281,6 +283,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"lane_sends", RS_NUMBER_LANE_SENDS},
         {"lane_receives", RS_NUMBER_LANE_RECEIVES},
         {"lane_native", RS_NUMBER_LANE_NATIVE},
+        {"lane_pulls", RS_NUMBER_LANE_PULLS},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
     };

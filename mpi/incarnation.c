@@ -75,6 +75,8 @@ static void enter(struct rs_pair *pair)
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
         if (!lane->attached)
             continue;
+        if (!pair->view.sends)
+            rs_lane_move(lane); /* G3 */
         lane->slots->number = rs_pair_base(&pair->view);
         lane->slots->seen = rs_pair_base(&pair->view);
         if (!(pair->view.joined >> lane->index & 1))
@@ -88,6 +90,14 @@ static void enter(struct rs_pair *pair)
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
+static void move_lanes(const struct rs_pair *pair)
+{
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->attached)
+            rs_lane_move(lane);
+    }
+}
+
 bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
@@ -95,6 +105,10 @@ bool rs_incarnation_open(struct rs_pair *pair)
 
     if (view->words == NULL || view->open != 0)
         return view->open != 0;
+    if (!view->sends)
+        rs_pair_grow(pair); /* G1 */
+    else if (!rs_pair_is_ready(view))
+        move_lanes(pair); /* G3 */
     if (rs_pair_enter(view)) {
         enter(pair);
     } else {

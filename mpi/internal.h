@@ -141,6 +141,7 @@ enum rs_number {
     RS_NUMBER_LANE_SENDS,
     RS_NUMBER_LANE_RECEIVES,
     RS_NUMBER_LANE_NATIVE,
+    RS_NUMBER_LANE_PULLS,
     RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */

@@ -9,59 +9,150 @@
 #include <unistd.h>
 
 enum {
-    FEW_BYTES = 4096, /* up to these a lane has many slots */
-    LOOK_NS = 3000,   /* how long a store may take to be seen */
+    WORDS_BYTES = 8192,
+    FIRST_ROW = 1024, MOST_ROW = 65536,
+    UNIT = 16, /* of places */
+    ALIGNED_ROOM = 256, /* from here on data begins with a line */
+    LOOK_NS = 3000, /* how long a store may take to be seen */
 };
+static_assert(sizeof(struct rs_pair_words) <= WORDS_BYTES, "before the slots");
+static_assert(sizeof(struct rs_slot) == UNIT, "slots side by side");
 
-static uint64_t round_up(uint64_t bytes)
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
-    return (bytes + RS_LANE_LINE - 1) / RS_LANE_LINE * RS_LANE_LINE;
+    return (bytes + unit - 1) / unit * unit;
 }
 
-static uint64_t stride_of(uint64_t bytes)
+/* ---- places ---- */
+
+/* Of a place, in units: room in the lowest 17 bits, stride in 18, and where the
+ * first slot is above them. */
+enum { ROOM_BITS = 17, STRIDE_BITS = 18 };
+
+static uint64_t make_place(uint64_t at, uint64_t stride, uint64_t room)
 {
-    return RS_LANE_LINE + (bytes > RS_LANE_SHORT ? round_up(bytes) : 0);
+    return at / UNIT << (ROOM_BITS + STRIDE_BITS) |
+           stride / UNIT << ROOM_BITS | room / UNIT;
 }
 
-/* The most that a lane of any shape takes. */
-static size_t lane_bytes(uint64_t most)
+uint64_t rs_place_room(uint64_t place)
 {
-    size_t few = RS_LANE_MOST_SLOTS * (size_t)stride_of(FEW_BYTES);
-    size_t many = RS_LANE_LEAST_SLOTS * (size_t)stride_of(most);
-
-    return few > many ? few : many;
+    return place % (1 << ROOM_BITS) * UNIT;
 }
 
-static size_t slots_offset(unsigned index, uint64_t most)
+static unsigned num_slots(uint64_t room)
 {
-    enum { PAGE = 4096 };
-    /* Not all in the same set of a cache. */
-    size_t skew = (index % 16) * (size_t)(4 * RS_LANE_LINE);
-
-    return 2 * PAGE + index * ((lane_bytes(most) + 2 * PAGE) / PAGE * PAGE) +
-           skew;
+    return room <= RS_LANE_FEW_BYTES ? RS_LANE_MOST_SLOTS
+                                     : RS_LANE_LEAST_SLOTS;
 }
-static_assert(sizeof(struct rs_pair_words) <= 8192, "before the slots");
 
+/* Each lane twice as much again and again, and the most in the end: together
+ * less than three times that. Rows are not full. */
 size_t rs_pair_bytes(uint64_t most)
 {
-    return slots_offset(RS_LANES, most) + 4096;
+    size_t few = RS_LANE_MOST_SLOTS * (size_t)(RS_LANE_FEW_BYTES + UNIT);
+    size_t many = RS_LANE_LEAST_SLOTS * (size_t)(most + 2 * RS_LANE_LINE);
+
+    return WORDS_BYTES + RS_LANES * (4 * few + 3 * many);
 }
 
-void rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
-                   unsigned index, uint64_t bytes, uint64_t most)
+static uint64_t take_many_bytes(struct rs_rows *rows, uint64_t room,
+                                uint64_t most)
+{
+    uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
+    uint64_t at = rows->end + RS_LANE_LINE - UNIT; /* data begins with a line */
+
+    if (at + RS_LANE_LEAST_SLOTS * stride > rs_pair_bytes(most))
+        return 0;
+    rows->end = round_up(at + RS_LANE_LEAST_SLOTS * stride, RS_LANE_LINE);
+    return make_place(at, stride, room);
+}
+
+/* Begin rows of more room than the last ones. */
+static bool begin_rows(struct rs_rows *rows, uint64_t least, uint64_t most)
+{
+    uint64_t room = rows->room == 0 ? FIRST_ROW : 2 * rows->room, stride;
+
+    if (room > MOST_ROW)
+        room = MOST_ROW;
+    while (room < least)
+        room *= 2;
+    /* An odd number of lines: not all in the same sets of a cache. */
+    stride = room + RS_LANE_LINE;
+    if (rows->end + RS_LANE_MOST_SLOTS * stride > rs_pair_bytes(most))
+        return false;
+    *rows = (struct rs_rows){.at = rows->end, .stride = stride, .room = room,
+                             .end = rows->end + RS_LANE_MOST_SLOTS * stride};
+    return true;
+}
+
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most)
+{
+    uint64_t room = bytes <= RS_LANE_LEAST_ROOM ? RS_LANE_LEAST_ROOM
+                                                : round_up(bytes, UNIT);
+    uint64_t at;
+
+    if (bytes > most)
+        return 0;
+    if (rows->end == 0)
+        rows->end = WORDS_BYTES;
+    if (room > RS_LANE_FEW_BYTES)
+        return take_many_bytes(rows, room, most);
+    for (;;) {
+        at = rows->used;
+        if (room >= ALIGNED_ROOM)
+            at = round_up(at + UNIT, RS_LANE_LINE) - UNIT;
+        if (at + UNIT + room <= rows->room)
+            break;
+        if (!begin_rows(rows, RS_LANE_LINE + room, most))
+            return 0;
+    }
+    rows->used = at + UNIT + room;
+    return make_place(rows->at + at, rows->stride, room);
+}
+
+bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t place, uint64_t most)
 {
     struct rs_pair_words *words = pair->words;
+    uint64_t room = rs_place_room(place);
+    uint64_t stride = (place >> ROOM_BITS) % (1 << STRIDE_BITS) * UNIT;
+    uint64_t at = (place >> (ROOM_BITS + STRIDE_BITS)) * UNIT;
+    uint64_t num = num_slots(room);
 
-    *slots = (struct rs_slots){
-        .memory = (char *)words + slots_offset(index, most),
-        .stride = stride_of(bytes),
-        .room = bytes > RS_LANE_SHORT ? round_up(bytes) : RS_LANE_SHORT,
-        .num = bytes <= FEW_BYTES ? RS_LANE_MOST_SLOTS : RS_LANE_LEAST_SLOTS,
-        .granted = &words->granted[index],
-        .consumed = &words->consumed[index],
-        .bell = &words->bells[!pair->sends].asleep,
-    };
+    if (index >= RS_LANES || at < WORDS_BYTES || room < RS_LANE_LEAST_ROOM ||
+        at + (num - 1) * stride + UNIT + room > rs_pair_bytes(most))
+        return false;
+    slots->place = place;
+    slots->memory = (char *)words + at;
+    slots->stride = stride;
+    slots->room = room;
+    slots->num = (unsigned)num;
+    slots->granted = &words->granted[index];
+    slots->consumed = &words->consumed[index];
+    slots->bell = &words->bells[!pair->sends].asleep;
+    return true;
+}
+
+bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t most)
+{
+    struct rs_pair_words *words = pair->words;
+    /* Acquire: the memory has been taken; and a receiver that sees a place of
+     * a later incarnation grants after all that the sender has read of this
+     * one. */
+    uint64_t place = atomic_load_explicit(
+        pair->sends ? &words->places[index] : &words->used[index],
+        memory_order_acquire);
+
+    if (place == slots->place ||
+        !rs_slots_init(slots, pair, index, place, most))
+        return false;
+    if (pair->sends)
+        /* Release: see above. The receiver reads it when both are ready. */
+        atomic_store_explicit(&words->used[index], place,
+                              memory_order_release);
+    return true;
 }
 
 static uint64_t my_bit(const struct rs_pair_view *pair)

@@ -24,7 +24,8 @@
 enum {
     RS_LANES = 64, /* of a pair; bits of a word */
     RS_LANE_LINE = 64,
-    RS_LANE_SHORT = 48, /* bytes that travel in the line of their number */
+    RS_LANE_LEAST_ROOM = 48, /* of a slot; with its number a line */
+    RS_LANE_FEW_BYTES = 4096, /* up to these a lane has many slots */
     RS_LANE_MOST_SLOTS = 8,
     RS_LANE_LEAST_SLOTS = 2,
 };
@@ -48,6 +49,12 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
     alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
+    /* Where a lane's slots shall be (receiver), where they are from the next
+     * incarnation on (sender), and for how many bytes there was no room
+     * (sender). */
+    alignas(RS_LANE_LINE) _Atomic uint64_t places[RS_LANES];
+    alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_LANES];
+    _Atomic uint64_t wanted[RS_LANES];
     /* Whether the receiver [0] or the sender [1] sleeps; cleared by the other
      * side, which wakes it. */
     struct rs_bell {
@@ -55,17 +62,27 @@ struct rs_pair_words {
     } bells[2];
 };
 
-/** A slot; longer messages go on behind it. One that has more bytes than there
- * is room is **announced** instead: `data` says where the sender has it. */
+/** A slot. A message that has more bytes than there is room is **announced**
+ * instead: `data` says where the sender has it. */
 struct rs_slot {
-    alignas(RS_LANE_LINE) _Atomic uint64_t number;
+    _Atomic uint64_t number;
     uint64_t bytes;
-    char data[RS_LANE_SHORT];
+    char data[];
 };
-static_assert(sizeof(struct rs_slot) == RS_LANE_LINE, "one line");
+static_assert(sizeof(struct rs_slot) == 16, "part of a line");
+
+/** Which memory is taken; the receiver's. The k-th slots of all lanes of few
+ * bytes lie side by side, in a **row**, in the order in which the lanes were
+ * made: what is sent to a process in one go is written and read in one go. */
+struct rs_rows {
+    uint64_t at, stride, room; /* of the rows that are being filled */
+    uint64_t used;             /* of each of them */
+    uint64_t end;              /* of all that is taken */
+};
 
 /** One side's view of a lane. */
 struct rs_slots {
+    uint64_t place; /* as in `places`; 0: none yet */
     char *memory;
     uint64_t stride; /* bytes from slot to slot */
     uint64_t room;   /* of a message, bytes */
@@ -87,9 +104,19 @@ struct rs_pair_view {
 
 /** What a pair needs, for lanes whose slots have room for up to `most`. */
 size_t rs_pair_bytes(uint64_t most);
-/** This side's view of lane `index`, for messages of up to `bytes`. */
-void rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
-                   unsigned index, uint64_t bytes, uint64_t most);
+/** Take memory for the slots of a lane, for messages of up to `bytes`, at most
+ * `most`. Returns the place, one word that the other side can take over at
+ * once; 0: there is none. */
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most);
+/** Bytes of a message that slots there have room for. */
+uint64_t rs_place_room(uint64_t place);
+/** This side's view of lane `index`. False: the place cannot be right. */
+bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t place, uint64_t most);
+/** Go to where the slots shall be: the sender while it is not ready, the
+ * receiver when it has entered an incarnation. True: that is elsewhere. */
+bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
+                   unsigned index, uint64_t most);
 
 /** Set this side's bit, or go without when that is not possible now. True if
  * the pair is open, and has been entered. `joined`: the sender's lanes. */
@@ -139,11 +166,6 @@ static inline struct rs_slot *rs_slots_at(const struct rs_slots *slots,
     return (struct rs_slot *)(void *)(slots->memory +
                                       (number & (slots->num - 1)) *
                                           slots->stride);
-}
-
-static inline char *rs_slot_data(struct rs_slot *slot, uint64_t bytes)
-{
-    return bytes <= RS_LANE_SHORT ? slot->data : (char *)(slot + 1);
 }
 
 /** The slot for the next put, or NULL when none is free. */

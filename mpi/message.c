@@ -116,6 +116,15 @@ static void complete(struct rs_message *message, uint64_t bytes, int error)
     rs_message_matched(message);
 }
 
+/* G2: the next start on the lane is a slow one. */
+static void outgrow(struct rs_lane *lane)
+{
+    if (lane->pair->view.open == 0)
+        return;
+    lane->pair->outgrown = true;
+    lane->limit = 0;
+}
+
 static void taken(struct rs_message *message, const struct rs_slot *slot,
                   bool failed)
 {
@@ -123,8 +132,12 @@ static void taken(struct rs_message *message, const struct rs_slot *slot,
     bool pulled = sent > message->slots->room;
 
     rs_lane_consume(message->slots, message->number);
-    if (pulled)
+    if (pulled) {
+        message->pulls++;
         rs_lane_wake(message->slots); /* the sender waits for it */
+        if (sent <= rs_pair_most(message->lane->pair) && !message->lane->full)
+            outgrow(message->lane);
+    }
     complete(message, sent < message->bytes ? sent : message->bytes,
              failed                  ? MPI_ERR_OTHER
              : sent > message->bytes ? MPI_ERR_TRUNCATE
@@ -140,11 +153,11 @@ struct batch {
     struct iovec there[16], here[64];
 };
 
-void rs_message_announce(const struct rs_message *message,
-                         struct rs_slot *slot)
+void rs_message_announce(struct rs_message *message, struct rs_slot *slot)
 {
     const void *from = message->buffer;
 
+    rs_lane_want(message->lane, message->bytes);
     if (message->layout != NULL) {
         rs_message_pack(message, message->packed);
         from = message->packed;
@@ -301,7 +314,7 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
         pull(message, slot);
         return;
     }
-    unpack(message, rs_slot_data(slot, slot->bytes),
+    unpack(message, slot->data,
            slot->bytes < message->bytes ? slot->bytes : message->bytes);
     taken(message, slot, false);
 }
@@ -444,6 +457,15 @@ static bool start_in_lane(struct rs_request *request)
                           : rs_message_grant(request, message);
 }
 
+/* G2: longer slots can be used in the next incarnation. */
+static void end_for_growth(struct rs_pair *pair)
+{
+    pair->outgrown = false;
+    if (pair->view.open != 0)
+        rs_incarnation_stop(pair);
+    rs_pair_grow(pair);
+}
+
 int rs_message_start_slowly(struct rs_request *request)
 {
     struct rs_message *message = request->message;
@@ -453,9 +475,15 @@ int rs_message_start_slowly(struct rs_request *request)
     if (request->state != RS_INACTIVE)
         return rs_name_raise(pair->name, MPI_ERR_REQUEST);
     rs_notes_poll();
-    if (message->sends && !lane->offered && message->need != UINT64_MAX)
-        rs_note_offer(lane, message->bytes);
+    if (message->sends && message->need != UINT64_MAX) {
+        if (!lane->offered)
+            rs_note_offer(lane, message->bytes);
+        else if (lane->attached && message->bytes > lane->slots->room)
+            rs_lane_want(lane, message->bytes); /* G1 */
+    }
     rs_incarnations_look();
+    if (pair->outgrown)
+        end_for_growth(pair);
     if (pair->view.open == 0 && lane->attached && !lane->barred)
         try_to_open(pair);
     if (pair->view.open == 0)

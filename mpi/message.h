@@ -26,6 +26,7 @@ struct rs_message {
     uint64_t number; /* of the put or grant */
     uint64_t order;  /* of the start, among those of the pair */
     uint64_t puts;   /* starts through the lane */
+    uint64_t pulls;  /* receives that were pulled */
     uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
     struct rs_flat *layout; /* NULL: contiguous */
     char *packed; /* send of a layout: for bytes that are pulled */
@@ -72,8 +73,7 @@ const MPI_Status *rs_message_status(struct rs_message *message);
 /** Bytes of a layout in the order of its type map. */
 void rs_message_pack(const struct rs_message *message, char *to);
 /** Say in a slot where the bytes are. */
-void rs_message_announce(const struct rs_message *message,
-                         struct rs_slot *slot);
+void rs_message_announce(struct rs_message *message, struct rs_slot *slot);
 
 static inline bool rs_message_is_open(const struct rs_message *message)
 {
@@ -116,20 +116,18 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     struct rs_slots *slots = message->slots;
     uint64_t bytes = message->bytes;
     struct rs_slot *slot;
-    char *data;
 
     if (UNLIKELY(message->need >= lane->limit))
         return false;
     slot = rs_lane_next(slots);
     if (UNLIKELY(slot == NULL))
         return false;
-    data = rs_slot_data(slot, bytes);
     if (UNLIKELY(bytes > slots->room))
         rs_message_announce(message, slot);
     else if (LIKELY(message->layout == NULL))
-        rs_copy(data, message->buffer, bytes);
+        rs_copy(slot->data, message->buffer, bytes);
     else
-        rs_message_pack(message, data);
+        rs_message_pack(message, slot->data);
     message->number = rs_lane_put(slots, slot, bytes);
     request->state = RS_PUT;
     rs_message_opened(message, lane->pair);
@@ -183,7 +181,7 @@ RS_INLINE void rs_message_take(struct rs_request *request,
         rs_message_take_slowly(message, slot);
         return;
     }
-    rs_copy(message->buffer, rs_slot_data(slot, bytes), bytes);
+    rs_copy(message->buffer, slot->data, bytes);
     rs_lane_consume(slots, message->number);
     message->got = bytes;
     request->state = RS_COMPLETE;

@@ -233,33 +233,63 @@ bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
     return true;
 }
 
-/* Longer messages are cheaper to pull: with one copy instead of two, and the
- * kernel's part of that. */
-enum { SLOT_BYTES = 4096 };
+uint64_t rs_pair_most(const struct rs_pair *pair)
+{
+    /* Longer messages are cheaper to pull: with one copy instead of two, and
+     * the kernel's part of that. */
+    return pair->pulls && rs_lane_most() > RS_LANE_FEW_BYTES
+               ? RS_LANE_FEW_BYTES
+               : rs_lane_most();
+}
 
-/* All of a lane's pages at once, so that they lie side by side. */
+/* A lane's pages, before messages come. */
 static void touch(const struct rs_slots *slots)
 {
     enum { PAGE = 4096 };
-    uintptr_t begin = (uintptr_t)slots->memory / PAGE * PAGE;
-    uintptr_t end = (uintptr_t)slots->memory + slots->num * slots->stride;
 
-    madvise((void *)begin, (end - begin + PAGE - 1) / PAGE * PAGE,
-            MADV_POPULATE_WRITE);
+    for (unsigned i = 0; i < slots->num; i++) {
+        uintptr_t begin = (uintptr_t)rs_slots_at(slots, i);
+        uintptr_t end = begin + sizeof(struct rs_slot) + slots->room;
+
+        begin = begin / PAGE * PAGE;
+        madvise((void *)begin, (end - begin + PAGE - 1) / PAGE * PAGE,
+                MADV_POPULATE_WRITE);
+    }
+}
+
+/* The receiver's choice of where a lane's slots shall be; *slots is its view of
+ * them. */
+static bool take_place(struct rs_pair *pair, unsigned index, uint64_t bytes,
+                       struct rs_slots *slots)
+{
+    uint64_t place = rs_rows_take(&pair->rows, bytes, rs_lane_most());
+
+    if (place == 0 ||
+        !rs_slots_init(slots, &pair->view, index, place, rs_lane_most()))
+        return false;
+    touch(slots);
+    /* Release: pairs with rs_slots_move(). */
+    atomic_store_explicit(&pair->view.words->places[index], place,
+                          memory_order_release);
+    return true;
 }
 
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (pair->pulls && bytes > SLOT_BYTES)
-        bytes = 0; /* room for an announcement */
-    if (index >= RS_LANES || bytes > rs_lane_most())
+    if (index >= RS_LANES)
         return false;
+    if (pair->pulls && bytes > rs_pair_most(pair))
+        bytes = 0; /* room for an announcement */
     lane->slots = &pair->slots[index];
-    rs_slots_init(lane->slots, &pair->view, index, bytes, rs_lane_most());
-    touch(lane->slots);
     lane->index = index;
+    if (pair->view.sends)
+        rs_lane_move(lane);
+    else
+        take_place(pair, index, bytes, lane->slots);
+    if (lane->slots->place == 0)
+        return false;
     lane->attached = true;
     for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
         if (m->lane == lane)
@@ -268,6 +298,48 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
     if (index >= pair->num_attached)
         pair->num_attached = index + 1;
     return true;
+}
+
+void rs_lane_move(struct rs_lane *lane)
+{
+    if (rs_slots_move(lane->slots, &lane->pair->view, lane->index,
+                      rs_lane_most()))
+        touch(lane->slots);
+}
+
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes)
+{
+    if (bytes <= lane->wanted || bytes > rs_pair_most(lane->pair))
+        return;
+    lane->wanted = bytes;
+    atomic_store_explicit(&lane->pair->view.words->wanted[lane->index], bytes,
+                          memory_order_relaxed);
+}
+
+/* At least twice as much each time, so that it comes to an end. */
+static void grow(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+    uint64_t most = rs_pair_most(pair), bytes;
+    uint64_t room = rs_place_room(atomic_load_explicit(
+        &pair->view.words->places[lane->index], memory_order_relaxed));
+    uint64_t wanted = atomic_load_explicit(
+        &pair->view.words->wanted[lane->index], memory_order_relaxed);
+    struct rs_slots slots;
+
+    if (wanted <= room || wanted > most || lane->full)
+        return;
+    bytes = 2 * room < most ? 2 * room : most;
+    lane->full = !take_place(pair, lane->index,
+                             wanted > bytes ? wanted : bytes, &slots);
+}
+
+void rs_pair_grow(struct rs_pair *pair)
+{
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->attached)
+            grow(lane);
+    }
 }
 
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie)

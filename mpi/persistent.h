@@ -54,9 +54,11 @@ struct rs_lane {
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
     char *copy;         /* its bytes */
+    uint64_t wanted;    /* bytes that there was no room for */
 
     /* The receiver's. */
     bool barred;        /* N3 */
+    bool full;          /* there is no memory for more room */
     unsigned posted;    /* natively, and not complete (O2) */
 };
 
@@ -74,6 +76,8 @@ struct rs_pair {
     int fd;        /* receiver */
     int pid;       /* receiver: of the sender, if the kernel may read there */
     bool pulls;    /* it may */
+    struct rs_rows rows; /* receiver */
+    bool outgrown; /* receiver: pulled what lanes could have room for */
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
     struct rs_message *messages; /* of all requests */
@@ -112,8 +116,16 @@ uint64_t rs_lane_most(void);
 /** The receiver makes the shared memory, the sender maps it. */
 bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
-/** Both sides call it with the same arguments. */
+/** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
+/** Sender: messages of so many bytes do not fit into the slots. */
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes);
+/** Receiver: take memory for lanes whose messages have become longer. */
+void rs_pair_grow(struct rs_pair *pair);
+/** Go to where the lane's slots shall be: see rs_slots_move(). */
+void rs_lane_move(struct rs_lane *lane);
+/** The most bytes that slots of the pair may have room for. */
+uint64_t rs_pair_most(const struct rs_pair *pair);
 /** Whether the kernel lets us read `cookie` at `at` in the process. */
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);
 /** Call `visit` for all pairs. */

@@ -210,6 +210,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_LANE_SENDS] = "lane_sends",
     [RS_NUMBER_LANE_RECEIVES] = "lane_receives",
     [RS_NUMBER_LANE_NATIVE] = "lane_native",
+    [RS_NUMBER_LANE_PULLS] = "lane_pulls",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
 };

@@ -110,6 +110,8 @@ extern "C" {
  *     lane_sends, lane_receives     starts of persistent point-to-point
  *                                   requests that went through a lane
  *     lane_native                   ... that went natively
+ *     lane_pulls                    receives that read the bytes out of the
+ *                                   sender's memory
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

@@ -22,18 +22,24 @@ static char *memory;
 static struct rs_pair_view sides[2]; /* 0 sends */
 static struct rs_slots slots[2];
 
+enum { ARENA = 65536 }; /* the longest message that lanes have room for */
+
 static void prepare(uint64_t bytes)
 {
+    struct rs_rows rows = {0};
+    uint64_t place = rs_rows_take(&rows, bytes, ARENA);
+
     free(memory);
-    memory = aligned_alloc(4096, rs_pair_bytes(65536));
+    memory = aligned_alloc(4096, rs_pair_bytes(ARENA));
     if (memory == NULL)
         abort();
-    memset(memory, 0, rs_pair_bytes(65536));
+    memset(memory, 0, rs_pair_bytes(ARENA));
     for (int side = 0; side < 2; side++) {
         sides[side] = (struct rs_pair_view){
             .words = (struct rs_pair_words *)(void *)memory,
             .sends = side == 0};
-        rs_slots_init(&slots[side], &sides[side], 0, bytes, 65536);
+        if (!rs_slots_init(&slots[side], &sides[side], 0, place, ARENA))
+            abort();
     }
 }
 
@@ -135,7 +141,7 @@ static void *send_stream(void *arg)
 
         while ((slot = rs_lane_next(&slots[0])) == NULL)
             sched_yield();
-        memset(rs_slot_data(slot, bytes), (int)(i % 251), bytes);
+        memset(slot->data, (int)(i % 251), bytes);
         rs_lane_put(&slots[0], slot, bytes);
     }
     return NULL;
@@ -157,7 +163,7 @@ static unsigned run_stream(void)
 
         while ((slot = rs_lane_is_put(&slots[1], k)) == NULL)
             sched_yield();
-        data = rs_slot_data(slot, slot->bytes);
+        data = slot->data;
         for (uint64_t b = 0; b < slot->bytes; b++)
             bad += (unsigned char)data[b] != i % 251;
         rs_lane_consume(&slots[1], k);

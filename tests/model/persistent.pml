@@ -39,6 +39,9 @@
 #ifndef LONG
 #define LONG 1      /* whether messages may be long ones */
 #endif
+#ifndef GROWTH
+#define GROWTH 0    /* whether the receiver may give a lane other slots */
+#endif
 #define SLOTS 2     /* of a lane */
 #define MOST 3      /* numbers of a lane in an incarnation */
 #define OTHER 2
@@ -174,7 +177,11 @@ end:
 
 byte incarnation = 1;
 byte mode;                  /* bits; together with `incarnation` one word */
-byte slot_incarnation[LANES * SLOTS], slot_number[LANES * SLOTS];
+byte slot_incarnation[(1 + GROWTH) * LANES * SLOTS];
+byte slot_number[(1 + GROWTH) * LANES * SLOTS];
+#if GROWTH
+byte place[LANES], used[LANES];
+#endif
 byte granted_incarnation[LANES], granted_number[LANES];
 byte consumed_incarnation[LANES], consumed_number[LANES];
 byte joined[LANES];
@@ -187,7 +194,12 @@ byte put_message[LANES * (MOST + 1)];
 byte granted_receive[LANES * (MOST + 1)];
 
 #define AT(x, k) ((x) * (MOST + 1) + (k))
-#define SLOT(x, k) ((x) * SLOTS + (k) % SLOTS)
+#if GROWTH
+#define FIRST(x) ((at[x] * LANES + (x)) * SLOTS)
+#else
+#define FIRST(x) ((x) * SLOTS)
+#endif
+#define SLOT(x, k) (FIRST(x) + (k) % SLOTS)
 #define BIT(k) (1 << (k))
 #define IS_SET(set, k) ((set) >> (k) & 1)
 #define NUM_SET(set) (IS_SET(set, 0) + IS_SET(set, 1) + IS_SET(set, 2) + \
@@ -197,8 +209,8 @@ byte granted_receive[LANES * (MOST + 1)];
                       slot_number[SLOT(x, k)] == (k))
 #define GRANTED(x) (granted_incarnation[x] == mine -> granted_number[x] : 0)
 /* The highest put: who looks knows the slots only. */
-#define IN_SLOT(x, i) (slot_incarnation[(x) * SLOTS + (i)] == mine -> \
-                       slot_number[(x) * SLOTS + (i)] : 0)
+#define IN_SLOT(x, i) (slot_incarnation[FIRST(x) + (i)] == mine -> \
+                       slot_number[FIRST(x) + (i)] : 0)
 #define PUT(x) (IN_SLOT(x, 0) > IN_SLOT(x, 1) -> IN_SLOT(x, 0) \
                                               : IN_SLOT(x, 1))
 
@@ -250,6 +262,9 @@ active proctype sender()
     byte matched[LANES];    /* and those that are and have yet to be pulled */
     byte matched_in[LANES]; /* incarnation of these */
     byte last[LANES];       /* native message after which nothing was sent */
+#if GROWTH
+    byte at[LANES];         /* its slots */
+#endif
     byte l, i, j, k, c, m, t, n, q;
 
     l = 0;
@@ -473,6 +488,19 @@ active proctype sender()
     ((k) <= SLOTS || (consumed_incarnation[x] == mine && \
                       consumed_number[x] >= (k) - SLOTS))
 #endif
+#if GROWTH
+#define MOVE_SENDER() \
+    atomic { \
+        l = 0; \
+        do \
+        :: l < LANES -> at[l] = place[l]; used[l] = at[l]; l++ \
+        :: else -> break \
+        od; \
+        l = 0 \
+    }
+#else
+#define MOVE_SENDER()
+#endif
 #define MAY_SEND(x) (NUM_SET(open_put[x]) + NUM_SET(matched[x]) < ACTIVE)
 
     do
@@ -527,6 +555,7 @@ active proctype sender()
         NATIVE_SEND(m);
         m = 0; q = 0
     :: mine == 0 && (mode & (S_READY | STOPPING)) == 0 && sent < SENDS ->
+        MOVE_SENDER(); /* G3 */
         /* O1 */
         atomic {
             joined[0] = (IS_QUIET(0) -> incarnation : 0)
@@ -572,6 +601,9 @@ active proctype receiver()
     byte number[LANES];
     byte open_grant[LANES]; /* its numbers that are not complete */
     byte native[LANES];     /* its own native receives, a set */
+#if GROWTH
+    byte at[LANES];         /* its slots */
+#endif
     byte probes, cancels;
     byte l, i, j, k, c, r, n, t, q, m = NONE;
 
@@ -696,6 +728,25 @@ active proctype receiver()
     :: atomic { mine == 0 } \
     fi
 
+/* G3. The incarnation can be over when it looks. */
+#if GROWTH
+#ifdef BROKEN_PLACE /* uses the newest */
+#define NEXT_PLACE place
+#else
+#define NEXT_PLACE used
+#endif
+#define MOVE_RECEIVER() \
+    atomic { \
+        l = 0; \
+        do \
+        :: l < LANES -> at[l] = NEXT_PLACE[l]; l++ \
+        :: else -> break \
+        od; \
+        l = 0 \
+    }
+#else
+#define MOVE_RECEIVER()
+#endif
 #if LANES > 1
 #define ENTER_RECEIVER() mine = incarnation; number[0] = 0; number[1] = 0
 #else
@@ -708,7 +759,7 @@ active proctype receiver()
         if \
         :: atomic { mode == R_READY -> mode = 0 } \
         :: atomic { mode == OPEN -> ENTER_RECEIVER() } \
-           STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
+           MOVE_RECEIVER(); STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
         :: atomic { mode == STOPPING -> ENTER_RECEIVER() } \
            (incarnation != mine); R_SETTLE() \
         :: atomic { mode == 0 || mode == S_READY } \
@@ -761,6 +812,7 @@ active proctype receiver()
                 :: else
                 fi
             }
+            MOVE_RECEIVER()
         :: else
         fi;
         if
@@ -830,6 +882,9 @@ active proctype receiver()
             :: else
             fi
         }
+#if GROWTH
+    :: place[0] == 0 -> place[0] = 1 /* G1 */
+#endif
     :: UNGRANTED ->
 poll:
         R_LOOK(); R_POLL()

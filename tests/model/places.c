@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where slots lie (mpi/lane.h): no two of them share a byte, data of long ones
+ * begins with a line, lanes of short messages lie side by side, and the memory
+ * suffices for as many lanes as there can be, each of which has grown again and
+ * again. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mpi/lane.h"
+
+#define CHECK(condition)                                                   \
+    do {                                                                   \
+        if (!(condition)) {                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                       \
+        }                                                                  \
+    } while (0)
+
+static struct rs_pair_words *words;
+static unsigned char *taken; /* bytes of the memory */
+static uint64_t most;
+
+static struct rs_slots take(struct rs_rows *rows, uint64_t bytes)
+{
+    struct rs_pair_view view = {.words = words};
+    uint64_t place = rs_rows_take(rows, bytes, most);
+    struct rs_slots slots;
+
+    CHECK(place != 0 && rs_place_room(place) >= bytes);
+    CHECK(rs_slots_init(&slots, &view, 0, place, most));
+    CHECK(slots.room == rs_place_room(place));
+    for (unsigned k = 0; k < slots.num; k++) {
+        const struct rs_slot *slot = rs_slots_at(&slots, k);
+        size_t at = (size_t)((const char *)slot - (const char *)words);
+        size_t end = at + sizeof(*slot) + slots.room;
+
+        CHECK(at >= sizeof(*words) && end <= rs_pair_bytes(most));
+        CHECK(bytes < 256 || (uintptr_t)slot->data % RS_LANE_LINE == 0);
+        for (; at < end; at++) {
+            CHECK(!taken[at]);
+            taken[at] = 1;
+        }
+    }
+    return slots;
+}
+
+static void begin(uint64_t limit)
+{
+    size_t bytes = rs_pair_bytes(limit);
+
+    most = limit;
+    free(words);
+    free(taken);
+    words = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    taken = calloc(1, bytes);
+    CHECK(words != NULL && taken != NULL);
+}
+
+static void check_growth(uint64_t limit)
+{
+    struct rs_rows rows = {0};
+
+    begin(limit);
+    for (uint64_t bytes = RS_LANE_LEAST_ROOM; bytes < 2 * limit; bytes *= 2) {
+        for (unsigned lane = 0; lane < RS_LANES; lane++)
+            take(&rows, bytes < limit ? bytes : limit);
+    }
+}
+
+static void check_any(uint64_t limit)
+{
+    struct rs_rows rows = {0};
+    uint64_t seed = 1;
+
+    begin(limit);
+    for (unsigned lane = 0; lane < RS_LANES; lane++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+        take(&rows, (seed >> 33) % (limit + 1) >> (seed >> 20) % 12);
+    }
+    CHECK(rs_rows_take(&rows, limit + 1, limit) == 0);
+}
+
+static void check_rows(void)
+{
+    struct rs_rows rows = {0};
+    struct rs_slots one, other;
+
+    begin(65536);
+    one = take(&rows, 8);
+    other = take(&rows, 64);
+    CHECK(other.memory == one.memory + RS_LANE_LINE &&
+          other.stride == one.stride && other.room == 64);
+}
+
+static void check_wrong_places(void)
+{
+    struct rs_pair_view view = {.words = words};
+    struct rs_slots slots;
+
+    CHECK(!rs_slots_init(&slots, &view, 0, 0, most));
+    CHECK(!rs_slots_init(&slots, &view, 0, UINT64_MAX, most));
+    CHECK(!rs_slots_init(&slots, &view, 0, 3, most)); /* in the words */
+}
+
+int main(void)
+{
+    for (uint64_t limit = 4096; limit <= 1 << 18; limit *= 8) {
+        check_growth(limit);
+        check_any(limit);
+    }
+    check_rows();
+    check_wrong_places();
+    free(words);
+    free(taken);
+    printf("places: ok\n");
+    return 0;
+}
