@@ -23,32 +23,43 @@ uint64_t rs_now_ns(void)
 
 /* ---- opening ---- */
 
-/* O1: lanes that join. 0: none can, or one that is in use is not quiet. */
+/* O1 */
+static bool is_quiet(struct rs_lane *lane)
+{
+    int done = 0;
+
+    if (lane->sync != MPI_REQUEST_NULL) {
+        PMPI_Test(&lane->sync, &done, MPI_STATUS_IGNORE);
+        if (done) {
+            free(lane->copy);
+            lane->copy = NULL;
+            lane->quiet |= lane->natives == lane->sync_number;
+        }
+    }
+    return lane->quiet;
+}
+
+/* Among the pair's last native starts there is one of the lane. */
+static bool is_in_use(const struct rs_lane *lane)
+{
+    return lane->requests > 0 && lane->started != 0 &&
+           lane->pair->native_starts - lane->started < 4 * RS_LANES;
+}
+
+/* Lanes that join. 0: none can, or one that is in use will be quiet soon. */
 static uint64_t quiet_lanes(struct rs_pair *pair)
 {
     uint64_t joined = 0, barred;
 
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        int done = 0;
-
-        if (!lane->attached)
-            continue;
-        if (lane->sync != MPI_REQUEST_NULL) {
-            PMPI_Test(&lane->sync, &done, MPI_STATUS_IGNORE);
-            if (done) {
-                free(lane->copy);
-                lane->copy = NULL;
-                lane->quiet |= lane->natives == lane->sync_number;
-            }
-        }
-        if (lane->quiet)
+        if (lane->attached && is_quiet(lane))
             joined |= UINT64_C(1) << lane->index;
     }
     /* Acquire: the receiver bars before it is ready. */
     barred = atomic_load_explicit(&pair->view.words->barred,
                                   memory_order_acquire);
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached && lane->started && !lane->quiet &&
+        if (lane->attached && is_in_use(lane) && !lane->quiet &&
             !(barred >> lane->index & 1))
             return 0;
     }
@@ -75,6 +86,7 @@ static void enter(struct rs_pair *pair)
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
         if (!lane->attached)
             continue;
+        lane->outside = 0;
         if (!pair->view.sends)
             rs_lane_move(lane); /* G3 */
         lane->slots->number = rs_pair_base(&pair->view);
@@ -147,6 +159,7 @@ void rs_incarnations_prepare(void)
 
 static void punish(struct rs_pair *pair, uint64_t length)
 {
+    pair->before = pair->penalty;
     if (length >= LONG_LIFE || pair->penalty == 0)
         pair->penalty = FIRST_PENALTY;
     else if (pair->penalty < MOST_PENALTY)
@@ -172,17 +185,20 @@ static struct rs_message *open_messages(const struct rs_pair *pair)
     return first;
 }
 
-void rs_incarnation_stop(struct rs_pair *pair)
+/* @return whether it is this side that has stopped it */
+static bool stop(struct rs_pair *pair)
 {
     uint64_t length = 0;
+    bool mine;
 
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
         if (lane->limit != 0)
             length += (uint32_t)lane->slots->number;
         lane->limit = 0;
-        lane->started = false;
+        lane->started = 0;
     }
-    if (rs_pair_stop(&pair->view, pair->slots, pair->num_attached))
+    mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
+    if (mine)
         rs_count_number(RS_NUMBER_STOPS, 1);
     punish(pair, length);
     /* T2: in their order. What is matched is none of the native MPI's
@@ -197,6 +213,12 @@ void rs_incarnation_stop(struct rs_pair *pair)
         else
             rs_message_go_native(m);
     }
+    return mine;
+}
+
+void rs_incarnation_stop(struct rs_pair *pair)
+{
+    stop(pair);
 }
 
 void rs_incarnation_unready(struct rs_pair *pair)
@@ -211,6 +233,31 @@ void rs_incarnation_close(struct rs_pair *pair)
         rs_incarnation_unready(pair);
     if (pair->view.open != 0)
         rs_incarnation_stop(pair);
+}
+
+/* It is no sign that matching could change, so neither side is punished. */
+bool rs_incarnation_is_wider(struct rs_pair *pair)
+{
+    if (!(atomic_load(&pair->view.words->mode) & RS_WIDENING))
+        return false;
+    pair->penalty = pair->before;
+    pair->skip = 0;
+    return true;
+}
+
+void rs_incarnation_widen(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+
+    if (!lane->attached || lane->limit != 0 || !is_quiet(lane) ||
+        atomic_load(&pair->view.words->barred) >> lane->index & 1 ||
+        ++lane->outside <= pair->penalty)
+        return;
+    if (!stop(pair))
+        return;
+    /* While this side is not ready nobody has entered with this mode. */
+    atomic_fetch_or(&pair->view.words->mode, RS_WIDENING);
+    rs_incarnation_is_wider(pair);
 }
 
 /* ---- looking ---- */
@@ -298,7 +345,25 @@ static bool covers(int tag, int lane_tag)
     return tag == MPI_ANY_TAG || tag == lane_tag;
 }
 
-static void hide(struct rs_pair *pair, int tag, bool posted)
+void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay)
+{
+    lane->covers++;
+    lane->barred_for_good |= stay == RS_COMES;
+    if (!lane->barred && lane->attached)
+        rs_pair_bar(&lane->pair->view, lane->index);
+    lane->barred = true;
+}
+
+void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
+{
+    if (!lane->barred || lane->barred_for_good || covers != lane->covers)
+        return;
+    if (lane->attached)
+        rs_pair_unbar(&lane->pair->view, lane->index);
+    lane->barred = false;
+}
+
+static void hide(struct rs_pair *pair, int tag, enum rs_stay stay)
 {
     bool covered = false;
 
@@ -306,11 +371,8 @@ static void hide(struct rs_pair *pair, int tag, bool posted)
         if (!covers(tag, lane->tag))
             continue;
         covered = true;
-        if (!posted || lane->barred)
-            continue;
-        lane->barred = true;
-        if (lane->attached)
-            rs_pair_bar(&pair->view, lane->index);
+        if (stay != RS_STAYS_NOT)
+            rs_lane_bar(lane, stay);
     }
     if (covered)
         rs_incarnation_close(pair);
@@ -318,10 +380,12 @@ static void hide(struct rs_pair *pair, int tag, bool posted)
 
 /* ---- nonblocking receives ---- */
 
-/* What they covered, ever: a set of hashes. It is kept from MPI_Init on,
- * because nobody knows whether one that was posted is complete. */
+/* What they covered, ever: sets of hashes, one for each kind of stay. They are
+ * kept from MPI_Init on, because a lane that is made later does not know whether
+ * one that was posted is complete. */
 enum { FILTER_BITS = 1 << 16 };
-static _Atomic uint64_t filter[FILTER_BITS / 64];
+typedef _Atomic uint64_t filter_bits[FILTER_BITS / 64];
+static filter_bits filters[2];
 
 static unsigned filter_key(MPI_Comm comm, int peer, int tag)
 {
@@ -332,7 +396,8 @@ static unsigned filter_key(MPI_Comm comm, int peer, int tag)
     return (unsigned)(key >> 48);
 }
 
-static bool filter_has(MPI_Comm comm, int peer, int tag)
+static bool filter_has(const filter_bits filter, MPI_Comm comm, int peer,
+                       int tag)
 {
     unsigned key = filter_key(comm, peer, tag);
 
@@ -340,7 +405,7 @@ static bool filter_has(MPI_Comm comm, int peer, int tag)
                key % 64 & 1;
 }
 
-static void filter_add(MPI_Comm comm, int peer, int tag)
+static void filter_add(filter_bits filter, MPI_Comm comm, int peer, int tag)
 {
     unsigned key = filter_key(comm, peer, tag);
 
@@ -348,34 +413,43 @@ static void filter_add(MPI_Comm comm, int peer, int tag)
                              memory_order_relaxed);
 }
 
-bool rs_is_covered(MPI_Comm comm, int peer, int tag)
+static bool filter_covers(const filter_bits filter, MPI_Comm comm, int peer,
+                          int tag)
 {
-    return filter_has(comm, peer, tag) ||
-           filter_has(comm, MPI_ANY_SOURCE, tag) ||
-           filter_has(comm, peer, MPI_ANY_TAG) ||
-           filter_has(comm, MPI_ANY_SOURCE, MPI_ANY_TAG);
+    return filter_has(filter, comm, peer, tag) ||
+           filter_has(filter, comm, MPI_ANY_SOURCE, tag) ||
+           filter_has(filter, comm, peer, MPI_ANY_TAG) ||
+           filter_has(filter, comm, MPI_ANY_SOURCE, MPI_ANY_TAG);
 }
 
-void rs_before_receive(MPI_Comm comm, int peer, int tag, bool posted)
+enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag)
+{
+    return filter_covers(filters[1], comm, peer, tag)   ? RS_COMES
+           : filter_covers(filters[0], comm, peer, tag) ? RS_STAYS
+                                                        : RS_STAYS_NOT;
+}
+
+void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay)
 {
     struct rs_name *name;
     struct rs_pair *pair;
 
-    if (posted && !filter_has(comm, peer, tag))
-        filter_add(comm, peer, tag);
+    if (stay != RS_STAYS_NOT &&
+        !filter_has(filters[stay == RS_COMES], comm, peer, tag))
+        filter_add(filters[stay == RS_COMES], comm, peer, tag);
     if (rs_num_pairs == 0)
         return;
     if (peer != MPI_ANY_SOURCE) {
         pair = rs_pair_find(comm, false, peer);
         if (pair != NULL)
-            hide(pair, tag, posted);
+            hide(pair, tag, stay);
         return;
     }
     name = rs_name_find(comm);
     for (pair = name != NULL ? name->pairs : NULL; pair != NULL;
          pair = pair->next) {
         if (!pair->view.sends)
-            hide(pair, tag, posted);
+            hide(pair, tag, stay);
     }
 }
 

@@ -307,6 +307,14 @@ void rs_pair_bar(struct rs_pair_view *pair, unsigned index)
                              memory_order_release);
 }
 
+void rs_pair_unbar(struct rs_pair_view *pair, unsigned index)
+{
+    /* Relaxed: the sender may learn of it at any time. What makes the pair open
+     * is `mode`. */
+    atomic_fetch_and_explicit(&pair->words->barred, ~(UINT64_C(1) << index),
+                              memory_order_relaxed);
+}
+
 /* ---- sleeping ---- */
 
 static uint64_t now_ns(void)

@@ -36,6 +36,7 @@ enum {
     RS_RECEIVER_READY = 2,
     RS_OPEN = 3,
     RS_STOPPING = 4,
+    RS_WIDENING = 8, /* the stop before was the sender's, for O4 */
     RS_MODE_BITS = 8,
 };
 
@@ -131,8 +132,9 @@ bool rs_pair_enter(struct rs_pair_view *pair);
  * then, until this side is ready again. True if it was this side. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                   unsigned num);
-/** Not to join any more. */
+/** The lane is not to join, until that is taken back. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
+void rs_pair_unbar(struct rs_pair_view *pair, unsigned index);
 /** Sleep until the other side rings, `ready` says so or the time is over. A
  * ring can be missed in a window of nanoseconds: the time bounds that. */
 void rs_pair_sleep(const struct rs_pair_view *pair, uint64_t limit_ns,

@@ -352,11 +352,12 @@ static void start_native(struct rs_request *request)
         request->state = RS_COMPLETE;
         return;
     }
-    lane->started = true;
+    lane->started = ++lane->pair->native_starts;
     if (message->sends) {
         lane->quiet = false;
         message->native_number = ++lane->natives;
     } else {
+        message->covers = lane->covers;
         lane->posted++;
     }
 }
@@ -366,6 +367,17 @@ void rs_message_go_native(struct rs_message *message)
     message->puts--;
     rs_message_matched(message);
     start_native(message->request);
+}
+
+/* A native receive that is over: not cancelled, and no failure of which nobody
+ * knows what it means. */
+static bool is_matched(const struct rs_message *message, int error)
+{
+    int cancelled = 1;
+
+    if (error == MPI_SUCCESS)
+        PMPI_Test_cancelled(&message->status, &cancelled);
+    return !cancelled;
 }
 
 static void native_is_over(struct rs_request *request, int error)
@@ -379,6 +391,8 @@ static void native_is_over(struct rs_request *request, int error)
     request->state = RS_COMPLETE;
     if (!message->sends) {
         lane->posted--;
+        if (lane->barred && is_matched(message, error))
+            rs_lane_unbar(lane, message->covers);
         rs_incarnation_open(lane->pair);
     } else if (message->synchronous &&
                message->native_number == lane->natives) {
@@ -408,7 +422,7 @@ static bool send_sync(struct rs_request *request)
                                    &lane->sync);
     message->raised = request->error != MPI_SUCCESS;
     message->natives++;
-    lane->started = true;
+    lane->started = ++lane->pair->native_starts;
     lane->quiet = false;
     lane->sync_number = ++lane->natives;
     request->state = RS_COMPLETE;
@@ -427,7 +441,7 @@ static void try_to_open(struct rs_pair *pair)
                                              ? tries
                                              : MOST_DOUBLINGS);
 
-    if (pair->skip > 0) {
+    if (pair->skip > 0 && !rs_incarnation_is_wider(pair)) {
         pair->skip--;
         return;
     }
@@ -482,8 +496,13 @@ int rs_message_start_slowly(struct rs_request *request)
             rs_lane_want(lane, message->bytes); /* G1 */
     }
     rs_incarnations_look();
+    /* Also when nothing is unmatched: this lane may be none of the open ones. */
+    if (pair->view.open != 0 && !rs_pair_is_open(&pair->view))
+        rs_incarnation_stop(pair);
     if (pair->outgrown)
         end_for_growth(pair);
+    if (message->sends && pair->view.open != 0 && message->need != UINT64_MAX)
+        rs_incarnation_widen(lane);
     if (pair->view.open == 0 && lane->attached && !lane->barred)
         try_to_open(pair);
     if (pair->view.open == 0)
@@ -653,9 +672,7 @@ void rs_message_abandon(struct rs_request *request)
     if (request->state == RS_NATIVE && !message->sends) {
         /* Nobody will know when it is complete (N3). */
         lane->posted--;
-        lane->barred = true;
-        if (lane->attached)
-            rs_pair_bar(&lane->pair->view, lane->index);
+        rs_lane_bar(lane, RS_STAYS);
     }
     if (request->state != RS_MATCHED)
         request->state = RS_INACTIVE;

@@ -35,6 +35,7 @@ struct rs_message {
     enum rs_call call;
     enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
     uint64_t native_number;
+    uint64_t covers; /* receive: the lane's, at the last native start */
     uint64_t waited; /* number of the put that is waited for */
     unsigned vain;   /* polls of it */
     uint64_t since;  /* the first look at the clock, ns */

@@ -121,6 +121,7 @@ struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
 {
     struct rs_pair *pair = rs_pair_find(name->comm, sends, peer);
     struct rs_lane *lane;
+    enum rs_stay stay;
 
     *reason = RS_ACCELERATED;
     if (pair == NULL)
@@ -138,9 +139,11 @@ struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
     lane->pair = pair;
     lane->tag = tag;
     lane->sync = MPI_REQUEST_NULL;
-    lane->barred = !sends && rs_is_covered(name->comm, peer, tag);
     lane->next = pair->lanes;
     pair->lanes = lane;
+    stay = sends ? RS_STAYS_NOT : rs_is_covered(name->comm, peer, tag);
+    if (stay != RS_STAYS_NOT)
+        rs_lane_bar(lane, stay);
     return lane;
 }
 

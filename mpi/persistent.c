@@ -190,7 +190,7 @@ static void pass_on(enum rs_call call, enum rs_reason reason,
 {
     rs_count_native(call, reason);
     if (reason == RS_REASON_WILDCARD)
-        rs_before_receive(a->comm, a->peer, a->tag, true);
+        rs_before_receive(a->comm, a->peer, a->tag, RS_COMES);
 }
 
 /* Ready sends become standard ones natively: a receive that was granted is not

@@ -49,8 +49,10 @@ struct rs_lane {
     /* The sender's. */
     bool offered;
     bool quiet;         /* all its messages have been matched (O1) */
-    bool started;       /* natively, since the last incarnation */
+    uint64_t started;   /* `native_starts` when it was last; 0: since the last
+                           incarnation it was not */
     uint64_t natives;   /* messages sent natively */
+    unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
     char *copy;         /* its bytes */
@@ -58,6 +60,8 @@ struct rs_lane {
 
     /* The receiver's. */
     bool barred;        /* N3 */
+    bool barred_for_good;
+    uint64_t covers;    /* nonblocking receives that covered it */
     bool full;          /* there is no memory for more room */
     unsigned posted;    /* natively, and not complete (O2) */
 };
@@ -83,7 +87,9 @@ struct rs_pair {
     struct rs_message *messages; /* of all requests */
     unsigned num_open; /* of these, in the incarnation and not yet complete */
     uint64_t starts;   /* puts and grants */
+    uint64_t native_starts;
     unsigned penalty, skip; /* T4: native starts before the next attempt */
+    unsigned before;        /* `penalty` before the last stop */
     unsigned tries;    /* bounded waits for the other side to be ready */
     unsigned rest;     /* starts before the next one */
 };
@@ -153,6 +159,10 @@ void rs_incarnations_prepare(void);
 void rs_incarnation_unready(struct rs_pair *pair);
 /** T1 to T3: leave the incarnation. */
 void rs_incarnation_stop(struct rs_pair *pair);
+/** O4: a send is to be started on a lane that is not in the open incarnation. */
+void rs_incarnation_widen(struct rs_lane *lane);
+/** Whether the pair is stopped for that; then attempts may follow at once. */
+bool rs_incarnation_is_wider(struct rs_pair *pair);
 /** O3, N2: afterwards the pair is not open. */
 void rs_incarnation_close(struct rs_pair *pair);
 /** N1: nothing of the pair is unmatched afterwards. */
@@ -175,11 +185,21 @@ static inline void rs_look(void)
 }
 /** Before a native send, of any kind but those of requests of ours. */
 void rs_before_send(MPI_Comm comm, int peer, int tag);
-/** Before a plain receive or a probe, any of them with wildcards; `posted`:
- * it may stay for an unknown time. */
-void rs_before_receive(MPI_Comm comm, int peer, int tag, bool posted);
-/** Whether a nonblocking receive that covers it was ever posted. */
-bool rs_is_covered(MPI_Comm comm, int peer, int tag);
+/** How long a receive of the native MPI alone may be incomplete. */
+enum rs_stay {
+    RS_STAYS_NOT, /* not after the call */
+    RS_STAYS,     /* for an unknown time, from the call on */
+    RS_COMES,     /* it may be posted at any time */
+};
+/** Before a plain receive or a probe, any of them with wildcards. */
+void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay);
+/** What was ever posted that covers it: the longest stay. */
+enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag);
+/** N3: a receive covers the lane and may be incomplete. */
+void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay);
+/** N3: those are complete that covered the lane when a native receive of its
+ * own, which is matched now, was started. */
+void rs_lane_unbar(struct rs_lane *lane, uint64_t covers);
 /** Whether a plain ready send may meet a receive that is not posted
  * natively. */
 bool rs_is_lane(MPI_Comm comm, int peer, int tag);

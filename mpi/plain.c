@@ -112,16 +112,17 @@ static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 static inline void before_receive(MPI_Comm comm, int peer, int tag)
 {
     if (UNLIKELY(rs_num_pairs > 0)) {
-        rs_before_receive(comm, peer, tag, false);
+        rs_before_receive(comm, peer, tag, RS_STAYS_NOT);
         rs_settle();
     }
 }
 
 /* It may cover a lane that is made later, so it is kept without pairs too. */
-static inline void before_posting(MPI_Comm comm, int peer, int tag)
+static inline void before_posting(MPI_Comm comm, int peer, int tag,
+                                  enum rs_stay stay)
 {
     if (UNLIKELY(rs_process.persistent))
-        rs_before_receive(comm, peer, tag, true);
+        rs_before_receive(comm, peer, tag, stay);
 }
 
 #define RECEIVE_PARAMS                                                       \
@@ -138,7 +139,7 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag)
     RS_NATIVE(Irecv##c)                                                      \
     int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
     {                                                                        \
-        before_posting(comm, peer, tag);                                     \
+        before_posting(comm, peer, tag, RS_STAYS);                           \
         return native_Irecv##c(SEND_ARGS, request);                          \
     }                                                                        \
     MPI_NAME(Irecv##c, (RECEIVE_PARAMS, MPI_Request *request))
@@ -170,7 +171,8 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag)
     int PMPI_##Name(PARAMS, MPI_Request *request)                            \
     {                                                                        \
         before_send(comm, dest, sendtag);                                    \
-        before_posting(comm, source, recvtag);                               \
+        /* The MPI may post it later than it says. */                        \
+        before_posting(comm, source, recvtag, RS_COMES);                     \
         return native_##Name(ARGS, request);                                 \
     }                                                                        \
     MPI_NAME(Name, (PARAMS, MPI_Request *request))
@@ -191,7 +193,7 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag)
     int PMPI_##Name PARAMS                                                   \
     {                                                                        \
         if (UNLIKELY(rs_num_pairs > 0)) {                                    \
-            rs_before_receive(comm, peer, tag, false);                       \
+            rs_before_receive(comm, peer, tag, RS_STAYS_NOT);                       \
             rs_look();                                                       \
         }                                                                    \
         return native_##Name ARGS;                                           \

@@ -601,9 +601,11 @@ active proctype receiver()
     byte number[LANES];
     byte open_grant[LANES]; /* its numbers that are not complete */
     byte native[LANES];     /* its own native receives, a set */
+    byte cancelled;         /* likewise */
 #if GROWTH
     byte at[LANES];         /* its slots */
 #endif
+    byte covered = NONE;    /* the last wildcard */
     byte probes, cancels;
     byte l, i, j, k, c, r, n, t, q, m = NONE;
 
@@ -789,6 +791,20 @@ active proctype receiver()
 #else
 #define ALL_CLEAR IS_CLEAR(0)
 #endif
+/* N3: a receive of the lane that was posted after the wildcard is matched, so
+ * the wildcard is. */
+#ifdef BROKEN_BAR
+#define IS_LATER(n) true
+#else
+#define IS_LATER(n) ((n) > covered)
+#endif
+#define SHOWS(x, n) (IS_SET(native[x], n) && served[n] && \
+                     !IS_SET(cancelled, n) && IS_LATER(n))
+#if RECEIVES > 2
+#define IS_SHOWN(x) (SHOWS(x, 0) || SHOWS(x, 1) || SHOWS(x, 2))
+#else
+#define IS_SHOWN(x) (SHOWS(x, 0) || SHOWS(x, 1))
+#endif
 #define MAY_RECEIVE(x) (NUM_SET(open_grant[x]) < ACTIVE && \
                         (ACTIVE > 1 || ALL_SERVED(x)))
 
@@ -837,9 +853,13 @@ active proctype receiver()
 #if LANES > 1
             barred[1] = true;
 #endif
-            r = posted; covers[r] = ANY; posted++;
+            r = posted; covers[r] = ANY; posted++; covered = r;
             native_post(r); r = 0
         }
+    :: barred[0] && IS_SHOWN(0) -> barred[0] = false
+#if LANES > 1
+    :: barred[1] && IS_SHOWN(1) -> barred[1] = false
+#endif
     :: probes < PROBES -> /* MPI_Iprobe with MPI_ANY_TAG */
         probes++;
         R_LOOK();
@@ -869,6 +889,7 @@ active proctype receiver()
             if
             :: k < num_waiting ->
                 served[waiting[k]] = true;
+                cancelled = cancelled | BIT(waiting[k]);
                 REMOVE(waiting, k)
             :: else
             fi;

@@ -5,81 +5,9 @@
  *
  * persistent [--native | --off]; off: the backend is loaded, but not to use
  * lanes (RSCHED_PERSISTENT) */
-#include "tests/mpi/common.h"
-#include "tests/mpi/hope.h"
+#include "tests/mpi/lanes.h"
 
-enum { MOST = 40000, TAGS = 4 };
-
-static int left, right;
-static bool uses_lanes;
-static int sent[TAGS], got[TAGS]; /* values, by tag */
-static MPI_Request sends[TAGS], receives[TAGS];
-static int step; /* of what is sent: no value comes twice */
-
-static int value(int rank, int tag)
-{
-    return rank * 1000000 + step * 10 + tag;
-}
-
-static void fill(void)
-{
-    step++;
-    for (int tag = 0; tag < TAGS; tag++) {
-        sent[tag] = value(world_rank, tag);
-        got[tag] = -1;
-    }
-}
-
-static void verify(int tag)
-{
-    CHECK(got[tag] == value(left, tag), "tag %d: %d, not %d", tag, got[tag],
-          value(left, tag));
-}
-
-static void start_all(void)
-{
-    fill();
-    MPI_Startall(TAGS, receives);
-    MPI_Startall(TAGS, sends);
-}
-
-static void finish_all(void)
-{
-    MPI_Waitall(TAGS, receives, MPI_STATUSES_IGNORE);
-    MPI_Waitall(TAGS, sends, MPI_STATUSES_IGNORE);
-    for (int tag = 0; tag < TAGS; tag++)
-        verify(tag);
-}
-
-/* Until all lanes of all processes are in an incarnation. */
-static void promote(void)
-{
-    for (struct hope hope = {0};;) {
-        uint64_t s = counter("lane_sends"), r = counter("lane_receives");
-        int good, all;
-
-        start_all();
-        finish_all();
-        good = counter("lane_sends") == s + TAGS &&
-               counter("lane_receives") == r + TAGS;
-        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-        if (all || !uses_lanes)
-            return;
-        go_on(&hope, "no incarnation");
-    }
-}
-
-static void make_send(int tag)
-{
-    MPI_Send_init(&sent[tag], 1, MPI_INT, right, tag, MPI_COMM_WORLD,
-                  &sends[tag]);
-}
-
-static void make_receive(int tag)
-{
-    MPI_Recv_init(&got[tag], 1, MPI_INT, left, tag, MPI_COMM_WORLD,
-                  &receives[tag]);
-}
+enum { MOST = 40000 };
 
 /* ---- cases ---- */
 
@@ -231,29 +159,6 @@ static void case_any_tag(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* What was posted first gets the first message. */
-static void case_posting_order(void)
-{
-    int first[2] = {-1, -1};
-    MPI_Request early;
-
-    if (world_size == 1)
-        return; /* the order of sends to oneself is tested by case_plain */
-    fill(); /* before anything can arrive */
-    MPI_Start(&receives[3]);
-    MPI_Irecv(&first[1], 1, MPI_INT, left, 3, MPI_COMM_WORLD, &early);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Start(&sends[3]);
-    MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
-    MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
-    verify(3);
-    fill();
-    MPI_Start(&sends[3]);
-    MPI_Wait(&sends[3], MPI_STATUS_IGNORE);
-    MPI_Wait(&early, MPI_STATUS_IGNORE);
-    CHECK(first[1] == value(left, 3), "%d", first[1]);
-}
-
 static void case_probe(void)
 {
     MPI_Message message;
@@ -319,6 +224,86 @@ static void case_free_active(void)
     CHECK(plain == value(left, 2), "%d", plain);
     MPI_Barrier(MPI_COMM_WORLD); /* its buffer may be used again */
     make_send(2);
+}
+
+/* The receive goes on, and takes the lane's first message. */
+static void case_free_active_receive(void)
+{
+    volatile int *first = &got[2];
+    int second = -1;
+
+    fill();
+    MPI_Start(&receives[2]);
+    MPI_Request_free(&receives[2]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Start(&sends[2]);
+    MPI_Wait(&sends[2], MPI_STATUS_IGNORE);
+    while (*first == -1) {
+        int flag;
+
+        MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag,
+                   MPI_STATUS_IGNORE);
+    }
+    verify(2);
+    MPI_Recv_init(&second, 1, MPI_INT, left, 2, MPI_COMM_WORLD, &receives[2]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    sent[2]++;
+    MPI_Start(&receives[2]);
+    MPI_Start(&sends[2]);
+    MPI_Wait(&receives[2], MPI_STATUS_IGNORE);
+    MPI_Wait(&sends[2], MPI_STATUS_IGNORE);
+    CHECK(second == value(left, 2) + 1, "%d", second);
+    MPI_Request_free(&receives[2]);
+    make_receive(2);
+}
+
+/* Until a message of both has gone through lanes. */
+static void promote_two(MPI_Request *requests)
+{
+    struct hope hope = {0};
+
+    for (int all = 0; !all;) {
+        uint64_t before = counter("lane_sends") + counter("lane_receives");
+
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        all = !uses_lanes ||
+              counter("lane_sends") + counter("lane_receives") == before + 2;
+        MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        go_on(&hope, "never in a lane");
+    }
+}
+
+/* Complete only when its receive has been started (3.4), in the lane and when
+ * it has become a native one before a native call. */
+static void case_synchronous(void)
+{
+    int in, out = world_rank, flag;
+    MPI_Request requests[2];
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Recv_init(&in, 1, MPI_INT, left, 1, comm, &requests[0]);
+    MPI_Ssend_init(&out, 1, MPI_INT, right, 1, comm, &requests[1]);
+    for (int i = 0; i < 2; i++) {
+        promote_two(requests);
+        in = -1;
+        MPI_Start(&requests[1]);
+        for (int k = 0; k < 10; k++) {
+            MPI_Test(&requests[1], &flag, MPI_STATUS_IGNORE);
+            CHECK(!flag, "complete before the receive was started");
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Test(&requests[1], &flag, MPI_STATUS_IGNORE);
+        CHECK(!flag, "complete before the receive was started");
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Start(&requests[0]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(in == left, "%d", in);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPI_Comm_free(&comm);
 }
 
 /* Programs lean on buffering, though MPI does not promise it. */
@@ -416,6 +401,31 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
     MPI_Request_free(&requests[1]);
     if (comm != MPI_COMM_NULL)
         MPI_Comm_free(&comm);
+}
+
+/* Messages in partitions match those in partitions only (4.2). */
+static void case_partitions(void)
+{
+#if MPI_VERSION >= 4
+    int out[2] = {world_rank + 1, world_rank + 2}, in[2] = {-1, -1};
+    MPI_Request requests[2];
+
+    if (world_size == 1)
+        return;
+    MPI_Precv_init(in, 2, 1, MPI_INT, left, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &requests[0]);
+    MPI_Psend_init(out, 2, 1, MPI_INT, right, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &requests[1]);
+    MPI_Startall(2, requests);
+    MPI_Pready(0, requests[1]);
+    start_all();
+    MPI_Pready(1, requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    finish_all();
+    CHECK(in[0] == left + 1 && in[1] == left + 2, "%d and %d", in[0], in[1]);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+#endif
 }
 
 static void case_modes(void)
@@ -631,6 +641,9 @@ static const struct {
     {"probe", case_probe},           {"cancel", case_cancel},
     {"one side", case_one_side},     {"free active", case_free_active},
     {"buffering", case_buffering},   {"beside", case_beside},
+    {"synchronous", case_synchronous},
+    {"partitions", case_partitions},
+    {"free active receive", case_free_active_receive},
 };
 
 /* Nothing of the protocol has happened. */
@@ -654,16 +667,10 @@ static void check_off(void)
 int main(int argc, char **argv)
 {
     bool off = has_option(argc, argv, "--off");
-    uint64_t before;
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     uses_lanes = is_accelerated() && !off;
-    left = (world_rank + world_size - 1) % world_size;
-    right = (world_rank + 1) % world_size;
-    for (int tag = 0; tag < TAGS; tag++) {
-        make_send(tag);
-        make_receive(tag);
-    }
+    lanes_init();
     /* Native MPIs fail some of the others: Open MPI 4 does not see that a
      * message to itself is too long, nor frees an active request. */
     for (size_t i = 0; i < (off ? NUM_OFF : sizeof(cases) / sizeof(cases[0]));
@@ -682,18 +689,7 @@ int main(int argc, char **argv)
         pulled_in_any_order();
         case_native();
     }
-    case_posting_order(); /* bars the lanes for good */
-    before = counter("lane_receives");
-    for (int i = 0; i < 20; i++) {
-        start_all();
-        finish_all();
-    }
-    CHECK(world_size == 1 || counter("lane_receives") - before <= 20 * 3,
-          "a lane that a nonblocking receive covered is in use");
-    for (int tag = 0; tag < TAGS; tag++) {
-        MPI_Request_free(&sends[tag]);
-        MPI_Request_free(&receives[tag]);
-    }
+    lanes_fini();
     CHECK(counter("send_init.accelerated") == (uses_lanes ? 2 : 0) ||
               counter("send_init.accelerated") > 2,
           "%" PRIu64 " send_init", counter("send_init.accelerated"));
