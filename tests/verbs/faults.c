@@ -6,13 +6,13 @@
  *     verbs-faults down|loss|lossy-1|lossy-5|rail|removed|kill|stop|memlock|remap
  *
  * A rail that is down, or loses all that it sends, ends an exchange with an
- * error; once it works again a new exchange does too. One that loses some costs
- * time only. Exchanges that do not use the rail which fails, or whose device is
- * removed, go on, and new ones without it can be made. A process that is killed
- * is named, and the others go on; one that is stopped for seconds is waited
- * for. What may not be locked in memory is an error that names the limit.
- * Memory that is freed may come back with other pages. Processes of even and of
- * odd number are on two nodes.
+ * error; once it works again a new exchange does too. One that loses 1 % costs
+ * time only, one that loses 5 % may also end an exchange. Exchanges that do not
+ * use the rail which fails, or whose device is removed, go on, and new ones
+ * without it can be made. A process that is killed is named, and the others go
+ * on; one that is stopped for seconds is waited for. What may not be locked in
+ * memory is an error that names the limit. Memory that is freed may come back
+ * with other pages. Processes of even and of odd number are on two nodes.
  */
 #include <linux/capability.h>
 #include <malloc.h>
@@ -31,6 +31,7 @@ enum { EPOCHS = 3, STOP_SECONDS = 3, LOCKED_BYTES = 65536 };
 
 struct fault {
     const char *begin, *end; /* commands */
+    bool may_end;            /* in an error, or in the right data */
 };
 
 /* Both ways, some over each rail: inlined, packed and gathered; landing in one
@@ -144,18 +145,34 @@ static int run_fault(struct rank *self)
     return 0;
 }
 
+/* Soft-RoCE counts a retry for each gap that the receiver finds, and only an
+ * acknowledgement, of 64 packets or of the last one, begins the count anew. So
+ * where many are lost a connection that works may run out of them. */
 static int run_lossy(struct rank *self)
 {
     const struct fault *fault = self->arg;
-    struct halo *h;
+    struct halo *h, *after;
+    int error = 0;
 
     RANK_CHECK(create(self, 1, &h) == 0);
     RANK_CHECK(run_command(self, fault->begin) == 0);
-    RANK_CHECK(run_epochs(self, h) == 0);
+    if (fault->may_end) {
+        for (int epoch = 0; epoch < EPOCHS && error == 0; epoch++)
+            error = halo_step(h, epoch);
+        RANK_CHECK(error == 0 || error == RSCHED_EPEER);
+        if (error != 0)
+            printf("rank %d: %s\n", self->rank, rsched_last_error());
+        RANK_CHECK(error == 0 || names_the_cause(1 - self->rank) ||
+                   strstr(rsched_last_error(), "given up") != NULL);
+    } else {
+        RANK_CHECK(run_epochs(self, h) == 0);
+    }
     RANK_CHECK(run_command(self, fault->end) == 0);
-    RANK_CHECK(run_epochs(self, h) == 0);
-    mesh_barrier(self->end);
     halo_destroy(h);
+    RANK_CHECK(create(self, 2, &after) == 0);
+    RANK_CHECK(run_epochs(self, after) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
     return 0;
 }
 
@@ -347,13 +364,17 @@ int main(int argc, char **argv)
         struct fault fault;
         int ranks, result;
     } cases[] = {
-        {"down", run_fault, {"rail h0r0 down", "rail h0r0 up"}, 2, 0},
-        {"loss", run_fault, {"rail h1r1 loss 100", "rail h1r1 loss 0"}, 2, 0},
-        {"lossy-1", run_lossy, {"rail h0r0 loss 1", "rail h0r0 loss 0"}, 2, 0},
-        {"lossy-5", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0"}, 2, 0},
-        {"rail", run_rail, {"rail h0r1 down", "rail h0r1 up"}, 2, 0},
+        {"down", run_fault, {"rail h0r0 down", "rail h0r0 up", false}, 2, 0},
+        {"loss", run_fault, {"rail h1r1 loss 100", "rail h1r1 loss 0", false},
+         2, 0},
+        {"lossy-1", run_lossy, {"rail h0r0 loss 1", "rail h0r0 loss 0", false},
+         2, 0},
+        {"lossy-5", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0", true},
+         2, 0},
+        {"rail", run_rail, {"rail h0r1 down", "rail h0r1 up", false}, 2, 0},
         /* It is gone once nobody has the device open. */
-        {"removed", run_rail, {"rail h0r1 remove & sleep 1", NULL}, 2, 0},
+        {"removed", run_rail, {"rail h0r1 remove & sleep 1", NULL, false}, 2,
+         0},
         {"kill", run_kill, {0}, 3, RANKS_KILLED},
         {"stop", run_stop, {0}, 2, 0},
         {"memlock", run_memlock, {0}, 2, 0},
@@ -363,10 +384,17 @@ int main(int argc, char **argv)
 
     setenv("RSCHED_DEVICES", "h0r0,h0r1/h1r0,h1r1", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (argc == 2 && strcmp(argv[1], cases[i].name) == 0)
-            return ranks_run_with(cases[i].ranks, false, cases[i].run,
-                                  (void *)(uintptr_t)&cases[i].fault,
-                                  nodes) != cases[i].result;
+        const char *end = cases[i].fault.end;
+        int result;
+
+        if (argc != 2 || strcmp(argv[1], cases[i].name) != 0)
+            continue;
+        result = ranks_run_with(cases[i].ranks, false, cases[i].run,
+                                (void *)(uintptr_t)&cases[i].fault, nodes);
+        /* A case that failed may have left it undone. */
+        if (end != NULL && system(end) != 0)
+            return 2;
+        return result != cases[i].result;
     }
     fprintf(stderr, "usage: verbs-faults down|loss|lossy-1|lossy-5|rail|removed|"
                     "kill|stop|memlock|remap\n");
