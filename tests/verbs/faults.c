@@ -203,6 +203,8 @@ static int run_rail(struct rank *self)
     RANK_CHECK(one->x->num_out == 1 && one->x->num_in == 1);
     RANK_CHECK(both->x->num_out == 2 && both->x->num_in == 2);
     RANK_CHECK(halo_step(one, 0) == 0 && halo_step(both, 0) == 0);
+    /* 16 MiB take 7 s now, so they are under way when it happens. */
+    RANK_CHECK(run_command(self, "rail h0r1 rate 20") == 0);
     RANK_CHECK(run_into_fault(self, both) == 0);
     RANK_CHECK(check_cause(self) == 0);
     RANK_CHECK(strstr(rsched_last_error(), "r0/1") == NULL);
@@ -371,7 +373,8 @@ int main(int argc, char **argv)
          2, 0},
         {"lossy-5", run_lossy, {"rail h0r0 loss 5", "rail h0r0 loss 0", true},
          2, 0},
-        {"rail", run_rail, {"rail h0r1 down", "rail h0r1 up", false}, 2, 0},
+        {"rail", run_rail, {"rail h0r1 down", "rail h0r1 up && rail h0r1 rate 0",
+                          false}, 2, 0},
         /* It is gone once nobody has the device open. */
         {"removed", run_rail, {"rail h0r1 remove & sleep 1", NULL, false}, 2,
          0},
