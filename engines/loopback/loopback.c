@@ -6,8 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engines/common/process.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
@@ -275,15 +274,8 @@ static void loopback_disconnect(struct rsched_connection *connection)
 
 bool rs_connection_is_dead(const struct rsched_connection *connection)
 {
-    struct pollfd p = {.fd = connection->pidfd, .events = POLLIN};
-
-    if (connection->self)
-        return false;
-    if (connection->pidfd >= 0)
-        return poll(&p, 1, 0) == 1;
-    if (connection->pid == 0)
-        return false;
-    return kill(connection->pid, 0) != 0 && errno == ESRCH;
+    return !connection->self &&
+           rs_process_is_dead(connection->pid, connection->pidfd);
 }
 
 static bool loopback_is_whole(const struct rsched_connection *connection)

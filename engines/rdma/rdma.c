@@ -8,15 +8,11 @@
 
 #include <xxhash.h>
 
-#include "librsched/base/clock.h"
+#include "engines/common/look.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
 #define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
-
-/* The first look while asleep, and the longest time between two. */
-#define FIRST_LOOK_PS (20 * UINT64_C(1000000))
-#define LAST_LOOK_PS (500 * UINT64_C(1000000))
 
 /* What a peer must know of us. */
 struct address {
@@ -311,18 +307,9 @@ bool rs_rdma_is_whole(const struct rsched_connection *connection)
 void rs_rdma_sleep(struct rsched_engine *engine, const struct rsched_lane *lane,
                    uint64_t limit_ps, bool (*ready)(void *arg), void *arg)
 {
-    uint64_t until = rs_clock_now() + limit_ps, look = FIRST_LOOK_PS;
-
     (void)engine;
     (void)lane;
-    while (!ready(arg)) {
-        uint64_t now = rs_clock_now();
-
-        if (now >= until)
-            break;
-        rs_clock_sleep(look < until - now ? look : until - now);
-        look = 2 * look < LAST_LOOK_PS ? 2 * look : LAST_LOOK_PS;
-    }
+    rs_look_until(limit_ps, ready, arg);
 }
 
 uint64_t rs_rdma_memory_bytes(struct rsched_engine *engine)

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Other processes of this node. */
+#ifndef RS_ENGINES_PROCESS_H
+#define RS_ENGINES_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/** Whether a process is known to be dead. @param pidfd asked first, -1: there
+ * is none @param pid 0: it has no number here, so nothing is known */
+bool rs_process_is_dead(pid_t pid, int pidfd);
+
+#endif
