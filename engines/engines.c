@@ -9,7 +9,13 @@
 #define VERBS(XX)
 #endif
 
-#define ENGINES(XX) XX(loopback) VERBS(XX)
+#if RSCHED_CUDA
+#define CUDA(XX) XX(cuda)
+#else
+#define CUDA(XX)
+#endif
+
+#define ENGINES(XX) XX(loopback) VERBS(XX) CUDA(XX)
 
 #define XX(name) extern const struct rsched_engine_ops rs_##name##_ops;
 ENGINES(XX)
@@ -29,6 +35,9 @@ const struct rsched_engine_ops *rsched_engine_at(size_t index)
 static const struct rsched_engine_absence absences[] = {
 #if !RSCHED_VERBS
     {"verbs", "built without libibverbs"},
+#endif
+#if !RSCHED_CUDA
+    {"cuda", "built without cuda.h"},
 #endif
     {NULL, NULL},
 };

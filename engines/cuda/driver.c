@@ -106,16 +106,44 @@ const struct rs_cuda_driver *rs_cuda_driver_found(void)
     return atomic_load_explicit(&found, memory_order_acquire);
 }
 
-int rs_cuda_check(const struct rs_cuda_driver *driver, CUresult result,
-                  const char *what)
+static int code_of(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return RSCHED_ENOMEM;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+        return RSCHED_ENOTSUP;
+    default:
+        return RSCHED_ESYS;
+    }
+}
+
+static int fail(const struct rs_cuda_driver *driver, int error,
+                CUresult result, const char *what)
 {
     const char *name = NULL, *text = NULL;
 
-    if (result == CUDA_SUCCESS)
-        return 0;
     driver->cuGetErrorName(result, &name);
     driver->cuGetErrorString(result, &text);
     if (name == NULL || text == NULL)
-        return rs_fail(RSCHED_ENOTSUP, "%s: error %d", what, (int)result);
-    return rs_fail(RSCHED_ENOTSUP, "%s: %s (%s)", what, name, text);
+        return rs_fail(error, "%s: error %d", what, (int)result);
+    return rs_fail(error, "%s: %s (%s)", what, name, text);
+}
+
+int rs_cuda_check(const struct rs_cuda_driver *driver, CUresult result,
+                  const char *what)
+{
+    return result == CUDA_SUCCESS
+               ? 0
+               : fail(driver, RSCHED_ENOTSUP, result, what);
+}
+
+int rs_cuda_error(const struct rs_cuda_driver *driver, CUresult result,
+                  const char *what)
+{
+    return result == CUDA_SUCCESS
+               ? 0
+               : fail(driver, code_of(result), result, what);
 }

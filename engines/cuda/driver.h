@@ -30,7 +30,34 @@
     XX(cuDeviceGetAttribute)                                                 \
     XX(cuDeviceTotalMem)                                                     \
     XX(cuDeviceCanAccessPeer)                                                \
-    XX(cuPointerGetAttributes)
+    XX(cuPointerGetAttributes)                                               \
+    XX(cuDevicePrimaryCtxRetain)                                             \
+    XX(cuDevicePrimaryCtxRelease)                                            \
+    XX(cuCtxPushCurrent)                                                     \
+    XX(cuCtxPopCurrent)                                                      \
+    XX(cuStreamCreate)                                                       \
+    XX(cuStreamDestroy)                                                      \
+    XX(cuStreamSynchronize)                                                  \
+    XX(cuEventCreate)                                                        \
+    XX(cuEventDestroy)                                                       \
+    XX(cuEventRecord)                                                        \
+    XX(cuEventQuery)                                                         \
+    XX(cuMemcpyAsync)                                                        \
+    XX(cuMemcpy2DAsync)                                                      \
+    XX(cuMemHostRegister)                                                    \
+    XX(cuMemHostUnregister)                                                  \
+    XX(cuIpcGetMemHandle)                                                    \
+    XX(cuIpcOpenMemHandle)                                                   \
+    XX(cuIpcCloseMemHandle)                                                  \
+    XX(cuMemRetainAllocationHandle)                                          \
+    XX(cuMemExportToShareableHandle)                                         \
+    XX(cuMemImportFromShareableHandle)                                       \
+    XX(cuMemRelease)                                                         \
+    XX(cuMemAddressReserve)                                                  \
+    XX(cuMemAddressFree)                                                     \
+    XX(cuMemMap)                                                             \
+    XX(cuMemUnmap)                                                           \
+    XX(cuMemSetAccess)
 
 struct rs_cuda_driver {
     void *library;
@@ -60,6 +87,11 @@ const struct rs_cuda_driver *rs_cuda_driver_found(void);
 /** Set the error text "WHAT: NAME (text)" for a result of the driver and return
  * RSCHED_ENOTSUP; 0 for CUDA_SUCCESS. */
 int rs_cuda_check(const struct rs_cuda_driver *driver, CUresult result,
+                  const char *what);
+
+/** The same while something runs: RSCHED_ENOMEM for want of memory,
+ * RSCHED_ENOTSUP for what GPU or driver does not do, else RSCHED_ESYS. */
+int rs_cuda_error(const struct rs_cuda_driver *driver, CUresult result,
                   const char *what);
 
 #endif

@@ -78,6 +78,24 @@ struct rsched_message {
     uint64_t bytes;     /**< sum over the pieces, at least 1 */
     uint16_t signature; /**< both sides have the same one if they agree how the
                              message is made up of puts */
+    uint32_t in_flight; /**< messages of the exchange that start together over
+                             this engine, itself included; 0 counts as 1 */
+};
+
+/** Where memory lies. */
+enum rsched_place_kind {
+    RSCHED_PLACE_HOST,    /**< a CPU's memory, pinned or not; also whatever no
+                               driver of GPUs knows */
+    RSCHED_PLACE_GPU,     /**< a GPU's; CPUs must not touch it */
+    RSCHED_PLACE_MANAGED, /**< the driver moves it to whoever touches it */
+    RSCHED_PLACE_UNKNOWN, /**< of the driver, but not one allocation of one of
+                               these kinds from end to end */
+};
+
+struct rsched_place {
+    enum rsched_place_kind kind;
+    int gpu; /**< its number in this process if the kind is RSCHED_PLACE_GPU,
+                  else -1 */
 };
 
 struct rsched_engine;
@@ -89,6 +107,8 @@ struct rs_ways;
 struct rsched_lane_spec {
     uint64_t bytes; /**< of each message; 0 if they vary */
     uint32_t rail;  /**< below the connection's number of rails */
+    struct rsched_place place; /**< of this end's first buffer, as far as it is
+                                    known by then; of engines with `gpus` */
 };
 
 /** Counters of a lane, read by anybody who owns the lane. */
@@ -141,6 +161,8 @@ struct rsched_engine_ops {
     const char *name;
     const char *help; /**< one line for `rsched info` */
     bool within_node; /**< reaches processes of the same node only */
+    bool gpus;        /**< for messages of which an end lies in GPU memory; the
+                           other engines are for host memory at both ends */
     bool reconnects;  /**< a connection that is not whole may be replaced by a
                            new one with the same instance; if not, a peer whose
                            check has failed is dead for good */
@@ -263,22 +285,6 @@ struct rsched_engine_absence {
  */
 RSCHED_API const struct rsched_engine_absence *
 rsched_engine_absence_at(size_t index);
-
-/** Where memory lies. */
-enum rsched_place_kind {
-    RSCHED_PLACE_HOST,    /**< a CPU's memory, pinned or not; also whatever no
-                               driver of GPUs knows */
-    RSCHED_PLACE_GPU,     /**< a GPU's; CPUs must not touch it */
-    RSCHED_PLACE_MANAGED, /**< the driver moves it to whoever touches it */
-    RSCHED_PLACE_UNKNOWN, /**< of the driver, but not one allocation of one of
-                               these kinds from end to end */
-};
-
-struct rsched_place {
-    enum rsched_place_kind kind;
-    int gpu; /**< its number in this process if the kind is RSCHED_PLACE_GPU,
-                  else -1 */
-};
 
 enum {
     RSCHED_GPU_NAME_BYTES = 96,

@@ -38,7 +38,8 @@ enum {
     /** Sizes and layouts change from epoch to epoch. The pattern then only
      * says how many puts and receives there are with each peer;
      * rsched_exchange_load() gives an epoch's sizes, layouts and addresses
-     * before each start. Each message carries its size and is checked. */
+     * before each start. Only what the pattern declares to lie in GPU memory
+     * may lie there. Each message carries its size and is checked. */
     RSCHED_EXCHANGE_VARIABLE = 1u << 0,
 };
 
@@ -57,7 +58,8 @@ struct rsched_exchange_params {
     const struct rsched_schedule *schedule;
 
     /** One buffer address for each put and each receive; the layouts' offsets
-     * count from them. The arrays are copied. NULL is allowed when there are
+     * count from them. Buffers may lie in GPU memory, managed memory counts as
+     * the host's: docs/gpu.md has what holds for them. The arrays are copied. NULL is allowed when there are
      * no puts (receives), and with RSCHED_EXCHANGE_VARIABLE. */
     const void *const *send;
     void *const *receive;
@@ -83,8 +85,9 @@ struct rsched_exchange_params {
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
- *         RSCHED_ENOTSUP   a put or receive lies in GPU memory, which no engine
- *                          moves yet (managed memory counts as the host's)
+ *         RSCHED_ENOTSUP   a buffer that does not lie in one allocation of GPU
+ *                          or host memory, or whose way (RSCHED_GPU_WAY) is not
+ *                          possible
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
  *         When one process fails, its peers fail too, and theirs unless it
  *         failed in the last step. Processes farther away may succeed: they
@@ -99,7 +102,8 @@ rsched_exchange_create(struct rsched_context *context,
  * Give the puts and receives other addresses; sizes and layouts stay. Local.
  * The exchange must be inactive and not variable.
  *
- * @return 0, RSCHED_ESTATE, RSCHED_EINVAL, RSCHED_ENOTSUP (GPU memory)
+ * @return 0, RSCHED_ESTATE, RSCHED_EINVAL, RSCHED_ENOTSUP (GPU memory, for puts
+ *         that had both ends in host memory when the exchange was made)
  */
 RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
                                     const void *const *send,
@@ -113,7 +117,8 @@ RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
  * must expect 0 bytes too.
  *
  * @return 0, RSCHED_ESTATE (active, or not variable), RSCHED_EINVAL,
- *         RSCHED_ENOTSUP (GPU memory), RSCHED_ENOMEM
+ *         RSCHED_ENOTSUP (GPU memory that the exchange's pattern did not have),
+ *         RSCHED_ENOMEM
  */
 RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
                                     const struct rsched_pattern *pattern,
@@ -123,7 +128,8 @@ RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
 /**
  * Start the next epoch. Local: never waits for a peer. From now on the send
  * buffers must not be written and the receive buffers not be touched, until
- * the epoch is complete.
+ * the epoch is complete. That goes for GPUs too: what has been enqueued to
+ * streams that touches them must be over.
  *
  * @return 0; RSCHED_ESTATE (active already, or a load has failed or is
  *         missing); RSCHED_EPEER (a peer to which something is to be sent is
@@ -177,6 +183,9 @@ enum rsched_way {
     RSCHED_WAY_DIRECT,  /**< the sender writes into the receive buffer */
     RSCHED_WAY_PULL,    /**< the receiver reads the send buffer */
     RSCHED_WAY_CMA,     /**< the receiver has the kernel read it */
+    RSCHED_WAY_STAGED,  /**< between GPU memory and slots at the receiver, by
+                             copy engines */
+    RSCHED_WAY_CUDA_IPC, /**< a copy engine reads the peer's GPU memory */
     RSCHED_NUM_WAYS
 };
 

@@ -61,22 +61,41 @@ static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
         return 0;
     pthread_mutex_lock(&c->context->lock);
     t->peer->ops->offer(t->peer->connection, t->sizes_out->offer);
+    if (t->gpu_peer != NULL)
+        t->gpu_peer->ops->offer(t->gpu_peer->connection,
+                                t->sizes_out->gpu_offer);
     pthread_mutex_unlock(&c->context->lock);
-    size = t->sizes_out->of;
-    for (uint32_t e = 0; e < c->x->num_out; e++) {
-        const struct rs_edge *edge = &c->x->out[e];
-
-        for (uint32_t i = 0; edge->peer == t->peer && i < edge->num_order; i++)
-            *size++ = (struct rs_size){
-                .bytes = rsched_pattern_put(c->pattern, edge->order[i])->bytes,
-                .k = c->k[edge->order[i]],
-                .rail = edge->rail,
-            };
-    }
+    size = t->sizes_out->of + t->num_puts;
     for (uint32_t i = 0; i < t->num_receives; i++)
         *size++ = (struct rs_size){
-            .bytes = rsched_pattern_receive(c->pattern, t->receives[i])->bytes};
+            .bytes = rsched_pattern_receive(c->pattern, t->receives[i])->bytes,
+            .on_gpu = c->receives[t->receives[i]].kind == RSCHED_PLACE_GPU};
     return 0;
+}
+
+/* To each peer its puts, in the order of the plan; or what is wrong by now. */
+static void fill_puts(struct rs_creation *c)
+{
+    for (uint32_t i = 0; c->status != 0 && i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (t->sizes_out != NULL)
+            t->sizes_out->status = rs_talk_status(c, t, t->sizes_out->reason);
+    }
+    for (uint32_t i = 0; c->status == 0 && i < c->x->num_puts; i++) {
+        uint32_t id = c->plan.order[i];
+        const struct rsched_put *put = rsched_pattern_put(c->pattern, id);
+        struct rs_talk *t = rs_creation_talk(c, put->destination);
+
+        if (t == &c->self)
+            continue;
+        t->sizes_out->of[t->told++] = (struct rs_size){
+            .bytes = put->bytes,
+            .k = c->k[id],
+            .rail = (uint16_t)(c->plan.engine[id] % rs_peer_rails(t->peer)),
+            .on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU,
+        };
+    }
 }
 
 static void sizes_messages(struct rs_talk *t, struct rs_talk_message *out,
@@ -128,6 +147,11 @@ static int accept_offer(struct rs_creation *c, struct rs_talk *t)
     if (!t->peer->accepted)
         error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
     t->peer->accepted = error == 0;
+    if (error == 0 && t->gpu_peer != NULL && !t->gpu_peer->accepted) {
+        error = t->gpu_peer->ops->accept(t->gpu_peer->connection,
+                                         t->sizes_in->gpu_offer);
+        t->gpu_peer->accepted = error == 0;
+    }
     if (error != 0 && t->peer->ops->reconnects) /* joined in part, perhaps */
         atomic_store(&t->peer->dead, true);
     pthread_mutex_unlock(&c->context->lock);
@@ -143,6 +167,7 @@ static void tell_sizes(struct rs_creation *c)
         if (error != 0)
             rs_talk_end(c, t, error);
     }
+    fill_puts(c);
     RS_FAILPOINT("create:sizes");
     rs_talk_round(c, "sizes", sizes_messages);
     for (uint32_t i = 0; i < c->num_talks; i++) {
@@ -186,8 +211,11 @@ static int fill_table(struct rs_creation *c, struct rs_talk *t)
         struct rs_edge *edge = &c->x->in[e];
         int error;
 
-        if (edge->peer != t->peer)
+        if (!rs_edge_is_with(edge, t))
             continue;
+        if (table->num_lanes == RSCHED_MAX_RAILS)
+            return rs_fail(RSCHED_ELIMIT, "process %d has more than %d lanes",
+                           t->process, RSCHED_MAX_RAILS);
         error =
             rs_edge_create_rx(c, edge, table->descriptors[table->num_lanes]);
         if (error != 0)
@@ -214,7 +242,7 @@ static int adopt_table(struct rs_creation *c, struct rs_talk *t)
     uint32_t lanes = 0;
 
     for (uint32_t e = 0; e < c->x->num_out; e++)
-        lanes += c->x->out[e].peer == t->peer;
+        lanes += rs_edge_is_with(&c->x->out[e], t);
     if (table->num_puts != t->num_puts || table->num_lanes != lanes ||
         table->hash != edges_hash(table, t->sizes_out))
         return rs_fail(RSCHED_EMISMATCH,
@@ -223,7 +251,7 @@ static int adopt_table(struct rs_creation *c, struct rs_talk *t)
         uint32_t lane = t->ack_out.attached;
         int error;
 
-        if (c->x->out[e].peer != t->peer)
+        if (!rs_edge_is_with(&c->x->out[e], t))
             continue;
         error = rs_edge_create_tx(c, &c->x->out[e], table->descriptors[lane],
                                   t->ack_out.replies[lane]);
@@ -244,7 +272,7 @@ static void mark_attached(struct rs_creation *c, const struct rs_talk *t,
     for (uint32_t e = 0; e < c->x->num_in; e++) {
         struct rs_edge *edge = &c->x->in[e];
 
-        if (t->peer != NULL && edge->peer == t->peer && edge->lane != NULL)
+        if (rs_edge_is_with(edge, t) && edge->lane != NULL)
             edge->lane->attached = lane++ < attached;
     }
 }
@@ -312,7 +340,7 @@ static int adopt_ack(struct rs_creation *c, struct rs_talk *t)
     for (uint32_t e = 0; e < c->x->num_in; e++) {
         int error;
 
-        if (c->x->in[e].peer != t->peer)
+        if (!rs_edge_is_with(&c->x->in[e], t))
             continue;
         error = rs_edge_attach_rx(c, &c->x->in[e], t->ack_in.replies[lane++]);
         if (error != 0)
@@ -404,6 +432,7 @@ static int make_talks(struct rs_creation *c)
         if (t == NULL)
             return error != 0 ? error : RSCHED_ENOMEM;
         c->k[i] = t->num_puts++;
+        t->on_gpu += c->puts[i].kind == RSCHED_PLACE_GPU;
     }
     for (uint32_t i = 0; i < x->num_receives; i++) {
         const struct rsched_put *put = rsched_pattern_receive(c->pattern, i);
@@ -412,6 +441,7 @@ static int make_talks(struct rs_creation *c)
 
         if (t == NULL)
             return error != 0 ? error : RSCHED_ENOMEM;
+        t->on_gpu += c->receives[i].kind == RSCHED_PLACE_GPU;
         error = rs_order_append(&t->receives, &t->num_receives, i);
         if (error != 0)
             return error;
@@ -430,9 +460,9 @@ static uint32_t most_rails(const struct rs_creation *c)
     return most;
 }
 
-/* Also a process that has failed already talks to its peers, but makes no
- * edges. */
-static void make_edges(struct rs_creation *c)
+/* Also a process that has failed already talks to its peers, but plans
+ * nothing. */
+static void plan(struct rs_creation *c)
 {
     struct rsched_exchange *x = c->x;
     int error = 0;
@@ -442,7 +472,16 @@ static void make_edges(struct rs_creation *c)
     x->in = calloc((size_t)x->num_receives + 1, sizeof(*x->in));
     if (x->in == NULL && error == 0)
         error = rs_fail(RSCHED_ENOMEM, "no memory for edges");
-    if (error == 0 && c->status == 0)
+    if (error != 0)
+        rs_creation_failed(c, error);
+}
+
+/* Now that it is known which ends lie in GPU memory. */
+static void make_edges(struct rs_creation *c)
+{
+    int error = 0;
+
+    if (c->status == 0)
         error = rs_edges_make_out(c);
     if (error == 0 && c->status == 0)
         error = rs_edges_make_self(c);
@@ -466,8 +505,9 @@ static int check_self(const struct rs_creation *c)
 static void agree(struct rs_creation *c)
 {
     rs_creation_meet(c);
-    make_edges(c);
+    plan(c);
     tell_sizes(c);
+    make_edges(c);
     agree_on_tables(c);
     acknowledge(c);
 }
@@ -503,9 +543,32 @@ static void release_peers(struct rs_creation *c)
 {
     pthread_mutex_lock(&c->context->lock);
     rs_context_release_peer(c->context, c->self.peer);
-    for (uint32_t i = 0; i < c->num_talks; i++)
+    rs_context_release_peer(c->context, c->self.gpu_peer);
+    for (uint32_t i = 0; i < c->num_talks; i++) {
         rs_context_release_peer(c->context, c->talks[i].peer);
+        rs_context_release_peer(c->context, c->talks[i].gpu_peer);
+    }
     pthread_mutex_unlock(&c->context->lock);
+}
+
+/* @return `status`, or what is wrong with a buffer */
+static int find_places(struct rs_creation *c, int status)
+{
+    bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    const void *const *send = variable ? NULL : c->params->send;
+    const void *const *receive =
+        variable ? NULL : (const void *const *)c->params->receive;
+
+    rs_exchange_find_gpus(c->x);
+    for (uint32_t i = 0; status == 0 && i < c->x->num_puts; i++)
+        status = rs_exchange_place(c->x, true, i,
+                                   rsched_pattern_put(c->pattern, i),
+                                   send, &c->puts[i]);
+    for (uint32_t i = 0; status == 0 && i < c->x->num_receives; i++)
+        status = rs_exchange_place(c->x, false, i,
+                                   rsched_pattern_receive(c->pattern, i),
+                                   receive, &c->receives[i]);
+    return status;
 }
 
 int rs_exchange_agree(struct rsched_exchange *x,
@@ -518,13 +581,16 @@ int rs_exchange_agree(struct rsched_exchange *x,
         .params = params,
         .pattern = params->pattern,
         .k = calloc((size_t)x->num_puts + 1, sizeof(uint32_t)),
+        .puts = calloc((size_t)x->num_puts + 1, sizeof(struct rsched_place)),
+        .receives =
+            calloc((size_t)x->num_receives + 1, sizeof(struct rsched_place)),
         .self = {.process = x->context->params.process},
         .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
     };
     int error = RSCHED_ENOMEM;
 
-    if (c.k != NULL)
-        error = make_all(&c, status);
+    if (c.k != NULL && c.puts != NULL && c.receives != NULL)
+        error = make_all(&c, find_places(&c, status));
     else
         rs_fail(error, "no memory for an exchange");
     release_peers(&c);
@@ -537,5 +603,7 @@ int rs_exchange_agree(struct rsched_exchange *x,
     rs_plan_fini(&c.plan);
     free(c.talks);
     free(c.k);
+    free(c.puts);
+    free(c.receives);
     return error;
 }

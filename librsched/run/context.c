@@ -32,7 +32,8 @@ static int count_near_peers(const struct rsched_context *context)
     int count = 0;
 
     for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
-        count += p->process != context->params.process && p->ops->within_node;
+        count += p->process != context->params.process &&
+                 p->ops->within_node && !p->gpus;
     return count;
 }
 
@@ -221,13 +222,14 @@ static int connect_by(struct rsched_context *context, struct rs_peer *peer,
 static int connect_by_any(struct rsched_context *context,
                           struct rs_peer *peer)
 {
-    char whys[512] = "";
+    char whys[512] = "no engine moves GPU memory here";
     size_t length = 0;
 
     for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
         int error;
 
-        if (context->engines[i].ops == NULL)
+        if (context->engines[i].ops == NULL ||
+            context->engines[i].ops->gpus != peer->gpus)
             continue;
         error = connect_by(context, peer, i);
         if (error != RSCHED_EUNREACH)
@@ -255,12 +257,14 @@ int rs_context_change_engine(struct rsched_context *context,
 }
 
 /* The record of the highest life, the newest of them; NULL: there is none. */
-static struct rs_peer *latest(const struct rsched_context *context, int process)
+static struct rs_peer *latest(const struct rsched_context *context, int process,
+                              bool gpus)
 {
     struct rs_peer *found = NULL;
 
     for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process && (found == NULL || p->life > found->life))
+        if (p->process == process && p->gpus == gpus &&
+            (found == NULL || p->life > found->life))
             found = p;
     }
     return found;
@@ -271,12 +275,12 @@ static struct rs_peer *latest(const struct rsched_context *context, int process)
 static struct rs_peer *find_life(const struct rsched_context *context,
                                  int process,
                                  const struct rs_addresses *addresses,
-                                 uint32_t life)
+                                 uint32_t life, bool gpus)
 {
     struct rs_peer *found = NULL;
 
     for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process && p->life >= life &&
+        if (p->process == process && p->gpus == gpus && p->life >= life &&
             memcmp(&p->addresses, addresses, sizeof(*addresses)) == 0 &&
             (found == NULL || p->life < found->life))
             found = p;
@@ -297,13 +301,13 @@ static void note_dead(struct rsched_context *context)
 /* Give back the connections that have been replaced and nobody uses. */
 static void free_useless(struct rsched_context *context, int process)
 {
-    const struct rs_peer *last = latest(context, process);
+    const struct rs_peer *last = latest(context, process, false);
 
     for (struct rs_peer **at = &context->peers; *at != NULL;) {
         struct rs_peer *p = *at;
 
         if (p->process != process || p == last || p->users > 0 ||
-            !p->ops->reconnects) {
+            p->gpus || !p->ops->reconnects) {
             at = &p->next;
             continue;
         }
@@ -328,12 +332,12 @@ void rs_context_release_peer(struct rsched_context *context,
 
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, uint32_t life,
-                    const cpu_set_t *cpus, struct rs_peer **peer)
+                    const cpu_set_t *cpus, bool gpus, struct rs_peer **peer)
 {
     struct rs_peer *p;
     int error;
 
-    p = find_life(context, process, addresses, life);
+    p = find_life(context, process, addresses, life, gpus);
     if (p != NULL && p->life != life)
         return rs_fail(RSCHED_EPEER,
                        "the connection with process %d has failed meanwhile",
@@ -348,6 +352,7 @@ int rs_context_peer(struct rsched_context *context, int process,
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
     p->life = life;
+    p->gpus = gpus;
     p->addresses = *addresses;
     error = connect_by_any(context, p);
     if (error != 0) {
@@ -390,7 +395,7 @@ static bool is_spent(struct rsched_context *context, struct rs_peer *p)
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
                                       int process, uint32_t *life)
 {
-    struct rs_peer *p = latest(context, process);
+    struct rs_peer *p = latest(context, process, false);
 
     *life = p == NULL ? 0 : p->life;
     if (p != NULL && is_spent(context, p)) {

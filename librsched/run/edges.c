@@ -20,9 +20,28 @@ static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
 static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
                        struct rs_peer *peer, uint32_t rail, uint32_t id)
 {
-    struct rs_edge *e = find_edge(edges, num_edges, peer, rail);
+    struct rs_edge *e;
 
+    if (peer == NULL)
+        return rs_fail(RSCHED_EMISMATCH, "a process has GPU memory of which it "
+                                         "did not tell at first");
+    e = find_edge(edges, num_edges, peer, rail);
     return rs_order_append(&e->order, &e->num_order, id);
+}
+
+/* What the other end of a put has said of itself; of the process's own puts we
+ * know. */
+static bool is_received_on_gpu(const struct rs_creation *c,
+                               const struct rs_talk *t, uint32_t k)
+{
+    if (t == &c->self)
+        return c->receives[t->receives[k]].kind == RSCHED_PLACE_GPU;
+    return t->sizes_in->of[t->hello_in.num_puts + k].on_gpu != 0;
+}
+
+static struct rs_peer *peer_for(const struct rs_talk *t, bool on_gpu)
+{
+    return on_gpu ? t->gpu_peer : t->peer;
 }
 
 /* Edges begin in the order of their first puts in the plan. */
@@ -35,14 +54,15 @@ int rs_edges_make_out(struct rs_creation *c)
         return rs_fail(RSCHED_ENOMEM, "no memory for edges");
     for (uint32_t i = 0; i < x->num_puts; i++) {
         uint32_t id = c->plan.order[i];
-        struct rs_peer *peer =
-            rs_creation_talk(c, rsched_pattern_put(c->pattern, id)->destination)
-                ->peer;
-        int error = 0;
+        const struct rs_talk *t =
+            rs_creation_talk(c, rsched_pattern_put(c->pattern, id)->destination);
+        bool on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU ||
+                      is_received_on_gpu(c, t, c->k[id]);
+        uint32_t rail =
+            on_gpu ? 0 : c->plan.engine[id] % rs_peer_rails(t->peer);
+        int error = add_to_edge(x->out, &x->num_out, peer_for(t, on_gpu), rail,
+                                id);
 
-        if (peer != NULL)
-            error = add_to_edge(x->out, &x->num_out, peer,
-                                c->plan.engine[id] % rs_peer_rails(peer), id);
         if (error != 0)
             return error;
     }
@@ -54,8 +74,11 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
                     const struct rs_size *puts)
 {
     for (uint32_t i = 0; i < t->num_receives; i++) {
-        int error = add_to_edge(c->x->in, &c->x->num_in, t->peer, puts[i].rail,
-                                t->receives[puts[i].k]);
+        uint32_t id = t->receives[puts[i].k];
+        bool on_gpu =
+            puts[i].on_gpu != 0 || c->receives[id].kind == RSCHED_PLACE_GPU;
+        int error = add_to_edge(c->x->in, &c->x->num_in, peer_for(t, on_gpu),
+                                on_gpu ? 0 : puts[i].rail, id);
 
         if (error != 0)
             return error;
@@ -67,8 +90,13 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
 static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
                                          const struct rs_edge *edge, bool out)
 {
-    struct rsched_lane_spec spec = {.rail = edge->rail};
+    struct rsched_lane_spec spec = {.rail = edge->rail,
+                                    .place = {RSCHED_PLACE_HOST, -1}};
 
+    for (uint32_t i = 0; edge->peer->gpus && i < edge->num_order &&
+                         spec.place.kind != RSCHED_PLACE_GPU;
+         i++)
+        spec.place = (out ? c->puts : c->receives)[edge->order[i]];
     if ((c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0)
         return spec;
     for (uint32_t i = 0; i < edge->num_order; i++)
@@ -124,28 +152,38 @@ int rs_edge_attach_rx(struct rs_creation *c, struct rs_edge *edge,
 }
 
 /* Needs no messages. The sender's order is the receiver's. */
-int rs_edges_make_self(struct rs_creation *c)
+static int make_self(struct rs_creation *c, struct rs_edge *out)
 {
     struct rsched_exchange *x = c->x;
     unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
     unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
-    struct rs_edge *out, *in;
+    struct rs_edge *in;
     int error = 0;
 
-    if (c->self.peer == NULL)
-        return 0;
-    out = find_edge(x->out, &x->num_out, c->self.peer, 0);
     for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
-        error = add_to_edge(x->in, &x->num_in, c->self.peer, 0,
+        error = add_to_edge(x->in, &x->num_in, out->peer, 0,
                             c->self.receives[c->k[out->order[i]]]);
-    in = find_edge(x->in, &x->num_in, c->self.peer, 0);
-    if (error == 0)
-        error = rs_edge_create_rx(c, in, descriptor);
+    if (error != 0)
+        return error;
+    in = find_edge(x->in, &x->num_in, out->peer, 0);
+    error = rs_edge_create_rx(c, in, descriptor);
     if (error == 0)
         error = rs_edge_create_tx(c, out, descriptor, reply);
     if (error == 0)
         error = rs_edge_attach_rx(c, in, reply);
     if (error == 0)
         in->lane->attached = true;
+    return error;
+}
+
+int rs_edges_make_self(struct rs_creation *c)
+{
+    struct rsched_exchange *x = c->x;
+    int error = 0;
+
+    for (uint32_t e = 0; error == 0 && e < x->num_out; e++) {
+        if (rs_edge_is_with(&x->out[e], &c->self))
+            error = make_self(c, &x->out[e]);
+    }
     return error;
 }

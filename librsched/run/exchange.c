@@ -16,6 +16,8 @@ const char *rsched_way_name(enum rsched_way way)
         [RSCHED_WAY_DIRECT] = "direct",
         [RSCHED_WAY_PULL] = "pull",
         [RSCHED_WAY_CMA] = "cma",
+        [RSCHED_WAY_STAGED] = "staged",
+        [RSCHED_WAY_CUDA_IPC] = "cuda-ipc",
     };
 
     return (unsigned)way < RSCHED_NUM_WAYS ? names[way] : NULL;

@@ -56,31 +56,22 @@ static int add_put(struct rsched_exchange *x, size_t *num_pieces,
     return 0;
 }
 
-/* What CPUs must not touch. A look at the first byte, and at the block that
- * begins there, finds mistakes; the rest of a put is of the same allocation. */
-static int check_place(const struct rsched_exchange *x, const char *what,
-                       uint32_t id, const struct rsched_piece *first)
+/* Lanes that are not made for it would have a processor copy GPU memory. */
+static int check_place(const struct rsched_exchange *x,
+                       const struct rs_edge *edge, bool out, uint32_t id,
+                       const struct rsched_put *put,
+                       const void *const *addresses)
 {
     struct rsched_place place;
+    int error = rs_exchange_place(x, out, id, put, addresses, &place);
 
-    if (x->gpus == NULL)
-        return 0;
-    x->gpus->place(first->address, first->bytes, &place);
-    switch (place.kind) {
-    case RSCHED_PLACE_HOST:
-    case RSCHED_PLACE_MANAGED: /* it moves to the CPU that touches it */
-        return 0;
-    case RSCHED_PLACE_GPU:
-        return rs_fail(RSCHED_ENOTSUP,
-                       "exchange %llu: %s %u lies in the memory of GPU %d, "
-                       "which no engine moves",
-                       (unsigned long long)x->tag, what, id, place.gpu);
-    default:
-        return rs_fail(RSCHED_ENOTSUP,
-                       "exchange %llu: %s %u does not lie in one allocation of "
-                       "GPU or host memory",
-                       (unsigned long long)x->tag, what, id);
-    }
+    if (error != 0 || place.kind != RSCHED_PLACE_GPU || edge->peer->gpus)
+        return error;
+    return rs_fail(RSCHED_ENOTSUP,
+                   "exchange %llu: %s %u lies in the memory of GPU %d, but was "
+                   "in host memory when the exchange was made",
+                   (unsigned long long)x->tag, out ? "put" : "receive", id,
+                   place.gpu);
 }
 
 /* The message of one edge; its pieces are in x->pieces. */
@@ -95,18 +86,12 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
     for (uint32_t i = 0; i < edge->num_order; i++) {
         uint32_t id = edge->order[i];
         const struct rsched_put *put = look(pattern, id);
-        size_t first = num_pieces;
-        int error;
+        int error = add_put(x, &num_pieces, put,
+                            addresses == NULL ? NULL : (char *)addresses[id]);
 
-        if (put->memory != RSCHED_MEMORY_HOST)
-            return rs_fail(RSCHED_ENOTSUP,
-                           "exchange: no engine moves device memory");
-        error = add_put(x, &num_pieces, put,
-                        addresses == NULL ? NULL : (char *)addresses[id]);
-        if (error == 0 && num_pieces > first)
-            error = check_place(x, look == rsched_pattern_put ? "put"
-                                                              : "receive",
-                                id, &x->pieces[first]);
+        if (error == 0 && put->bytes > 0)
+            error = check_place(x, edge, look == rsched_pattern_put, id, put,
+                                addresses);
         if (error != 0)
             return error;
         if (__builtin_add_overflow(bytes, put->bytes, &bytes))
@@ -129,13 +114,22 @@ static bool is_self(const struct rsched_exchange *x, const struct rs_edge *e)
     return e->peer->process == x->context->params.process;
 }
 
+/* Messages of an exchange start together. */
+static uint32_t count_gpu_edges(const struct rsched_exchange *x)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < x->num_out; i++)
+        count += x->out[i].peer->gpus;
+    return count;
+}
+
 static int load_out(struct rsched_exchange *x,
                     const struct rsched_pattern *pattern,
                     const void *const *send)
 {
+    uint32_t in_flight = count_gpu_edges(x);
     struct rsched_message message;
-
-    struct rsched_lane *self = NULL;
 
     x->num_tx = 0;
     x->epoch_bytes = x->epoch_self_bytes = 0;
@@ -149,28 +143,32 @@ static int load_out(struct rsched_exchange *x,
         e->bytes = message.bytes;
         if (message.bytes == 0)
             continue;
+        if (e->peer->gpus)
+            message.in_flight = in_flight;
         error = e->lane->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
         x->epoch_bytes += message.bytes;
-        if (is_self(x, e)) {
+        if (is_self(x, e))
             x->epoch_self_bytes += message.bytes;
-            self = e->lane;
-        } else {
+        else
             x->tx[x->num_tx++] = e->lane;
-        }
     }
     /* Nobody waits for what a process sends to itself: last. */
-    if (self != NULL)
-        x->tx[x->num_tx++] = self;
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        if (is_self(x, &x->out[i]) && x->out[i].bytes > 0)
+            x->tx[x->num_tx++] = x->out[i].lane;
+    }
     return 0;
 }
 
-/* The bytes that the process sends to itself; 0 if it has no such edge. */
-static uint64_t self_bytes_out(const struct rsched_exchange *x)
+/* The bytes that the process sends to itself over the connection of an edge; 0
+ * if it has no such edge. */
+static uint64_t self_bytes_out(const struct rsched_exchange *x,
+                               const struct rs_edge *in)
 {
     for (uint32_t i = 0; i < x->num_out; i++) {
-        if (is_self(x, &x->out[i]))
+        if (x->out[i].peer == in->peer)
             return x->out[i].bytes;
     }
     return 0;
@@ -190,11 +188,11 @@ static int load_in(struct rsched_exchange *x,
         if (error != 0)
             return error;
         e->bytes = message.bytes;
-        if (is_self(x, e) && message.bytes != self_bytes_out(x))
+        if (is_self(x, e) && message.bytes != self_bytes_out(x, e))
             return rs_fail(RSCHED_EMISMATCH,
                            "exchange: %llu bytes to the process itself, which "
                            "expects %llu",
-                           (unsigned long long)self_bytes_out(x),
+                           (unsigned long long)self_bytes_out(x, e),
                            (unsigned long long)message.bytes);
         if (message.bytes == 0)
             continue;
@@ -213,8 +211,7 @@ int rs_exchange_compile(struct rsched_exchange *x,
 {
     int error;
 
-    if (x->gpus == NULL && rsched_gpus() != NULL && rsched_gpus()->attach())
-        x->gpus = rsched_gpus();
+    rs_exchange_find_gpus(x);
     error = load_out(x, pattern, send);
     if (error == 0)
         error = load_in(x, pattern, receive);

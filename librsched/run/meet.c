@@ -27,6 +27,7 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
         .process = context->params.process,
         .num_puts = t->num_puts,
         .num_receives = t->num_receives,
+        .on_gpu = t->on_gpu,
     };
     pthread_mutex_lock(&context->lock);
     for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
@@ -138,7 +139,10 @@ static int connect_peer(struct rs_creation *c, struct rs_talk *t)
     rs_context_release_peer(context, t->peer);
     t->peer = NULL;
     error = rs_context_peer(context, t->process, &t->hello_in.addresses,
-                            later_life(t), &cpus, &t->peer);
+                            later_life(t), &cpus, false, &t->peer);
+    if (error == 0 && (t->hello_in.on_gpu != 0 || t->hello_out.on_gpu != 0))
+        error = rs_context_peer(context, t->process, &t->hello_in.addresses, 0,
+                                &cpus, true, &t->gpu_peer);
     pthread_mutex_unlock(&context->lock);
     return error;
 }
@@ -219,10 +223,13 @@ int rs_creation_meet_self(struct rs_creation *c)
     pthread_mutex_lock(&context->lock);
     rs_context_addresses(context, &addresses);
     error = rs_context_peer(context, context->params.process, &addresses, 0,
-                            &context->own_cpus, &c->self.peer);
+                            &context->own_cpus, false, &c->self.peer);
     if (error == 0 && rs_peer_rails(c->self.peer) != 1)
         error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
                                          "process itself");
+    if (error == 0 && c->self.on_gpu > 0)
+        error = rs_context_peer(context, context->params.process, &addresses, 0,
+                                &context->own_cpus, true, &c->self.gpu_peer);
     pthread_mutex_unlock(&context->lock);
     return error;
 }

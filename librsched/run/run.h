@@ -36,6 +36,8 @@ struct rs_peer {
     int process;
     uint32_t life;  /* one more than that of the connection before */
     uint32_t users; /* talks and lanes; guarded by the context's lock */
+    bool gpus;  /* for messages of which an end lies in GPU memory; for others
+                   there is another record */
     int engine; /* that it is reached by: index of the context's engines */
     const struct rsched_engine_ops *ops; /* of that engine */
     struct rsched_connection *connection;
@@ -141,15 +143,15 @@ struct rsched_exchange {
 void rs_context_addresses(struct rsched_context *context,
                           struct rs_addresses *addresses);
 
-/** The peer's record for a life, connected by the first engine that reaches
- * it; made at first use. Release it. The caller holds the context's lock.
+/** The peer's record for a life, connected by the first engine for GPU memory,
+ * or not for that, that reaches it; made at first use. Release it. The caller holds the context's lock.
  * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, uint32_t life,
-                    const cpu_set_t *cpus, struct rs_peer **peer);
+                    const cpu_set_t *cpus, bool gpus, struct rs_peer **peer);
 
-/** The record of the latest life of a process that is known to be there, or
- * NULL; release it. `life` is the one to talk about: a new one if the record's
+/** The record (not for GPU memory) of the latest life of a process that is
+ * known to be there, or NULL; release it. `life` is the one to talk about: a new one if the record's
  * connection has failed and can be replaced, then it is not returned. The
  * caller holds the context's lock. */
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
@@ -181,6 +183,23 @@ void rs_context_look(struct rsched_context *context);
  */
 int rs_exchange_agree(struct rsched_exchange *x,
                       const struct rsched_exchange_params *params, int status);
+
+/* places.c */
+
+/** Ask the driver of GPUs from now on, if the program has loaded one. */
+void rs_exchange_find_gpus(struct rsched_exchange *x);
+
+/**
+ * Where the buffer of a put (receive, if not `out`) lies: what the driver says
+ * of its first block, or what the pattern says, if there is no address yet.
+ *
+ * @param addresses of all puts (receives), or NULL: not known yet
+ * @return 0; RSCHED_EINVAL: the pattern says otherwise; RSCHED_ENOTSUP: it does
+ *         not lie in one allocation
+ */
+int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
+                      const struct rsched_put *put,
+                      const void *const *addresses, struct rsched_place *place);
 
 /* load.c */
 

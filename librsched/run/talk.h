@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 4,
+    RS_TALK_VERSION = 5,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
 };
@@ -33,7 +33,7 @@ struct rs_hello {
     uint32_t num_puts;     /* from me to you */
     uint32_t num_receives; /* from you to me */
     uint32_t life; /* of our connection, the least one that I can use */
-    uint32_t reserved;
+    uint32_t on_gpu; /* of these puts and receives lie in GPU memory */
     uint64_t cpus[RS_TALK_CPU_WORDS];
     struct rs_addresses addresses;
     char reason[RS_TALK_REASON_BYTES];
@@ -55,17 +55,19 @@ static_assert(sizeof(struct rs_reach) == 136, "wire layout");
 struct rs_size {
     uint64_t bytes;
     uint32_t k; /* puts: it is the k-th of the sender's puts to the receiver */
-    uint32_t rail; /* puts: that it goes over */
+    uint16_t rail;   /* puts: that it goes over, if both ends lie in host memory */
+    uint16_t on_gpu; /* 1: the teller's end lies in GPU memory */
 };
 struct rs_sizes {
     int32_t status;
     char reason[RS_TALK_REASON_BYTES];
     uint32_t reserved;
     unsigned char offer[RSCHED_ENGINE_OFFER_BYTES];
+    unsigned char gpu_offer[RSCHED_ENGINE_OFFER_BYTES]; /* if there is GPU memory */
     struct rs_size of[]; /* one for each put, then one for each receive */
 };
 static_assert(sizeof(struct rs_size) == 16 &&
-                  sizeof(struct rs_sizes) == 136 + RSCHED_ENGINE_OFFER_BYTES,
+                  sizeof(struct rs_sizes) == 136 + 2 * RSCHED_ENGINE_OFFER_BYTES,
               "wire layout");
 
 /* Receiver to sender: its lanes, with a hash over everything agreed. */
@@ -98,7 +100,10 @@ static_assert(sizeof(struct rs_ack) ==
 struct rs_talk {
     int process;
     struct rs_peer *peer;
+    struct rs_peer *gpu_peer; /* NULL: nothing between us lies in GPU memory */
     uint32_t num_puts, num_receives;
+    uint32_t on_gpu; /* of them: this end */
+    uint32_t told;   /* puts in sizes_out so far */
     uint32_t *receives; /* ids, num_receives of them */
     struct rs_hello hello_out, hello_in;
     struct rs_reach reach_out, reach_in;
@@ -120,6 +125,7 @@ struct rs_creation {
     const struct rsched_pattern *pattern; /* of params */
     struct rs_plan plan;
     uint32_t *k;           /* of each put: it is the k-th to its process */
+    struct rsched_place *puts, *receives; /* where this end of each lies */
     struct rs_talk self;   /* the puts of the process to itself; says nothing */
     struct rs_talk *talks; /* with all peers but the process itself */
     uint32_t num_talks, room_talks;
@@ -186,6 +192,14 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
 /** Both edges of the process with itself and their lanes: the sender's order
  * is the receiver's, and needs no messages. */
 int rs_edges_make_self(struct rs_creation *c);
+
+/** Whether an edge is with the peer of a talk, over either connection. */
+static inline bool rs_edge_is_with(const struct rs_edge *edge,
+                                   const struct rs_talk *t)
+{
+    return edge->peer != NULL &&
+           (edge->peer == t->peer || edge->peer == t->gpu_peer);
+}
 
 /** An edge's lane: the receiver makes one and describes it, the sender makes
  * the other end and replies, the receiver attaches it. */

@@ -38,6 +38,8 @@ uint64_t bytes_once(const struct rsched_lane *lane)
 {
     const uint64_t *bytes = lane->stats.bytes;
 
+    if (lane->ops->gpus)
+        return bytes[RSCHED_WAY_CUDA_IPC];
     return shape_mapped ? bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT]
                         : bytes[RSCHED_WAY_CMA];
 }
@@ -69,6 +71,9 @@ int repeat_message(struct node *node, uint64_t bytes, int epochs,
         NODE_CHECK(node,
                    bytes_once(lane) ==
                        (shape_is_pulled(bytes) ? bytes * (uint64_t)epochs : 0));
+    if (result == 0 && node->rank == 0 && node->ops->gpus)
+        NODE_CHECK(node, bytes_once(lane) + lane->stats.bytes[RSCHED_WAY_STAGED] ==
+                             bytes * (uint64_t)epochs);
     node_drop(node, lane, node->rank == 0);
     shape_fini(&mine);
     shape_fini(&other);
@@ -504,28 +509,49 @@ static const struct node_case cases[] = {
     {"pull-death", case_pull_death, 2, MAPPED_MEMORY, true},
 };
 
-/* With usual and tiny slots, and the same with memory that can be mapped. */
-static int run_case(const struct rsched_engine_ops *ops,
-                    const struct node_case *c, bool threads, int *passed)
+/* Whether a case goes with the memory of the day. */
+static bool fits(const struct rsched_engine_ops *ops, const struct node_case *c)
 {
-    for (int variant = 0; variant < 4; variant++) {
-        bool tiny = variant % 2 == 1;
+    if (ops->gpus)
+        return !c->within_node && c->memory != MAPPED_MEMORY &&
+               (c->memory == ANY_MEMORY || !shape_gpus->pulled);
+    if (!ops->within_node && (shape_mapped || c->within_node))
+        return false;
+    return c->memory != (shape_mapped ? ORDINARY_MEMORY : MAPPED_MEMORY) &&
+           (!shape_cma || (!shape_mapped && c->memory != ORDINARY_MEMORY));
+}
 
-        shape_mapped = variant >= 2;
-        if (!ops->within_node && (shape_mapped || c->within_node))
-            continue;
-        if (c->memory == (shape_mapped ? ORDINARY_MEMORY : MAPPED_MEMORY) ||
-            (shape_cma && (shape_mapped || c->memory == ORDINARY_MEMORY)))
-            continue;
-        if (node_run(ops, c, threads, tiny) != 0) {
-            fprintf(stderr, "FAILED: %s: %s%s%s\n", ops->name, c->name,
-                    tiny ? " (tiny slots)" : "",
-                    shape_mapped ? " (mapped memory)" : "");
+/* With usual and tiny slots. */
+static int run_sizes(const struct rsched_engine_ops *ops,
+                     const struct node_case *c, bool threads, int *passed)
+{
+    for (int tiny = 0; tiny < 2 && fits(ops, c); tiny++) {
+        if (node_run(ops, c, threads, tiny != 0) != 0) {
+            fprintf(stderr, "FAILED: %s: %s%s%s (GPUs %u)\n", ops->name,
+                    c->name, tiny ? " (tiny slots)" : "",
+                    shape_mapped ? " (mapped memory)" : "", shape_gpu_ranks);
             return 1;
         }
         (*passed)++;
     }
     return 0;
+}
+
+/* With ordinary memory and with such that can be mapped; or with that of GPUs
+ * at either end and at both. */
+static int run_case(const struct rsched_engine_ops *ops,
+                    const struct node_case *c, bool threads, int *passed)
+{
+    int error = 0;
+
+    for (shape_gpu_ranks = 1; ops->gpus && shape_gpu_ranks < 4 && error == 0;
+         shape_gpu_ranks++)
+        error = run_sizes(ops, c, threads, passed);
+    for (int mapped = 0; !ops->gpus && mapped < 2 && error == 0; mapped++) {
+        shape_mapped = mapped != 0;
+        error = run_sizes(ops, c, threads, passed);
+    }
+    return error;
 }
 
 int main(int argc, char **argv)
@@ -548,6 +574,8 @@ int main(int argc, char **argv)
 
         if (engine != NULL && strcmp(ops->name, engine) != 0)
             continue;
+        if (ops->gpus && shape_gpus == NULL)
+            continue; /* tests/cuda has a program for it */
         if (!node_engine_opens(ops)) {
             printf("SKIP %s: %s\n", ops->name, rsched_last_error());
             skipped++;

@@ -39,7 +39,7 @@ static int mistake(struct node *node, const struct wrong *w, bool self)
     if (tx != NULL) {
         NODE_CHECK(node, node_load(node, tx, true, &from.message) == 0);
         if (!self)
-            NODE_CHECK(node, node->ops->tx_start(tx) >= 0);
+            NODE_CHECK(node, node_start_alone(node, tx) >= 0);
     }
     if (rx != NULL) {
         error = node_load(node, rx, false, &to.message);
@@ -250,7 +250,7 @@ int case_death(struct node *node)
     NODE_CHECK(node, node_load(node, in, false, &to.message) == 0);
     if (node->rank == 1) {
         memset(from.memory, 3, from.span);
-        NODE_CHECK(node, node->ops->tx_start(out) == RSCHED_LANE_DONE);
+        NODE_CHECK(node, node_start_alone(node, out) == RSCHED_LANE_DONE);
         raise(SIGKILL);
     }
     while (node->ops->check(node->connections[1]) == 0)

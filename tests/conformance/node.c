@@ -53,6 +53,8 @@ bool node_engine_opens(const struct rsched_engine_ops *ops)
     return true;
 }
 
+_Thread_local int node_rank;
+
 uint64_t node_draw(unsigned *seed, uint64_t below)
 {
     return ((uint64_t)rand_r(seed) << 15 ^ (uint64_t)rand_r(seed)) % below;
@@ -130,6 +132,7 @@ static int run_node(struct start *start)
                         .threads = start->threads};
     int result;
 
+    node_rank = node.rank;
     node.end = mesh_end_create(start->mesh, node.rank);
     if (node.ops->open(&node.env, &node.engine) != 0)
         return NODE_FAIL(&node, "%s", rsched_last_error());
@@ -432,4 +435,17 @@ int node_epoch(struct node *node, struct rsched_lane *lane, bool tx)
     if (status < 0)
         return status;
     return status == RSCHED_LANE_DONE ? 0 : node_finish(node, lane, tx);
+}
+
+int node_start_alone(struct node *node, struct rsched_lane *lane)
+{
+    int status = node->ops->tx_start(lane);
+
+    for (int i = 0; node->ops->gpus && i < 100; i++) {
+        if (status != RSCHED_LANE_PENDING)
+            break;
+        usleep(100);
+        status = node->ops->tx_progress(lane);
+    }
+    return status;
 }

@@ -47,6 +47,9 @@ const struct rsched_engine_ops *node_engine_at(size_t index);
  * in software that is part of the process dies with it. */
 bool node_device_outlives_process(void);
 
+/** Of the thread that runs a case. */
+extern _Thread_local int node_rank;
+
 /** @return whether the engine works here; else the reason is the last error */
 bool node_engine_opens(const struct rsched_engine_ops *ops);
 
@@ -78,6 +81,10 @@ int node_check_until(struct node *node, struct rsched_lane *lane, bool tx);
 void node_yield(void);
 /** Start and finish. */
 int node_epoch(struct node *node, struct rsched_lane *lane, bool tx);
+
+/** Start a tx lane whose peer does nothing meanwhile, and go on as far as it
+ * gets: where devices copy, a start alone only begins. @return as tx_start */
+int node_start_alone(struct node *node, struct rsched_lane *lane);
 
 /** Out of band. @return 0, -1: the peer is gone */
 int node_tell(struct node *node, int peer, const void *data, size_t bytes);

@@ -12,18 +12,36 @@ static char pattern_byte(uint64_t seed, uint64_t i)
 }
 
 bool shape_mapped, shape_cma;
+const struct shape_gpus *shape_gpus;
+unsigned shape_gpu_ranks;
+
+static bool is_on_gpu(void)
+{
+    return shape_gpus != NULL && (shape_gpu_ranks >> node_rank % 2 & 1) != 0;
+}
 
 bool shape_is_pulled(uint64_t bytes)
 {
+    if (shape_gpus != NULL)
+        return shape_gpus->pulled && is_on_gpu();
     return shape_mapped || (shape_cma && bytes >= CMA_BLOCK);
+}
+
+static char *shifted(const char *address, intptr_t shift)
+{
+    return (char *)((intptr_t)address + shift);
 }
 
 static void get_memory(struct shape *s, uint64_t span, bool shared)
 {
     void *memory;
 
-    *s = (struct shape){.span = span, .shared = shared};
-    if (!shared)
+    *s = (struct shape){.span = span, .shared = shared, .on_gpu = is_on_gpu()};
+    if (s->on_gpu) {
+        char *device = shape_gpus->allocate(span, &s->memory);
+
+        s->shift = (intptr_t)device - (intptr_t)s->memory;
+    } else if (!shared)
         s->memory = calloc(1, span);
     else if (rsched_alloc(span, &memory) == 0)
         s->memory = memory;
@@ -35,10 +53,11 @@ void shape_in(struct shape *s, uint64_t bytes, int unaligned,
                      bool shared)
 {
     get_memory(s, bytes + 64, shared);
-    s->pieces[0] = (struct rsched_piece){.address = s->memory + unaligned,
+    s->pieces[0] = (struct rsched_piece){.address = shifted(s->memory + unaligned,
+                                                            s->shift),
                                          .bytes = bytes,
                                          .count = 1};
-    s->message = (struct rsched_message){s->pieces, 1, bytes, 7};
+    s->message = (struct rsched_message){s->pieces, 1, bytes, 7, 1};
 }
 
 void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned)
@@ -67,7 +86,7 @@ void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
         if (overlap && node_draw(seed, 3) == 0)
             p->stride = (int64_t)node_draw(seed, p->bytes);
         room = p->count * (p->bytes + 8);
-        p->address = s->memory + at;
+        p->address = shifted(s->memory + at, s->shift);
         if (node_draw(seed, 2) == 0) { /* downwards */
             p->address += (int64_t)(p->count - 1) * p->stride;
             p->stride = -p->stride;
@@ -77,12 +96,14 @@ void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
         if (node_draw(seed, 4) == 0 && n < 11) /* an empty one in between */
             s->pieces[n++] = (struct rsched_piece){.address = s->memory};
     }
-    s->message = (struct rsched_message){s->pieces, (size_t)n, bytes, 7};
+    s->message = (struct rsched_message){s->pieces, (size_t)n, bytes, 7, 1};
 }
 
 void shape_fini(struct shape *s)
 {
-    if (!s->shared)
+    if (s->on_gpu)
+        shape_gpus->release(shifted(s->memory, s->shift));
+    else if (!s->shared)
         free(s->memory);
     else if (rsched_free(s->memory) != 0)
         abort();
@@ -94,7 +115,8 @@ void shape_gather(const struct shape *s, char *flat, bool out)
         const struct rsched_piece *p = &s->pieces[i];
 
         for (uint64_t b = 0; b < p->count; b++, flat += p->bytes) {
-            char *block = p->address + (int64_t)b * p->stride;
+            char *block =
+                shifted(p->address + (int64_t)b * p->stride, -s->shift);
 
             memcpy(out ? block : flat, out ? flat : block, p->bytes);
         }

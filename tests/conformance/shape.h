@@ -7,9 +7,11 @@
 
 /* A message of random pieces within a memory of its own. */
 struct shape {
-    char *memory;
+    char *memory; /* where processors may touch it */
+    intptr_t shift; /* from there to where the engine is told that it is */
     uint64_t span;
     bool shared; /* the memory is of rsched_alloc() */
+    bool on_gpu; /* of shape_gpus */
     struct rsched_piece pieces[12];
     struct rsched_message message;
 };
@@ -21,6 +23,19 @@ enum { CMA_BLOCK = 2048 };
 extern bool shape_mapped;
 /** Whether the kernel reads ordinary memory, as the setting says. */
 extern bool shape_cma;
+
+/* Memory of GPUs, where there are any. */
+struct shape_gpus {
+    /** Device memory, all zero; `touch` is where processors find it. */
+    char *(*allocate)(uint64_t bytes, char **touch);
+    void (*release)(char *memory);
+    bool pulled; /* the receiver's GPU reads the sender's memory */
+};
+/** NULL: none. */
+extern const struct shape_gpus *shape_gpus;
+/** Which ranks have their messages there: bit 0 the even ones, bit 1 the
+ * others. */
+extern unsigned shape_gpu_ranks;
 
 /** Whether a sender needs the receiver to complete an epoch. */
 bool shape_is_pulled(uint64_t bytes);

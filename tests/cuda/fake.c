@@ -1,92 +1,99 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A driver in software, see fake.h. */
-#include "tests/cuda/fake.h"
+/* A driver in software, see fake.h: GPUs and contexts. */
+#include "tests/cuda/fake_inside.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#define API __attribute__((visibility("default")))
-
-enum { GPUS_MOST = 8, PAGE = 4096 };
-
-/* A context is the primary one of its GPU. */
-struct CUctx_st {
-    int gpu;
-    unsigned holders;
-};
-
-struct allocation {
-    char *address;
-    size_t bytes;
-    CUmemorytype type;
-    bool managed;
-    int gpu;
-    struct allocation *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+unsigned long long fake_counts[FAKE_NUM_COUNTS];
 static pid_t initialised; /* by cuInit: a child of a fork has to do without */
-static struct CUctx_st contexts[GPUS_MOST];
-static struct allocation *allocations;
-static _Thread_local CUcontext current;
+static struct CUctx_st contexts[FAKE_GPUS];
 
-static int setting(const char *name, int otherwise)
+enum { CONTEXTS_DEEP = 16 };
+static _Thread_local CUcontext stack[CONTEXTS_DEEP];
+static _Thread_local int depth;
+
+int fake_setting(const char *name, int otherwise)
 {
     const char *text = getenv(name);
 
     return text == NULL ? otherwise : atoi(text);
 }
 
-static int num_gpus(void)
+int fake_num_gpus(void)
 {
-    return setting("FAKE_CUDA_GPUS", 2);
+    return fake_setting("FAKE_CUDA_GPUS", 2);
 }
 
-static CUresult check_initialised(void)
+CUresult fake_initialised(void)
 {
     return initialised == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 static CUresult check_device(CUdevice device, const void *out)
 {
-    if (check_initialised() != CUDA_SUCCESS)
+    if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return device >= 0 && device < num_gpus() ? CUDA_SUCCESS
+    return device >= 0 && device < fake_num_gpus() ? CUDA_SUCCESS
                                               : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* An allocation needs a context that somebody holds. */
-static CUresult check_context(const void *out, size_t bytes)
+CUcontext fake_current(void)
 {
-    if (check_initialised() != CUDA_SUCCESS)
+    CUcontext context = depth == 0 ? NULL : stack[depth - 1];
+
+    return context != NULL && context->holders > 0 ? context : NULL;
+}
+
+/* An allocation needs a context that somebody holds. */
+CUresult fake_check(const void *out, size_t bytes)
+{
+    if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (current == NULL || current->holders == 0)
+    if (fake_current() == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     return out == NULL || bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+/* FAKE_CUDA_FAIL=NAME:K:N,... */
+CUresult fake_injected(const char *name, int call)
+{
+    const char *text = getenv("FAKE_CUDA_FAIL");
+    size_t length = strlen(name);
+
+    while (text != NULL && *text != '\0') {
+        int from, result;
+
+        if (strncmp(text, name, length) == 0 &&
+            sscanf(text + length, ":%d:%d", &from, &result) == 2 && from > 0 &&
+            call >= from)
+            return (CUresult)result;
+        text = strchr(text, ',');
+        text = text == NULL ? NULL : text + 1;
+    }
+    return CUDA_SUCCESS;
+}
+
 API CUresult CUDAAPI cuInit(unsigned flags)
 {
-    int result = setting("FAKE_CUDA_INIT", CUDA_SUCCESS);
+    int result = fake_setting("FAKE_CUDA_INIT", CUDA_SUCCESS);
 
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return (CUresult)result;
-    if (num_gpus() == 0)
+    if (fake_num_gpus() == 0)
         return CUDA_ERROR_NO_DEVICE;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < GPUS_MOST; i++)
+    pthread_mutex_lock(&fake_lock);
+    for (int i = 0; i < FAKE_GPUS; i++)
         contexts[i].gpu = i;
     initialised = getpid();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
 
@@ -97,6 +104,16 @@ static const struct {
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device is there"},
     {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT",
+     "invalid context"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid handle"},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "illegal memory access"},
+    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
+     "operation not supported"},
+    {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported"},
 };
 
 API CUresult CUDAAPI cuGetErrorName(CUresult result, const char **name)
@@ -125,10 +142,10 @@ API CUresult CUDAAPI cuGetErrorString(CUresult result, const char **text)
 
 API CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
-    CUresult result = check_initialised();
+    CUresult result = fake_initialised();
 
     if (result == CUDA_SUCCESS)
-        *count = num_gpus();
+        *count = fake_num_gpus();
     return result;
 }
 
@@ -202,19 +219,19 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
         return result;
     switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-        *value = setting("FAKE_CUDA_MODE", CU_COMPUTEMODE_DEFAULT);
+        *value = fake_setting("FAKE_CUDA_MODE", CU_COMPUTEMODE_DEFAULT);
         break;
     case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
-        *value = setting("FAKE_CUDA_MPS", 0);
+        *value = fake_setting("FAKE_CUDA_MPS", 0);
         break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-        *value = setting("FAKE_CUDA_INTEGRATED", 0);
+        *value = fake_setting("FAKE_CUDA_INTEGRATED", 0);
         break;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-        *value = setting("FAKE_CUDA_DESCRIPTORS", 1);
+        *value = fake_setting("FAKE_CUDA_DESCRIPTORS", 1);
         break;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
-        *value = setting("FAKE_CUDA_DIRECT", 1);
+        *value = fake_setting("FAKE_CUDA_DIRECT", 1);
         break;
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
         *value = numa_node_of(device);
@@ -236,7 +253,7 @@ API CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device,
     if (result == CUDA_SUCCESS)
         result = check_device(peer, can);
     if (result == CUDA_SUCCESS)
-        *can = device != peer && setting("FAKE_CUDA_PEERS", 1) != 0;
+        *can = device != peer && fake_setting("FAKE_CUDA_PEERS", 1) != 0;
     return result;
 }
 #endif
@@ -246,11 +263,14 @@ API CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context,
 {
     CUresult result = check_device(device, context);
 
+    INJECT(cuDevicePrimaryCtxRetain);
+
     if (result != CUDA_SUCCESS)
         return result;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     contexts[device].holders++;
-    pthread_mutex_unlock(&lock);
+    fake_counts[FAKE_CONTEXTS]++;
+    pthread_mutex_unlock(&fake_lock);
     *context = &contexts[device];
     return CUDA_SUCCESS;
 }
@@ -261,172 +281,70 @@ API CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 
     if (result != CUDA_SUCCESS)
         return result;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     if (contexts[device].holders == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
     else
         contexts[device].holders--;
-    pthread_mutex_unlock(&lock);
+    if (result == CUDA_SUCCESS)
+        fake_counts[FAKE_CONTEXTS]--;
+    pthread_mutex_unlock(&fake_lock);
     return result;
 }
 
 API CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
-    if (check_initialised() != CUDA_SUCCESS)
+    if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
-    current = context;
+    if (depth == 0)
+        depth = 1;
+    stack[depth - 1] = context;
     return CUDA_SUCCESS;
 }
 
-static size_t whole_pages(size_t bytes)
+API CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
 {
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
-static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
-                         void **address)
-{
-    int access = type == CU_MEMORYTYPE_DEVICE && !managed
-                     ? PROT_NONE
-                     : PROT_READ | PROT_WRITE;
-    struct allocation *a = malloc(sizeof(*a));
-    void *memory = mmap(NULL, whole_pages(bytes), access,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (a == NULL || memory == MAP_FAILED) {
-        free(a);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    pthread_mutex_lock(&lock);
-    *a = (struct allocation){memory, bytes, type, managed, current->gpu,
-                             allocations};
-    allocations = a;
-    pthread_mutex_unlock(&lock);
-    *address = memory;
+    if (fake_initialised() != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (context == NULL || context->holders == 0 || depth == CONTEXTS_DEEP)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    stack[depth++] = context;
     return CUDA_SUCCESS;
 }
 
-/* Of what no driver has given out, undefined; here the end. */
-static CUresult release(void *address, CUmemorytype type)
+API CUresult CUDAAPI cuCtxPopCurrent(CUcontext *context)
 {
-    struct allocation **at = &allocations, *a;
-
-    if (check_initialised() != CUDA_SUCCESS)
+    if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
-    pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->address != address)
-        at = &(*at)->next;
-    a = *at;
-    if (a == NULL || a->type != type) {
-        fprintf(stderr, "fake driver: %p is freed and not allocated\n",
-                address);
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+API unsigned long long fakeCount(enum fake_count what)
+{
+    unsigned long long count;
+
+    pthread_mutex_lock(&fake_lock);
+    count = fake_counts[what];
+    pthread_mutex_unlock(&fake_lock);
+    return count;
+}
+
+static void __attribute__((destructor)) look_for_leaks(void)
+{
+    static const enum fake_count kept[] = {FAKE_HANDLES_OPEN,
+                                           FAKE_IMPORTS_MAPPED, FAKE_STREAMS,
+                                           FAKE_EVENTS, FAKE_PINNED};
+
+    if (fake_initialised() != CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        if (fake_counts[kept[i]] == 0)
+            continue;
+        fprintf(stderr, "fake driver: %llu of kind %d are left at the end\n",
+                fake_counts[kept[i]], (int)kept[i]);
         abort();
     }
-    *at = a->next;
-    pthread_mutex_unlock(&lock);
-    munmap(a->address, whole_pages(a->bytes));
-    free(a);
-    return CUDA_SUCCESS;
-}
-
-API CUresult CUDAAPI cuMemAlloc(CUdeviceptr *device, size_t bytes)
-{
-    CUresult result = check_context(device, bytes);
-    void *address;
-
-    if (result == CUDA_SUCCESS)
-        result = allocate(bytes, CU_MEMORYTYPE_DEVICE, false, &address);
-    if (result == CUDA_SUCCESS)
-        *device = (CUdeviceptr)(uintptr_t)address;
-    return result;
-}
-
-API CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *device, size_t bytes,
-                                       unsigned flags)
-{
-    CUresult result = check_context(device, bytes);
-    void *address;
-
-    if (flags != CU_MEM_ATTACH_GLOBAL)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = allocate(bytes, CU_MEMORYTYPE_DEVICE, true, &address);
-    if (result == CUDA_SUCCESS)
-        *device = (CUdeviceptr)(uintptr_t)address;
-    return result;
-}
-
-API CUresult CUDAAPI cuMemHostAlloc(void **address, size_t bytes,
-                                    unsigned flags)
-{
-    CUresult result = check_context(address, bytes);
-
-    if (flags != 0)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = allocate(bytes, CU_MEMORYTYPE_HOST, false, address);
-    return result;
-}
-
-API CUresult CUDAAPI cuMemFree(CUdeviceptr device)
-{
-    return release((void *)(uintptr_t)device, CU_MEMORYTYPE_DEVICE);
-}
-
-API CUresult CUDAAPI cuMemFreeHost(void *address)
-{
-    return release(address, CU_MEMORYTYPE_HOST);
-}
-
-static const struct allocation *find(const char *address)
-{
-    const struct allocation *a = allocations;
-
-    while (a != NULL &&
-           (address < a->address || address >= a->address + a->bytes))
-        a = a->next;
-    return a;
-}
-
-/* Unknown attributes of unknown addresses are 0. */
-static CUresult tell(const struct allocation *a, CUpointer_attribute attribute,
-                     void *value)
-{
-    switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(CUmemorytype *)value = a == NULL ? (CUmemorytype)0 : a->type;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)value = a != NULL && a->managed;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)value = a == NULL ? CU_DEVICE_INVALID : a->gpu;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)value = a == NULL ? 0
-                                          : (CUdeviceptr)(uintptr_t)a->address;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)value = a == NULL ? 0 : a->bytes;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-API CUresult CUDAAPI cuPointerGetAttributes(unsigned count,
-                                            CUpointer_attribute *attributes,
-                                            void **data, CUdeviceptr pointer)
-{
-    CUresult result = (CUresult)setting("FAKE_CUDA_POINTERS", CUDA_SUCCESS);
-    const struct allocation *a;
-
-    if (check_initialised() != CUDA_SUCCESS)
-        return CUDA_ERROR_NOT_INITIALIZED;
-    pthread_mutex_lock(&lock);
-    a = find((const char *)(uintptr_t)pointer);
-    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = tell(a, attributes[i], data[i]);
-    pthread_mutex_unlock(&lock);
-    return result;
 }

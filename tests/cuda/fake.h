@@ -6,6 +6,20 @@
  * of SIGSEGV. It is strict: what the real driver forbids is an error, and what
  * it leaves undefined aborts.
  *
+ * Memory lies in files without a name, so handles and descriptors really open
+ * it in other processes. Copies are as late as may be: they are done when their
+ * event is asked for the second time, or when somebody waits for the stream, in
+ * the order of the stream. So whoever uses bytes before has others.
+ *
+ * It holds to this, among other things:
+ *   - streams, events and handles are used in the context that they were made
+ *     in, which must be current
+ *   - a copy's ends lie in one allocation each; what was freed is no end
+ *   - a handle is not opened in the process that it is of, nor twice; what is
+ *     closed was open
+ *   - what is open, or under way, when its owner ends is told on stderr
+ *     ("fake driver: ..."), and the process aborts
+ *
  * The environment says what there is:
  *
  *   FAKE_CUDA_GPUS=N      GPUs, 2 unless told; 0: cuInit finds none
@@ -16,6 +30,8 @@
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
+ *   FAKE_CUDA_FAIL=NAME:K:N,..  the K-th call of a function, from 1, and all
+ *                         after it return N; K=0 is none
  *
  * What it cannot show: whether hardware does what the driver's documentation
  * says.
@@ -35,6 +51,39 @@
     XX(cuMemAllocManaged)                                                    \
     XX(cuMemHostAlloc)                                                       \
     XX(cuMemFree)                                                            \
-    XX(cuMemFreeHost)
+    XX(cuMemFreeHost)                                                        \
+    XX(cuMemCreate)                                                          \
+    XX(cuMemRelease)                                                         \
+    XX(cuMemAddressReserve)                                                  \
+    XX(cuMemAddressFree)                                                     \
+    XX(cuMemMap)                                                             \
+    XX(cuMemUnmap)                                                           \
+    XX(cuMemSetAccess)                                                       \
+    FAKE_OWN(XX)
+
+/* Functions of the fake alone. */
+#define FAKE_OWN(XX)                                                         \
+    XX(fakeTouch)                                                            \
+    XX(fakeCount)
+
+/** Where processors may touch device memory of this process: the same bytes at
+ * another address. NULL: it is none. */
+void *fakeTouch(CUdeviceptr device);
+
+enum fake_count {
+    FAKE_COPIES,      /* that were done, in one or two dimensions */
+    FAKE_HANDLES,     /* opened by this process */
+    FAKE_HANDLES_OPEN,/* and not closed */
+    FAKE_IMPORTS,     /* of descriptors */
+    FAKE_IMPORTS_MAPPED, /* and still mapped */
+    FAKE_STREAMS,     /* that there are */
+    FAKE_EVENTS,
+    FAKE_PINNED,      /* ranges of host memory that are registered */
+    FAKE_CONTEXTS,    /* holders of primary contexts */
+    FAKE_NUM_COUNTS
+};
+
+/** What this process has done so far, or has. */
+unsigned long long fakeCount(enum fake_count what);
 
 #endif

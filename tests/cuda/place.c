@@ -193,42 +193,186 @@ static void run(struct rsched_exchange *exchange)
     cr_assert_eq(rsched_exchange_wait(exchange), 0, "%s", rsched_last_error());
 }
 
-Test(exchange, gpu_memory_is_refused_and_named)
+static uint64_t copies(struct program *p)
+{
+    return p->fakeCount(FAKE_COPIES);
+}
+
+/* From and to either kind of memory, by a copy engine. */
+Test(exchange, a_process_sends_itself_gpu_memory)
 {
     struct rsched_context *context = context_of();
     struct rsched_exchange *exchange;
+    char host[2][64] = {{1}, {0}}, *device, *touch;
+    struct rsched_stats stats;
     struct program p;
-    char host[2][64] = {{1}, {0}}, *device;
 
     program_begin(&p, 1);
     device = device_memory(&p, BYTES);
-    cr_assert_eq(exchange_of(context, device, host[0], &exchange),
-                 RSCHED_ENOTSUP);
-    cr_assert_not_null(strstr(rsched_last_error(), "put 0 lies in the memory "
-                                                   "of GPU 1"),
-                       "%s", rsched_last_error());
-    cr_assert_eq(exchange_of(context, host[0], device, &exchange),
-                 RSCHED_ENOTSUP);
-    cr_assert_not_null(strstr(rsched_last_error(), "receive 0 lies in the "
-                                                   "memory of GPU 1"),
-                       "%s", rsched_last_error());
-    cr_assert_eq(exchange_of(context, device + BYTES - 1, host[0], &exchange),
-                 RSCHED_ENOTSUP);
-    cr_assert_not_null(strstr(rsched_last_error(), "not lie in one allocation"),
-                       "%s", rsched_last_error());
+    touch = p.fakeTouch((CUdeviceptr)(uintptr_t)device);
+    cr_assert_eq(exchange_of(context, host[0], device + 100, &exchange), 0,
+                 "%s", rsched_last_error());
+    run(exchange);
+    cr_assert_eq(touch[100], 1);
+    rsched_exchange_destroy(exchange);
+    touch[100] = 2;
+    cr_assert_eq(exchange_of(context, device + 100, host[1], &exchange), 0);
+    run(exchange);
+    run(exchange);
+    cr_assert_eq(host[1][0], 2);
+    rsched_exchange_get_stats(exchange, &stats);
+    cr_assert_eq(stats.way_bytes[RSCHED_WAY_SELF], 128);
+    cr_assert_eq(copies(&p), 3, "a copy for each epoch");
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 1);
+}
 
+Test(exchange, what_was_made_for_host_memory_stays_so)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    char host[2][64] = {{1}, {0}}, *device;
+    struct program p;
+
+    program_begin(&p, 1);
+    device = device_memory(&p, BYTES);
     cr_assert_eq(exchange_of(context, host[0], host[1], &exchange), 0);
     cr_assert_eq(rsched_exchange_bind(exchange, (const void *[]){device},
                                       (void *[]){host[1]}),
                  RSCHED_ENOTSUP);
+    cr_assert_not_null(strstr(rsched_last_error(), "put 0 lies in the memory "
+                                                   "of GPU 1"),
+                       "%s", rsched_last_error());
     cr_assert_eq(rsched_exchange_start(exchange), RSCHED_ESTATE);
+    cr_assert_eq(rsched_exchange_bind(exchange, (const void *[]){host[0]},
+                                      (void *[]){host[1]}), 0);
+    run(exchange);
+    cr_assert_eq(host[1][0], 1);
+    cr_assert_eq(copies(&p), 0);
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 1);
+}
+
+/* What was made for GPU memory takes either. */
+Test(exchange, gpu_buffers_may_become_host_buffers)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    char host[2][64] = {{1}, {0}}, *device;
+    struct program p;
+
+    program_begin(&p, 0);
+    device = device_memory(&p, BYTES);
+    cr_assert_eq(exchange_of(context, device, host[1], &exchange), 0);
     cr_assert_eq(rsched_exchange_bind(exchange, (const void *[]){host[0]},
                                       (void *[]){host[1]}), 0);
     run(exchange);
     cr_assert_eq(host[1][0], 1);
     rsched_exchange_destroy(exchange);
     rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
+/* Whether making an exchange of a process with itself, whose put is declared to
+ * lie on GPU 0, fails, and with what text. */
+static void refused(struct rsched_context *context, const void *send,
+                    int error, const char *text)
+{
+    const struct rsched_put put = {.bytes = 64,
+                                   .memory = RSCHED_MEMORY_DEVICE};
+    const struct rsched_put receive = {.bytes = 64};
+    struct rsched_pattern *pattern;
+    struct rsched_exchange *exchange;
+    char host[64];
+
+    cr_assert_eq(rsched_pattern_create("self", &pattern), 0);
+    cr_assert_eq(rsched_pattern_add_put(pattern, &put), 0);
+    cr_assert_eq(rsched_pattern_add_receive(pattern, &receive), 0);
+    cr_assert_eq(rsched_exchange_create(
+                     context,
+                     &(struct rsched_exchange_params){
+                         .pattern = pattern,
+                         .send = &send,
+                         .receive = (void *const[]){host}},
+                     &exchange),
+                 error);
+    cr_assert_not_null(strstr(rsched_last_error(), text), "%s",
+                       rsched_last_error());
+    rsched_pattern_destroy(pattern);
+}
+
+Test(exchange, wrong_buffers_are_named)
+{
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    char host[64], *device;
+    struct program p;
+
+    program_begin(&p, 1);
+    device = device_memory(&p, BYTES);
+    refused(context, device, RSCHED_EINVAL,
+            "put 0 lies in the memory of GPU 1, not 0");
+    refused(context, host, RSCHED_EINVAL,
+            "put 0 should lie in GPU memory, of which the driver knows nothing");
+    cr_assert_eq(exchange_of(context, device + BYTES - 1, host, &exchange),
+                 RSCHED_ENOTSUP);
+    cr_assert_not_null(strstr(rsched_last_error(), "not lie in one allocation"),
+                       "%s", rsched_last_error());
+    cr_assert_eq(p.cuMemFree((CUdeviceptr)(uintptr_t)device), CUDA_SUCCESS);
+    refused(context, device, RSCHED_EINVAL, "is it freed?");
+    rsched_context_destroy(context);
     program_end(&p, 1);
+}
+
+/* What the driver says in a copy, or when something is made, is told; nothing
+ * is left over (the driver aborts then). */
+Test(exchange, errors_of_the_driver_are_told)
+{
+    static const struct {
+        const char *fail;
+        int created, started;
+    } cases[] = {
+        {"cuDevicePrimaryCtxRetain:2:2", RSCHED_ENOMEM, 0},
+        {"cuStreamCreate:1:2", RSCHED_ENOMEM, 0},
+        {"cuEventCreate:1:2", RSCHED_ENOMEM, 0},
+        {"cuMemcpyAsync:1:2", 0, RSCHED_ENOMEM},
+        {"cuMemcpyAsync:1:1", 0, RSCHED_ESYS},
+        {"cuEventRecord:1:400", 0, RSCHED_ESYS},
+    };
+    struct rsched_context *context = context_of();
+    struct rsched_exchange *exchange;
+    char host[64] = {0}, *device;
+    struct program p;
+
+    program_begin(&p, 0);
+    device = device_memory(&p, BYTES);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int error;
+
+        setenv("FAKE_CUDA_FAIL", cases[i].fail, 1);
+        error = exchange_of(context, device, host, &exchange);
+        cr_assert_eq(error, cases[i].created, "%s: %s", cases[i].fail,
+                     rsched_last_error());
+        if (error == 0)
+            cr_assert_eq(rsched_exchange_start(exchange), cases[i].started,
+                         "%s", rsched_last_error());
+        cr_assert_not_null(strstr(rsched_last_error(), "CUDA_ERROR"), "%s",
+                           rsched_last_error());
+        if (error == 0)
+            rsched_exchange_destroy(exchange);
+        unsetenv("FAKE_CUDA_FAIL");
+    }
+    cr_assert_eq(exchange_of(context, device, host, &exchange), 0);
+    run(exchange);
+    cr_assert_eq(p.cuMemFree((CUdeviceptr)(uintptr_t)device), CUDA_SUCCESS);
+    cr_assert_eq(rsched_exchange_start(exchange), RSCHED_ESYS);
+    cr_assert_not_null(strstr(rsched_last_error(), "CUDA_ERROR_INVALID_VALUE"),
+                       "%s", rsched_last_error());
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 0);
 }
 
 /* A variable exchange is made before the program turns to GPUs. */

@@ -51,6 +51,7 @@ HEADER_OF = {
 ENGINE_PARTS = {
     "engines/loopback": ["engines/common"],
     "engines/rdma": ["engines/common"],
+    "engines/cuda": ["engines/common"],
     "engines/verbs": ["engines/common", "engines/rdma", "engines/mlx5"],
     "engines/mlx5": ["engines/common", "engines/rdma"],
     "engines/softnic": ["engines/common", "engines/rdma"],

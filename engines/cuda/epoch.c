@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Epochs; lane.h has the protocol. */
+#include <string.h>
+
+#include "engines/cuda/lane.h"
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
+#include "librsched/base/log.h"
+
+static unsigned event_of(uint64_t number)
+{
+    return (unsigned)(number % RS_STREAM_EVENTS);
+}
+
+static_assert((int)RS_STREAM_EVENTS >= (int)RS_CUDA_SLOTS,
+              "each slot has an event");
+
+/* ---- copies of a chunk ---- */
+
+/* Those of host memory are done at once.
+ * @return 1: some are enqueued, 0: none, or an error */
+static int move_chunk(struct rs_cuda_lane *l, const struct rs_chunk *chunk,
+                      char *data)
+{
+    int any = 0, error = 0;
+
+    for (uint32_t i = chunk->first; i < chunk->end && error == 0; i++) {
+        const struct rs_copy *c = &l->copies.copies[i];
+        const struct rs_chunk one = {i, i + 1, c->bytes * c->count};
+        char *at = data + c->offset;
+
+        if (l->device[i]) {
+            error = l->sends ? rs_stream_copy(&l->stream, at, (int64_t)c->bytes,
+                                              c->user, c->stride, c->bytes,
+                                              c->count)
+                             : rs_stream_copy(&l->stream, c->user, c->stride, at,
+                                              (int64_t)c->bytes, c->bytes,
+                                              c->count);
+            any = 1;
+        } else if (l->sends) {
+            rs_copies_pack(&l->copies, &one, data);
+        } else {
+            rs_copies_unpack(&l->copies, &one, data);
+        }
+    }
+    return error != 0 ? error : any;
+}
+
+/* Begin with a chunk. What has no copies under way has none to wait for, but
+ * slots are finished in their order. */
+static int begin_chunk(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
+{
+    const struct rs_chunk *chunk = &l->copies.chunks[l->next];
+    int status = move_chunk(l, chunk, rs_cuda_slot_data(slot));
+
+    if (status == 0 && l->message.on_gpu)
+        status = 1; /* behind the copies before it */
+    if (status == 1)
+        status = rs_stream_mark(&l->stream, event_of(l->issued));
+    if (status < 0)
+        return status;
+    l->issued++;
+    l->next++;
+    return 0;
+}
+
+static int poll_oldest(struct rs_cuda_lane *l)
+{
+    if (!l->message.on_gpu && !l->pulling)
+        return RSCHED_LANE_DONE;
+    return rs_stream_poll(&l->stream, event_of(l->finished));
+}
+
+static void went_idle(struct rs_cuda_lane *l)
+{
+    if (l->issued == l->finished)
+        l->stream.busy = false;
+}
+
+/* ---- sender ---- */
+
+static bool has_credit(struct rs_cuda_lane *l)
+{
+    /* Acquire: the receiver has read the slot before we write it again. */
+    uint64_t consumed = atomic_load_explicit(&l->words->consumed,
+                                             memory_order_acquire);
+
+    if (l->issued - consumed < RS_CUDA_SLOTS)
+        return true;
+    l->lane.stats.stalls++;
+    return false;
+}
+
+/* The oldest slot that is issued may be read. */
+static void publish(struct rs_cuda_lane *l, enum rs_cuda_kind kind,
+                    uint32_t part)
+{
+    struct rs_cuda_slot *slot = rs_cuda_slot(l, l->finished);
+
+    slot->bytes = l->message.bytes;
+    slot->signature = l->message.signature;
+    slot->kind = (uint16_t)kind;
+    slot->part = part;
+    slot->version = l->version;
+    slot->table = l->table_bytes;
+    RS_FAILPOINT("tx:arrived");
+    l->finished++;
+    /* Release: what the slot holds is there before its number is. A copy
+     * engine's bytes are, since its event has happened. */
+    atomic_store_explicit(&slot->arrived, l->finished, memory_order_release);
+    l->lane.stats.chunks++;
+}
+
+static int send_table(struct rs_cuda_lane *l)
+{
+    while (l->table_at < l->table_bytes) {
+        size_t part = l->table_bytes - l->table_at;
+
+        if (!has_credit(l))
+            return RSCHED_LANE_PENDING;
+        if (part > rs_cuda_room(l))
+            part = rs_cuda_room(l);
+        memcpy(rs_cuda_slot_data(rs_cuda_slot(l, l->issued)),
+               l->table + l->table_at, part);
+        l->table_at += part;
+        l->issued++;
+        publish(l, RS_CUDA_TABLE, (uint32_t)part);
+    }
+    l->version_sent = l->version;
+    l->step = RS_CUDA_SENDS_PULL;
+    return RSCHED_LANE_DONE;
+}
+
+static int send_pull(struct rs_cuda_lane *l)
+{
+    if (!has_credit(l))
+        return RSCHED_LANE_PENDING;
+    RS_FAILPOINT("tx:announce");
+    l->issued++;
+    publish(l, RS_CUDA_PULL, 0);
+    l->step = RS_CUDA_WAITS;
+    return RSCHED_LANE_DONE;
+}
+
+/* @return RSCHED_LANE_DONE: the receiver has taken it, or wants it through
+ * slots (step is another one then) */
+static int wait_for_pull(struct rs_cuda_lane *l)
+{
+    /* Acquire: the receiver's copy has read our buffers before the program
+     * writes them. */
+    if (atomic_load_explicit(&l->words->consumed, memory_order_acquire) !=
+        l->issued)
+        return RSCHED_LANE_PENDING;
+    if (atomic_load_explicit(&l->words->unreachable, memory_order_relaxed) !=
+        0) {
+        l->refused = true;
+        l->pulls = false;
+        l->step = RS_CUDA_SENDS_DATA;
+        return RSCHED_LANE_DONE;
+    }
+    l->step = RS_CUDA_SENT;
+    l->lane.stats.bytes[RSCHED_WAY_CUDA_IPC] += l->message.bytes;
+    l->lane.stats.chunks++; /* something has moved */
+    return RSCHED_LANE_DONE;
+}
+
+static int send_data(struct rs_cuda_lane *l)
+{
+    while (l->next < l->copies.num_chunks && has_credit(l)) {
+        int error;
+
+        RS_FAILPOINT("tx:pack");
+        error = begin_chunk(l, rs_cuda_slot(l, l->issued));
+        if (error != 0)
+            return error;
+    }
+    while (l->finished < l->issued) {
+        int status = poll_oldest(l);
+
+        if (status != RSCHED_LANE_DONE)
+            return status;
+        publish(l, RS_CUDA_DATA, 0);
+    }
+    went_idle(l);
+    if (l->next < l->copies.num_chunks)
+        return RSCHED_LANE_PENDING;
+    l->step = RS_CUDA_SENT;
+    l->lane.stats.bytes[RSCHED_WAY_STAGED] += l->message.bytes;
+    return RSCHED_LANE_DONE;
+}
+
+static int go_on_sending(struct rs_cuda_lane *l)
+{
+    int status = RSCHED_LANE_DONE;
+
+    if (l->step == RS_CUDA_SENDS_TABLE)
+        status = send_table(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_SENDS_PULL)
+        status = send_pull(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_WAITS)
+        status = wait_for_pull(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_SENDS_DATA)
+        status = send_data(l);
+    return status;
+}
+
+/* ---- the process with itself ---- */
+
+static int go_on_self(struct rs_cuda_lane *l)
+{
+    int status = l->busy ? rs_stream_poll(&l->stream, 0) : RSCHED_LANE_DONE;
+
+    if (status == RSCHED_LANE_PENDING)
+        return status;
+    l->busy = l->stream.busy = false;
+    l->lane.stats.chunks++;
+    return status;
+}
+
+static int start_self(struct rs_cuda_lane *l)
+{
+    int error = 0;
+
+    l->lane.stats.bytes[RSCHED_WAY_SELF] += l->message.bytes;
+    for (uint32_t i = 0; i < l->copies.num_copies && error == 0; i++) {
+        const struct rs_copy *c = &l->copies.copies[i];
+        const struct rs_chunk one = {i, i + 1, c->bytes * c->count};
+
+        if (!l->device[i]) {
+            rs_copies_run_chunk(&l->copies, &one);
+            continue;
+        }
+        error = rs_stream_copy(&l->stream, c->other, c->other_stride, c->user,
+                               c->stride, c->bytes, c->count);
+        l->busy = true;
+    }
+    if (error == 0 && l->busy)
+        error = rs_stream_mark(&l->stream, 0);
+    return error != 0 ? error : go_on_self(l);
+}
+
+/* ---- receiver ---- */
+
+static int __attribute__((cold))
+wrong_message(const struct rs_cuda_lane *l, uint64_t bytes)
+{
+    if (bytes == l->message.bytes)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%llu bytes, but divided among the puts in another way "
+                       "than expected, or out of their order",
+                       (unsigned long long)bytes);
+    return rs_fail(bytes > l->message.bytes ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
+                   "a message of %llu bytes where %llu are expected",
+                   (unsigned long long)bytes,
+                   (unsigned long long)l->message.bytes);
+}
+
+/* The oldest slot has been read. */
+static void consume(struct rs_cuda_lane *l)
+{
+    l->lane.stats.chunks++;
+    l->finished++;
+    RS_FAILPOINT("rx:consumed");
+    /* Release: the slot, and what it announced, has been read before the sender
+     * may write it again. A copy engine has read it, since its event has
+     * happened. */
+    atomic_store_explicit(&l->words->consumed, l->finished,
+                          memory_order_release);
+}
+
+static int begin_pull(struct rs_cuda_lane *l)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < l->straight.num_copies && error == 0; i++) {
+        const struct rs_copy *c = &l->straight.copies[i];
+
+        error = rs_stream_copy(&l->stream, c->other, c->other_stride, c->user,
+                               c->stride, c->bytes, c->count);
+    }
+    if (error == 0)
+        error = rs_stream_mark(&l->stream, event_of(l->issued));
+    if (error != 0)
+        return error;
+    l->issued++;
+    l->pulling = true;
+    return 0;
+}
+
+/* It comes through slots, then. */
+static int refuse_pull(struct rs_cuda_lane *l, int error)
+{
+    if (rs_config()->gpu_way == RS_CONFIG_GPU_WAY_IPC)
+        return rs_fail_within(error, "RSCHED_GPU_WAY=cuda-ipc");
+    rs_log(RS_LOG_WARN, "cuda: messages of peer %d are staged: %s",
+           l->lane.connection->peer, rsched_last_error());
+    /* Before `consumed`, which is stored with release. */
+    atomic_store_explicit(&l->words->unreachable, 1, memory_order_relaxed);
+    l->issued++;
+    consume(l);
+    return 0;
+}
+
+static int open_pull(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot)
+{
+    if (slot->version != l->version)
+        return rs_fail(RSCHED_EMISMATCH, "another table than it sent");
+    if (!rs_stream_is_open(&l->stream)) {
+        int error = rs_cuda_pull_stream(l); /* why there is none */
+
+        return error != 0 ? error : rs_fail(RSCHED_ESTATE, "no stream");
+    }
+    return rs_cuda_pull_open(l);
+}
+
+static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
+{
+    int error;
+
+    if (slot->bytes != l->message.bytes ||
+        slot->signature != l->message.signature)
+        return wrong_message(l, slot->bytes);
+    if (slot->kind == RS_CUDA_DATA)
+        return begin_chunk(l, slot);
+    /* Both come alone, at the beginning of an epoch. */
+    if (l->next > 0 || l->issued != l->finished ||
+        (slot->kind != RS_CUDA_PULL && slot->kind != RS_CUDA_TABLE))
+        return wrong_message(l, slot->bytes);
+    if (slot->kind == RS_CUDA_TABLE) {
+        error = rs_cuda_pull_take(l, slot, rs_cuda_slot_data(slot));
+        if (error != 0)
+            return error;
+        l->issued++;
+        consume(l);
+        l->new_table = l->table_at == l->table_bytes;
+        return 0;
+    }
+    error = open_pull(l, slot);
+    return error == 0 ? begin_pull(l) : refuse_pull(l, error);
+}
+
+/* Consume what copies have emptied. @return RSCHED_LANE_DONE: all of it */
+static int finish_slots(struct rs_cuda_lane *l)
+{
+    while (l->finished < l->issued) {
+        int status = poll_oldest(l);
+
+        if (status != RSCHED_LANE_DONE)
+            return status;
+        RS_FAILPOINT("rx:pulled");
+        consume(l);
+        if (l->pulling)
+            l->next = l->copies.num_chunks;
+        l->pulling = false;
+    }
+    went_idle(l);
+    return RSCHED_LANE_DONE;
+}
+
+static int go_on_receiving(struct rs_cuda_lane *l)
+{
+    int error;
+
+    while (l->next < l->copies.num_chunks && !l->pulling && !l->new_table) {
+        struct rs_cuda_slot *slot = rs_cuda_slot(l, l->issued);
+
+        /* Acquire: what the slot holds is read after its number. It is that of
+         * a slot that was not consumed, so it is not too old. */
+        if (atomic_load_explicit(&slot->arrived, memory_order_acquire) !=
+            l->issued + 1)
+            break;
+        RS_FAILPOINT("rx:arrived");
+        error = take_slot(l, slot);
+        if (error != 0)
+            return error;
+    }
+    error = finish_slots(l);
+    if (error != RSCHED_LANE_DONE)
+        return error;
+    return l->next == l->copies.num_chunks ? RSCHED_LANE_DONE
+                                           : RSCHED_LANE_PENDING;
+}
+
+/* ---- the interface ---- */
+
+static int go_on(struct rs_cuda_lane *l, int (*step)(struct rs_cuda_lane *l))
+{
+    int status = rs_stream_enter(&l->stream);
+
+    if (status != 0)
+        return rs_cuda_lane_fail(l, status);
+    status = step(l);
+    rs_stream_leave(&l->stream);
+    return status < 0 ? rs_cuda_lane_fail(l, status) : status;
+}
+
+int rs_cuda_tx_progress(struct rsched_lane *lane)
+{
+    return go_on(rs_cuda_lane_of(lane),
+                 lane->connection->self ? go_on_self : go_on_sending);
+}
+
+int rs_cuda_rx_progress(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+    int status = go_on(l, go_on_receiving);
+
+    if (status != RSCHED_LANE_PENDING || !l->new_table)
+        return status;
+    /* Without a stream the pull behind the table cannot be opened, and that is
+     * where the error matters. */
+    l->new_table = false;
+    (void)rs_cuda_pull_stream(l);
+    return go_on(l, go_on_receiving);
+}
+
+int rs_cuda_tx_start(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    if (lane->connection->self)
+        return go_on(l, start_self);
+    l->next = 0;
+    l->step = RS_CUDA_SENDS_DATA;
+    if (l->pulls && l->version_sent == l->version) {
+        l->step = RS_CUDA_SENDS_PULL;
+    } else if (l->pulls) {
+        l->step = RS_CUDA_SENDS_TABLE;
+        l->table_at = 0;
+    }
+    return go_on(l, go_on_sending);
+}
+
+int rs_cuda_rx_start(struct rsched_lane *lane)
+{
+    rs_cuda_lane_of(lane)->next = 0;
+    return lane->passive ? RSCHED_LANE_DONE : RSCHED_LANE_PENDING;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making and destroying lanes. */
+#include "engines/cuda/lane.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "librsched/base/error.h"
+
+struct descriptor {
+    uint64_t offset, bytes; /* of the block in the receiver's memory */
+    uint64_t id;            /* stands in the block; self: the rx lane's address */
+    uint64_t stride;
+    unsigned char gpu[RSCHED_GPU_ID_BYTES]; /* of the receive buffers */
+    int32_t numa_node;
+    uint32_t on_gpu;
+    uint64_t reserved;
+};
+static_assert(sizeof(struct descriptor) == RSCHED_LANE_DESCRIPTOR_BYTES,
+              "wire layout");
+
+/* Blocks of lanes that are gone, whose senders may still write them, and have
+ * to see in them that we have gone. They are freed once the sender has closed,
+ * or is known to be dead. */
+struct late {
+    struct late *next;
+    struct rs_cuda_words *words;
+    const struct rsched_connection *connection; /* NULL: disconnected */
+};
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct late *late_blocks;
+
+static bool is_closed(const struct rs_cuda_words *words)
+{
+    /* Acquire: all that the sender wrote before it closed is over. */
+    return atomic_load_explicit(&words->closed, memory_order_acquire) != 0;
+}
+
+static bool is_over(const struct late *b)
+{
+    return is_closed(b->words) ||
+           (b->connection != NULL && rs_cuda_is_dead(b->connection));
+}
+
+/* @param gone a connection that will not be there any more, or NULL */
+static void free_late_blocks(const struct rsched_connection *gone)
+{
+    pthread_mutex_lock(&late_lock);
+    for (struct late **at = &late_blocks; *at != NULL;) {
+        struct late *b = *at;
+
+        if (is_over(b)) {
+            *at = b->next;
+            rsched_free(b->words);
+            free(b);
+            continue;
+        }
+        if (b->connection == gone)
+            b->connection = NULL;
+        at = &b->next;
+    }
+    pthread_mutex_unlock(&late_lock);
+}
+
+void rs_cuda_lanes_forget(const struct rsched_connection *connection)
+{
+    free_late_blocks(connection);
+}
+
+/* Without memory for the note the block stays for ever. */
+static void keep_late_block(const struct rs_cuda_lane *l)
+{
+    struct late *b = calloc(1, sizeof(*b));
+
+    if (b == NULL)
+        return;
+    b->words = l->words;
+    b->connection = l->lane.connection;
+    pthread_mutex_lock(&late_lock);
+    b->next = late_blocks;
+    late_blocks = b;
+    pthread_mutex_unlock(&late_lock);
+}
+
+static uint64_t stride_of(const struct rsched_engine_env *env, uint64_t bytes)
+{
+    uint64_t most = env->chunk_bytes * RS_CUDA_CHUNKS;
+    uint64_t chunk = bytes == 0 || bytes > most ? most : bytes;
+
+    return sizeof(struct rs_cuda_slot) +
+           (chunk + RS_CUDA_LINE - 1) / RS_CUDA_LINE * RS_CUDA_LINE;
+}
+
+static struct rs_cuda_lane *lane_new(struct rsched_connection *connection)
+{
+    struct rs_cuda_lane *l = calloc(1, sizeof(*l));
+
+    if (l == NULL) {
+        rs_fail(RSCHED_ENOMEM, "cuda: no memory for a lane");
+        return NULL;
+    }
+    l->lane.connection = connection;
+    return l;
+}
+
+static void set_block(struct rs_cuda_lane *l, void *address, uint64_t stride)
+{
+    l->words = address;
+    l->slots = (char *)address + sizeof(struct rs_cuda_words);
+    l->stride = stride;
+}
+
+static int make_block(struct rs_cuda_lane *l, struct descriptor *d)
+{
+    struct rsched_engine *engine = l->lane.connection->engine;
+    int error;
+
+    d->bytes = sizeof(struct rs_cuda_words) + RS_CUDA_SLOTS * d->stride;
+    error = rs_shared_alloc(d->bytes, &l->place);
+    if (error != 0)
+        return error;
+    /* As long as the mapping at the other side: a page more or less matters. */
+    d->bytes = l->place.bytes;
+    d->offset = l->place.offset;
+    set_block(l, l->place.address, d->stride);
+    if (getrandom(&d->id, sizeof(d->id), 0) != sizeof(d->id))
+        return rs_fail(RSCHED_ESYS, "cuda: getrandom: %m");
+    l->words->id = d->id;
+    atomic_fetch_add_explicit(&engine->bytes, l->place.bytes,
+                              memory_order_relaxed);
+    return 0;
+}
+
+static void lane_free(struct rs_cuda_lane *l)
+{
+    rs_stream_close(&l->stream);
+    rs_cuda_pull_fini(l);
+    rs_copies_fini(&l->copies);
+    free(l->device);
+    free(l->message.pieces);
+    free(l);
+}
+
+int rs_cuda_rx_create(struct rsched_connection *connection,
+                      const struct rsched_lane_spec *spec,
+                      unsigned char *descriptor, struct rsched_lane **lane)
+{
+    struct descriptor d = {0};
+    struct rs_cuda_lane *l = lane_new(connection);
+    struct rs_cuda_end end;
+    int error;
+
+    if (l == NULL)
+        return RSCHED_ENOMEM;
+    free_late_blocks(NULL);
+    error = rs_cuda_end_of(&spec->place, &end);
+    d.on_gpu = end.on_gpu;
+    d.numa_node = end.numa_node;
+    memcpy(d.gpu, end.id, sizeof(d.gpu));
+    if (error == 0 && connection->self) {
+        l->lane.passive = true;
+        d.id = (uint64_t)(uintptr_t)l;
+    } else if (error == 0) {
+        d.stride = stride_of(&connection->engine->env, spec->bytes);
+        error = make_block(l, &d);
+        l->lane.streams = true; /* a copy has to be begun, and to be seen to
+                                   have ended */
+    }
+    if (error != 0) {
+        if (l->words != NULL)
+            rsched_free(l->words);
+        lane_free(l);
+        return error;
+    }
+    memcpy(descriptor, &d, sizeof(d));
+    *lane = &l->lane;
+    return 0;
+}
+
+static int check_descriptor(const struct rsched_connection *c,
+                            const struct descriptor *d)
+{
+    uint64_t size, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    struct stat status;
+
+    if (d->stride >= sizeof(struct rs_cuda_slot) + RS_CUDA_LINE &&
+        d->stride % RS_CUDA_LINE == 0 && d->offset % page == 0 &&
+        d->bytes > sizeof(struct rs_cuda_words) &&
+        d->stride <=
+            (d->bytes - sizeof(struct rs_cuda_words)) / RS_CUDA_SLOTS) {
+        if (c->same_process)
+            return 0;
+        size = fstat(c->memory_fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+        if (d->bytes <= size && d->offset <= size - d->bytes)
+            return 0;
+    }
+    return rs_fail(RSCHED_EMISMATCH,
+                   "cuda: peer %d: its slots are not in its memory", c->peer);
+}
+
+static int map_block(struct rs_cuda_lane *l, const struct descriptor *d)
+{
+    struct rsched_connection *c = l->lane.connection;
+    const struct rs_place place = {c->memory_id, d->offset, d->bytes, NULL};
+    void *address = rs_shared_resolve(&place);
+
+    if (address == NULL && c->same_process)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "cuda: peer %d: its slots are not in its memory",
+                       c->peer);
+    if (address == NULL) {
+        address = mmap(NULL, d->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                       c->memory_fd, (off_t)d->offset);
+        if (address == MAP_FAILED)
+            return rs_fail(RSCHED_ESYS, "cuda: peer %d: mapping its slots: %m",
+                           c->peer);
+        madvise(address, d->bytes, MADV_DONTFORK);
+        l->mapped = d->bytes;
+    }
+    set_block(l, address, d->stride);
+    return 0;
+}
+
+static void unmap_block(struct rs_cuda_lane *l)
+{
+    if (l->mapped > 0)
+        munmap(l->words, l->mapped);
+}
+
+static int attach_peer(struct rs_cuda_lane *l, const struct descriptor *d)
+{
+    struct rsched_connection *c = l->lane.connection;
+    int error = check_descriptor(c, d);
+
+    if (error == 0)
+        error = map_block(l, d);
+    if (error != 0)
+        return error;
+    if (l->words->id != d->id) {
+        unmap_block(l);
+        return rs_fail(RSCHED_EMISMATCH,
+                       "cuda: peer %d: what was mapped is no block of slots",
+                       c->peer);
+    }
+    l->sends = true;
+    l->peer.on_gpu = d->on_gpu != 0;
+    l->peer.numa_node = d->numa_node;
+    memcpy(l->peer.id, d->gpu, sizeof(l->peer.id));
+    return 0;
+}
+
+int rs_cuda_tx_create(struct rsched_connection *connection,
+                      const struct rsched_lane_spec *spec,
+                      const unsigned char *descriptor, unsigned char *reply,
+                      struct rsched_lane **lane)
+{
+    struct rs_cuda_lane *l = lane_new(connection);
+    struct descriptor d;
+    int error = 0;
+
+    (void)spec;
+    (void)reply;
+    if (l == NULL)
+        return RSCHED_ENOMEM;
+    memcpy(&d, descriptor, sizeof(d));
+    if (connection->self) {
+        l->other = (struct rs_cuda_lane *)(uintptr_t)d.id;
+        l->other->other = l;
+    } else {
+        error = attach_peer(l, &d);
+    }
+    if (error != 0) {
+        lane_free(l);
+        return error;
+    }
+    *lane = &l->lane;
+    return 0;
+}
+
+int rs_cuda_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
+{
+    (void)lane;
+    (void)reply;
+    return 0;
+}
+
+/* Pinning fails where there is little memory that may be locked; copies work
+ * all the same, slower. Between threads of one process both ends would pin the
+ * same block, and one would unpin it under the other's copies: neither does. */
+static void pin(struct rs_cuda_lane *l)
+{
+    l->registered =
+        l->words != NULL && !l->lane.connection->same_process &&
+        l->stream.driver->cuMemHostRegister(
+            l->words, sizeof(*l->words) + RS_CUDA_SLOTS * l->stride,
+            CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+}
+
+static void unpin(struct rs_cuda_lane *l)
+{
+    if (l->registered && rs_stream_enter(&l->stream) == 0) {
+        l->stream.driver->cuMemHostUnregister(l->words);
+        rs_stream_leave(&l->stream);
+    }
+    l->registered = false;
+}
+
+static void close_stream(struct rs_cuda_lane *l)
+{
+    rs_stream_drain(&l->stream);
+    unpin(l);
+    rs_stream_close(&l->stream);
+}
+
+int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu)
+{
+    int error;
+
+    if (rs_stream_is_open(&l->stream) && l->stream.gpu == gpu)
+        return 0;
+    close_stream(l);
+    error = rs_stream_open(&l->stream, l->lane.connection->engine, gpu);
+    if (error == 0)
+        error = rs_stream_enter(&l->stream);
+    if (error != 0)
+        return error;
+    pin(l);
+    rs_stream_leave(&l->stream);
+    return 0;
+}
+
+int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error)
+{
+    return rs_fail_within(error, "cuda: peer %d", l->lane.connection->peer);
+}
+
+/* No copy of ours touches anybody's memory from now on. */
+static void give_up(struct rs_cuda_lane *l)
+{
+    l->abandoned = true;
+    rs_stream_drain(&l->stream);
+}
+
+void rs_cuda_rx_abandon(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    if (l->abandoned)
+        return;
+    give_up(l);
+    /* Release: what we did consume is told before. */
+    if (l->words != NULL)
+        atomic_store_explicit(&l->words->refused, 1, memory_order_release);
+}
+
+void rs_cuda_tx_abandon(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    if (l->abandoned)
+        return;
+    give_up(l);
+    /* Release: the receiver, who may now use the memory for something else,
+     * must not meet a write of ours after it has seen this. */
+    if (l->words != NULL)
+        atomic_store_explicit(&l->words->closed, 1, memory_order_release);
+}
+
+static int __attribute__((cold)) has_given_up(const struct rs_cuda_lane *l)
+{
+    return rs_fail(RSCHED_EPEER, "cuda: peer %d has given up the exchange",
+                   l->lane.connection->peer);
+}
+
+int rs_cuda_rx_check(struct rsched_lane *lane)
+{
+    const struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    return l->words != NULL && is_closed(l->words) ? has_given_up(l) : 0;
+}
+
+int rs_cuda_tx_check(struct rsched_lane *lane)
+{
+    const struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    /* Acquire: `consumed` is read after this. */
+    if (l->words != NULL &&
+        atomic_load_explicit(&l->words->refused, memory_order_acquire) != 0)
+        return has_given_up(l);
+    return 0;
+}
+
+static void release_block(struct rs_cuda_lane *l)
+{
+    struct rsched_connection *c = l->lane.connection;
+
+    atomic_fetch_sub_explicit(&c->engine->bytes, l->place.bytes,
+                              memory_order_relaxed);
+    if (l->lane.attached && !is_closed(l->words))
+        keep_late_block(l);
+    else
+        rsched_free(l->words);
+}
+
+void rs_cuda_rx_destroy(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    if (l->other != NULL)
+        l->other->other = NULL;
+    close_stream(l);
+    rs_cuda_rx_abandon(lane);
+    if (l->words != NULL)
+        release_block(l);
+    lane_free(l);
+}
+
+void rs_cuda_tx_destroy(struct rsched_lane *lane)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+
+    if (l->other != NULL)
+        l->other->other = NULL;
+    close_stream(l);
+    rs_cuda_tx_abandon(lane);
+    unmap_block(l);
+    lane_free(l);
+}

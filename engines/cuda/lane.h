@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * LANES of messages of which an end lies in GPU memory, between two processes
+ * of one node (or of a process with itself).
+ *
+ * An edge has a block of host memory at the receiver, which both map: words, of
+ * which each has one writer, and a ring of slots. Slots are counted for as long
+ * as the lane lives; a slot is written while (its number) - consumed < slots,
+ * and read once `arrived` in its first line is its number + 1. What a slot
+ * holds is one of three kinds, which the sender chooses when it loads:
+ *
+ *   data   a chunk of the message (way `staged`). The sender's copy engine
+ *          fills the slot; once the event behind the copy has happened, the
+ *          processor stores `arrived`. The receiver's copy engine empties it;
+ *          once the event behind that has happened, the processor stores
+ *          `consumed`. Several slots are on their way at once on both sides.
+ *   pull   the message lies where the table says that came last (way
+ *          `cuda-ipc`). The receiver's copy engine reads it straight into the
+ *          receive buffers; `consumed` follows once that has happened. The
+ *          sender's buffers are busy until then.
+ *   table  a part of a new table, before the first pull that needs it. So
+ *          handles are opened once for each load, not in each epoch.
+ *
+ * Notification, then, is always a processor's store with release order after
+ * the driver has said that the copy is over (cuEventQuery), and the other
+ * side's load with acquire order before it enqueues the next copy. No copy
+ * engine writes a flag, and nothing is inferred from the order of its writes.
+ *
+ * A receiver that cannot open the peer's memory says so (`unreachable`), logs
+ * why, and gets the message through slots in this epoch and all later ones;
+ * with RSCHED_GPU_WAY=cuda-ipc it fails instead.
+ *
+ * Blocks in host memory are copied by processors, into and out of slots, so an
+ * end without GPU memory needs no driver.
+ */
+#ifndef RS_CUDA_LANE_H
+#define RS_CUDA_LANE_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "engines/common/copy.h"
+#include "engines/cuda/node.h"
+#include "engines/cuda/region.h"
+#include "engines/cuda/stream.h"
+
+enum {
+    RS_CUDA_LINE = 64,
+    RS_CUDA_SLOTS = 4, /* in flight at once, at both sides together */
+    RS_CUDA_CHUNKS = 8, /* of RSCHED_CHUNK, in a slot: a copy engine takes
+                           microseconds to begin, whatever it copies */
+};
+
+struct rs_cuda_words {
+    /* Sender. */
+    _Alignas(RS_CUDA_LINE) atomic_uint_fast64_t closed; /* 1: it writes no more */
+    /* Receiver. */
+    _Alignas(RS_CUDA_LINE) atomic_uint_fast64_t consumed; /* slots */
+    atomic_uint_fast64_t refused;     /* 1: it reads no more */
+    atomic_uint_fast64_t unreachable; /* 1: pull nothing any more */
+    uint64_t id; /* of the edge; as in the descriptor */
+};
+static_assert(sizeof(struct rs_cuda_words) == 2 * RS_CUDA_LINE,
+              "shared layout");
+
+enum rs_cuda_kind { RS_CUDA_DATA, RS_CUDA_PULL, RS_CUDA_TABLE };
+
+/* The first line of a slot; data or table follow it. */
+struct rs_cuda_slot {
+    _Alignas(RS_CUDA_LINE) atomic_uint_fast64_t arrived; /* its number + 1 */
+    uint64_t bytes;     /* of the message */
+    uint16_t signature; /* of the message */
+    uint16_t kind;      /* enum rs_cuda_kind */
+    uint32_t part;      /* bytes of the table in this slot */
+    uint64_t version;   /* of the table */
+    uint64_t table;     /* bytes of all of it */
+};
+static_assert(sizeof(struct rs_cuda_slot) == RS_CUDA_LINE, "shared layout");
+
+/* A table: this, then the regions, then the pieces. */
+struct rs_cuda_table {
+    uint64_t num_regions, num_pieces;
+};
+
+struct rs_cuda_table_piece {
+    uint64_t region; /* its number */
+    uint64_t offset; /* in the region */
+    uint64_t bytes, count;
+    int64_t stride;
+};
+
+/* What an end sends: the next thing that goes into a slot. */
+enum rs_cuda_step {
+    RS_CUDA_SENDS_TABLE,
+    RS_CUDA_SENDS_PULL,
+    RS_CUDA_WAITS,
+    RS_CUDA_SENDS_DATA,
+    RS_CUDA_SENT /* all of the epoch */
+};
+
+/* A piece of the loaded message. */
+struct rs_cuda_piece {
+    struct rsched_piece piece;
+    bool on_gpu;
+};
+
+struct rs_cuda_message {
+    struct rs_cuda_piece *pieces;
+    size_t num_pieces, room_pieces;
+    uint64_t bytes;
+    uint16_t signature;
+    bool on_gpu;  /* any piece is */
+    bool all_gpu; /* all of them are */
+    int gpu;      /* of the first that is */
+};
+
+struct rs_cuda_lane {
+    struct rsched_lane lane; /* first: the public part */
+    bool sends;
+    bool abandoned;
+
+    /* The block. */
+    struct rs_place place;       /* rx: it is ours; address NULL: there is none */
+    struct rs_cuda_words *words; /* NULL: the process's edge with itself */
+    char *slots;
+    uint64_t stride; /* bytes from slot to slot */
+    uint64_t mapped; /* bytes to unmap */
+    bool registered; /* the driver has pinned it */
+
+    struct rs_cuda_message message;
+    struct rs_copies copies; /* through slots, or straight (self) */
+    bool *device;            /* of each of the copies */
+    size_t room_device;
+    struct rs_cuda_end peer; /* tx: where the receiver's buffers lie */
+    struct rs_cuda_lane *other; /* self: the other end */
+
+    /* The epoch. Slots before `finished` are published (tx) or consumed (rx);
+     * those before `issued` have had their copies enqueued. */
+    struct rs_stream stream;
+    uint64_t issued, finished;
+    uint32_t next; /* chunk of the message */
+    enum rs_cuda_step step;
+    bool pulling; /* rx: the one slot that is issued is a pull */
+    bool busy;    /* self: copies are enqueued */
+
+    /* Pulls. */
+    bool pulls;   /* tx: the loaded message is */
+    bool refused; /* tx: the receiver has said that it cannot */
+    uint64_t version, version_sent; /* of the table */
+    char *table;
+    size_t table_bytes;
+    size_t table_at; /* bytes that have been sent or got */
+    bool new_table;  /* rx: it has just become complete */
+    struct rs_cuda_region *regions; /* tx: exported */
+    size_t num_regions, room_regions;
+    struct rs_copies straight;    /* rx: from the peer's memory */
+    struct rs_cuda_opened **open; /* rx: that they need */
+    size_t num_open;
+    uint64_t version_open; /* of the table that named them */
+};
+
+static inline struct rs_cuda_lane *rs_cuda_lane_of(struct rsched_lane *lane)
+{
+    return (struct rs_cuda_lane *)(void *)lane;
+}
+
+static inline struct rs_cuda_slot *rs_cuda_slot(const struct rs_cuda_lane *l,
+                                                uint64_t number)
+{
+    return (struct rs_cuda_slot *)(void *)(l->slots +
+                                           number % RS_CUDA_SLOTS * l->stride);
+}
+
+static inline char *rs_cuda_slot_data(struct rs_cuda_slot *slot)
+{
+    return (char *)(slot + 1);
+}
+
+/** Bytes of data that a slot holds. */
+static inline uint64_t rs_cuda_room(const struct rs_cuda_lane *l)
+{
+    return l->stride - sizeof(struct rs_cuda_slot);
+}
+
+/* load.c */
+
+int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_cuda_rx_load(struct rsched_lane *, const struct rsched_message *);
+
+/* epoch.c */
+
+int rs_cuda_tx_start(struct rsched_lane *);
+int rs_cuda_rx_start(struct rsched_lane *);
+int rs_cuda_tx_progress(struct rsched_lane *);
+int rs_cuda_rx_progress(struct rsched_lane *);
+
+/* pull.c */
+
+/** Sender, when a message has been loaded: whether it can be pulled, and if so
+ * the table of where it lies. @return 0, or why GPU memory cannot be exported;
+ * RSCHED_ENOMEM */
+int rs_cuda_pull_load(struct rs_cuda_lane *l);
+
+/** Receiver: a part of the table has come. @return 0; RSCHED_EMISMATCH: it is
+ * none; RSCHED_ENOMEM */
+int rs_cuda_pull_take(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot,
+                      const char *part);
+
+/** Receiver, when the table is complete: have a stream for its copies, if the
+ * message of this end has none since it lies in host memory. Not while another
+ * stream is entered. */
+int rs_cuda_pull_stream(struct rs_cuda_lane *l);
+
+/** Receiver: open what the table names and compile the copies; nothing if that
+ * was done. @return 0, or why it cannot be opened */
+int rs_cuda_pull_open(struct rs_cuda_lane *l);
+
+/** Receiver: another message has been loaded, the table stays. */
+void rs_cuda_pull_forget(struct rs_cuda_lane *l);
+
+void rs_cuda_pull_fini(struct rs_cuda_lane *l);
+
+/* lane.c */
+
+int rs_cuda_rx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                      unsigned char *descriptor, struct rsched_lane **);
+int rs_cuda_tx_create(struct rsched_connection *, const struct rsched_lane_spec *,
+                      const unsigned char *descriptor, unsigned char *reply,
+                      struct rsched_lane **);
+int rs_cuda_rx_attach(struct rsched_lane *, const unsigned char *reply);
+void rs_cuda_rx_abandon(struct rsched_lane *);
+void rs_cuda_tx_abandon(struct rsched_lane *);
+int rs_cuda_rx_check(struct rsched_lane *);
+int rs_cuda_tx_check(struct rsched_lane *);
+void rs_cuda_rx_destroy(struct rsched_lane *);
+void rs_cuda_tx_destroy(struct rsched_lane *);
+
+/** The connection is about to go; all its lanes have been destroyed. */
+void rs_cuda_lanes_forget(const struct rsched_connection *connection);
+
+/** Have a stream in a context of that GPU, and slots that copy engines reach;
+ * nothing if there is one. */
+int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
+
+/** Append "peer N: " to the last error's text and return it. */
+int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error);
+
+#endif

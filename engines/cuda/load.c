@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Compiling messages: where their pieces lie, which way they go. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cuda/lane.h"
+#include "librsched/base/array.h"
+#include "librsched/base/config.h"
+#include "librsched/base/coordinator.h"
+#include "librsched/base/error.h"
+
+extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
+
+/* All blocks of a piece lie in one allocation. */
+static int place_piece(const struct rsched_piece *p, struct rsched_place *place)
+{
+    int64_t span = (int64_t)(p->count - 1) * p->stride;
+    const char *low = p->address + (span < 0 ? span : 0);
+    const char *high = p->address + (span > 0 ? span : 0) + p->bytes;
+
+    /* Without a driver, or with one that the program has not asked for memory,
+     * there is none but the host's. */
+    *place = (struct rsched_place){RSCHED_PLACE_HOST, -1};
+    if (rs_cuda_gpu_ops.attach())
+        rs_cuda_gpu_ops.place(low, (uint64_t)(high - low), place);
+    if (place->kind != RSCHED_PLACE_UNKNOWN)
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP,
+                   "cuda: a block that does not lie in one allocation of GPU or "
+                   "host memory");
+}
+
+static int add_piece(struct rs_cuda_message *m, const struct rsched_piece *p)
+{
+    struct rsched_place place;
+    int error = place_piece(p, &place);
+
+    if (error != 0)
+        return error;
+    m->pieces[m->num_pieces++] =
+        (struct rs_cuda_piece){*p, place.kind == RSCHED_PLACE_GPU};
+    if (place.kind != RSCHED_PLACE_GPU) {
+        m->all_gpu = false;
+        return 0;
+    }
+    if (!m->on_gpu)
+        m->gpu = place.gpu;
+    m->on_gpu = true;
+    return 0;
+}
+
+static int keep_message(struct rs_cuda_message *m,
+                        const struct rsched_message *message)
+{
+    struct rs_cuda_piece *larger =
+        rs_array_grow(m->pieces, &m->room_pieces, message->num_pieces,
+                      sizeof(*larger));
+    int error = 0;
+
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for pieces");
+    m->pieces = larger;
+    m->num_pieces = 0;
+    m->bytes = message->bytes;
+    m->signature = message->signature;
+    m->on_gpu = false;
+    m->all_gpu = true;
+    for (size_t i = 0; i < message->num_pieces && error == 0; i++) {
+        const struct rsched_piece *p = &message->pieces[i];
+
+        if (p->bytes > 0 && p->count > 0)
+            error = add_piece(m, p);
+    }
+    return error;
+}
+
+/* Blocks of pieces of different kinds have no byte in common, so the first
+ * piece whose span has the address tells. */
+static bool is_on_gpu(const struct rs_cuda_message *m, const char *address)
+{
+    for (size_t i = 0; i < m->num_pieces; i++) {
+        const struct rsched_piece *p = &m->pieces[i].piece;
+        int64_t span = (int64_t)(p->count - 1) * p->stride;
+        const char *low = p->address + (span < 0 ? span : 0);
+        const char *high = p->address + (span > 0 ? span : 0) + p->bytes;
+
+        if (address >= low && address < high)
+            return m->pieces[i].on_gpu;
+    }
+    return false;
+}
+
+/* Which of the copies have GPU memory at either end. @param other the message
+ * at the other end if the copies go straight, or NULL */
+static int mark_copies(struct rs_cuda_lane *l,
+                       const struct rs_cuda_message *other)
+{
+    const struct rs_cuda_message *m = &l->message;
+    bool *larger = rs_array_grow(l->device, &l->room_device,
+                                 (size_t)l->copies.num_copies + 1,
+                                 sizeof(*larger));
+
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for a copy list");
+    l->device = larger;
+    for (uint32_t i = 0; i < l->copies.num_copies; i++) {
+        const struct rs_copy *c = &l->copies.copies[i];
+
+        l->device[i] = m->on_gpu && (m->all_gpu || is_on_gpu(m, c->user));
+        if (other != NULL)
+            l->device[i] = l->device[i] || is_on_gpu(other, c->other);
+    }
+    return 0;
+}
+
+/* ---- which way ---- */
+
+static enum rs_distance distance(const struct rs_cuda_end *a,
+                                 const struct rs_cuda_end *b)
+{
+    if (a->on_gpu && b->on_gpu && memcmp(a->id, b->id, sizeof(a->id)) == 0)
+        return RS_DISTANCE_SAME_GPU;
+    if (a->numa_node == b->numa_node && a->numa_node != RSCHED_NUMA_UNKNOWN)
+        return RS_DISTANCE_SAME_NUMA;
+    return RS_DISTANCE_OTHER_NUMA;
+}
+
+/* What the receiver has to be able to read. @return 0, or why it is not */
+static int check_ipc(const struct rs_cuda_lane *l)
+{
+    const struct rs_cuda_message *m = &l->message;
+    int gpu;
+
+    if (l->refused)
+        return rs_fail(RSCHED_ENOTSUP, "it cannot open GPU memory of this "
+                                       "process");
+    if (!m->all_gpu)
+        return rs_fail(RSCHED_ENOTSUP, "some of the message lies in host memory");
+    /* A GPU that is not visible here may be accessible all the same: the
+     * receiver's driver will know. */
+    if (!l->peer.on_gpu || rs_cuda_gpu_of(l->peer.id, &gpu) != 0 ||
+        gpu == m->gpu)
+        return 0;
+    return rs_cuda_gpu_ops.check_way(m->gpu, gpu, RS_WAY_CUDA_IPC);
+}
+
+static bool is_cheapest(const struct rs_cuda_lane *l,
+                        const struct rsched_message *message)
+{
+    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
+    struct rs_gpu_put put = {.bytes = message->bytes,
+                             .possible = RS_WAY_BIT(RS_WAY_STAGED) |
+                                         RS_WAY_BIT(RS_WAY_CUDA_IPC)};
+    const struct rsched_place place = {RSCHED_PLACE_GPU, l->message.gpu};
+    struct rs_cuda_end own;
+
+    if (rs_cuda_end_of(&place, &own) != 0)
+        return false;
+    put.distance = distance(&own, &l->peer);
+    return rs_gpu_way(ways, &put, message->in_flight) == RS_WAY_CUDA_IPC;
+}
+
+/* Whether the message is pulled, and its table. What is not possible is an
+ * error if the way was asked for. */
+static int choose_way(struct rs_cuda_lane *l,
+                      const struct rsched_message *message)
+{
+    uint64_t wanted = rs_config()->gpu_way;
+    int error;
+
+    l->pulls = false;
+    if (wanted == RS_CONFIG_GPU_WAY_STAGED || !l->message.on_gpu)
+        return 0;
+    error = check_ipc(l);
+    if (error == 0 && wanted == RS_CONFIG_GPU_WAY_AUTO &&
+        !is_cheapest(l, message))
+        return 0;
+    if (error == 0)
+        error = rs_cuda_pull_load(l);
+    l->pulls = error == 0;
+    if (error == 0 || error == RSCHED_ENOMEM)
+        return error;
+    return wanted == RS_CONFIG_GPU_WAY_IPC
+               ? rs_fail_within(error, "RSCHED_GPU_WAY=cuda-ipc")
+               : 0;
+}
+
+/* ---- loading ---- */
+
+static int load(struct rs_cuda_lane *l, const struct rsched_message *message)
+{
+    int error = keep_message(&l->message, message);
+
+    if (error == 0 && l->message.on_gpu)
+        error = rs_cuda_lane_stream(l, l->message.gpu);
+    return error;
+}
+
+static int load_ring(struct rs_cuda_lane *l,
+                     const struct rsched_message *message)
+{
+    int error = load(l, message);
+
+    if (error == 0)
+        error = rs_copies_compile(&l->copies, message, rs_cuda_room(l));
+    return error == 0 ? mark_copies(l, NULL) : error;
+}
+
+int rs_cuda_tx_load(struct rsched_lane *lane,
+                    const struct rsched_message *message)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+    int error;
+
+    if (lane->connection->self) {
+        error = load(l, message);
+    } else {
+        error = load_ring(l, message);
+        if (error == 0)
+            error = choose_way(l, message);
+        lane->streams = l->pulls || l->message.on_gpu ||
+                        l->copies.num_chunks > RS_CUDA_SLOTS;
+    }
+    return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
+}
+
+static struct rsched_piece *plain_pieces(const struct rs_cuda_message *m)
+{
+    struct rsched_piece *pieces = calloc(m->num_pieces + 1, sizeof(*pieces));
+
+    for (size_t i = 0; pieces != NULL && i < m->num_pieces; i++)
+        pieces[i] = m->pieces[i].piece;
+    return pieces;
+}
+
+/* The tx lane, which was loaded before, does the copies. */
+static int load_self(struct rs_cuda_lane *l,
+                     const struct rsched_message *message)
+{
+    struct rs_cuda_lane *tx = l->other;
+    struct rsched_message from = {.num_pieces = tx->message.num_pieces,
+                                  .bytes = tx->message.bytes,
+                                  .signature = tx->message.signature};
+    struct rsched_piece *pieces;
+    int error;
+
+    if (from.bytes != message->bytes || from.signature != message->signature)
+        return rs_fail(from.bytes > message->bytes ? RSCHED_ETRUNC
+                                                   : RSCHED_EMISMATCH,
+                       "%llu bytes to the process itself, which expects %llu "
+                       "or another division among puts",
+                       (unsigned long long)from.bytes,
+                       (unsigned long long)message->bytes);
+    error = keep_message(&l->message, message);
+    if (error == 0 && !tx->message.on_gpu && l->message.on_gpu)
+        error = rs_cuda_lane_stream(tx, l->message.gpu);
+    if (error != 0)
+        return error;
+    pieces = plain_pieces(&tx->message);
+    if (pieces == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for pieces");
+    from.pieces = pieces;
+    error = rs_copies_compile_pair(&tx->copies, &from, message);
+    free(pieces);
+    return error == 0 ? mark_copies(tx, &l->message) : error;
+}
+
+int rs_cuda_rx_load(struct rsched_lane *lane,
+                    const struct rsched_message *message)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+    int error;
+
+    if (lane->connection->self) {
+        error = load_self(l, message);
+    } else {
+        error = load_ring(l, message);
+        rs_cuda_pull_forget(l);
+    }
+    return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
+}

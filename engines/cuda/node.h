@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine's instance and its connections with processes of the node. */
+#ifndef RS_CUDA_NODE_H
+#define RS_CUDA_NODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include <rsched/engine.h>
+
+#include "engines/cuda/driver.h"
+#include "librsched/base/shared.h"
+
+enum { RS_CUDA_MOST_GPUS = 64 };
+
+struct rsched_engine {
+    struct rsched_engine_env env;
+    struct rs_shared_file memory; /* what peers may map of ours */
+    uint64_t nonce;               /* of this instance */
+    pthread_mutex_t lock;         /* guards the contexts */
+    CUcontext contexts[RS_CUDA_MOST_GPUS]; /* primary ones that are held */
+    _Atomic uint64_t bytes;       /* of blocks */
+};
+
+struct rsched_connection {
+    struct rsched_engine *engine;
+    int peer;
+    bool self;         /* the peer is this very instance */
+    bool same_process; /* its addresses mean the same here */
+    pid_t pid;
+    int pidfd;     /* -1: there is none */
+    int memory_fd; /* the peer's, -1 if same_process */
+    uint64_t memory_id;
+};
+
+/* Where an end of an edge lies, as the other one may know it. */
+struct rs_cuda_end {
+    bool on_gpu;
+    int numa_node; /* or RSCHED_NUMA_*; of host memory UNKNOWN */
+    unsigned char id[RSCHED_GPU_ID_BYTES]; /* of the GPU, else 0 */
+};
+
+/**
+ * The primary context of a GPU, held until the instance is closed. Thread-safe.
+ * @return 0; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what the driver said
+ */
+int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context);
+
+/** Describe a GPU of this process, or host memory. */
+int rs_cuda_end_of(const struct rsched_place *place, struct rs_cuda_end *end);
+
+/** The number that a GPU has in this process.
+ * @return 0; RSCHED_ENOTSUP: it is not visible here (CUDA_VISIBLE_DEVICES) */
+int rs_cuda_gpu_of(const unsigned char *id, int *gpu);
+
+bool rs_cuda_is_dead(const struct rsched_connection *connection);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tables of where a message lies: made by the sender, opened by the receiver. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cuda/lane.h"
+#include "librsched/base/array.h"
+#include "librsched/base/error.h"
+
+/* ---- sender ---- */
+
+static void withdraw(struct rs_cuda_lane *l)
+{
+    while (l->num_regions > 0)
+        rs_cuda_region_withdraw(&l->regions[--l->num_regions]);
+}
+
+static bool has(const struct rs_cuda_region *r, const char *address)
+{
+    return (uintptr_t)address - r->start < r->bytes;
+}
+
+/* The region of an address, exported at first. */
+static int find_region(struct rs_cuda_lane *l, const char *address,
+                       uint64_t *number)
+{
+    struct rs_cuda_region *larger;
+    int error;
+
+    for (size_t i = 0; i < l->num_regions; i++) {
+        if (has(&l->regions[i], address)) {
+            *number = i;
+            return 0;
+        }
+    }
+    larger = rs_array_grow(l->regions, &l->room_regions, l->num_regions + 1,
+                           sizeof(*larger));
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+    l->regions = larger;
+    error = rs_cuda_region_export(l->lane.connection, address,
+                                  &l->regions[l->num_regions]);
+    if (error == 0)
+        *number = l->num_regions++;
+    return error;
+}
+
+static int make_pieces(struct rs_cuda_lane *l,
+                       struct rs_cuda_table_piece *pieces)
+{
+    const struct rs_cuda_message *m = &l->message;
+    int error = 0;
+
+    for (size_t i = 0; i < m->num_pieces && error == 0; i++) {
+        const struct rsched_piece *p = &m->pieces[i].piece;
+
+        pieces[i] = (struct rs_cuda_table_piece){
+            .bytes = p->bytes, .count = p->count, .stride = p->stride};
+        error = find_region(l, p->address, &pieces[i].region);
+        if (error == 0)
+            pieces[i].offset = (uintptr_t)p->address -
+                               l->regions[pieces[i].region].start;
+    }
+    return error;
+}
+
+/* The descriptors of a table that says the same are new ones, so it has another
+ * version if it has any. */
+static bool is_sent(const struct rs_cuda_lane *l, const char *table,
+                    size_t bytes)
+{
+    return l->version_sent == l->version && l->version != 0 &&
+           bytes == l->table_bytes && memcmp(table, l->table, bytes) == 0;
+}
+
+static int keep_table(struct rs_cuda_lane *l,
+                      const struct rs_cuda_table_piece *pieces)
+{
+    const struct rs_cuda_table head = {l->num_regions, l->message.num_pieces};
+    size_t regions = l->num_regions * sizeof(*l->regions);
+    size_t bytes = sizeof(head) + regions + head.num_pieces * sizeof(*pieces);
+    char *table = malloc(bytes);
+
+    if (table == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+    memcpy(table, &head, sizeof(head));
+    memcpy(table + sizeof(head), l->regions, regions);
+    memcpy(table + sizeof(head) + regions, pieces,
+           head.num_pieces * sizeof(*pieces));
+    if (is_sent(l, table, bytes)) {
+        free(table);
+        return 0;
+    }
+    free(l->table);
+    l->table = table;
+    l->table_bytes = bytes;
+    l->version++;
+    return 0;
+}
+
+int rs_cuda_pull_load(struct rs_cuda_lane *l)
+{
+    struct rs_cuda_table_piece *pieces;
+    int error;
+
+    withdraw(l);
+    pieces = calloc(l->message.num_pieces + 1, sizeof(*pieces));
+    if (pieces == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+    error = rs_stream_enter(&l->stream);
+    if (error == 0) {
+        error = make_pieces(l, pieces);
+        rs_stream_leave(&l->stream);
+    }
+    if (error == 0)
+        error = keep_table(l, pieces);
+    free(pieces);
+    return error;
+}
+
+/* ---- receiver ---- */
+
+static int bad_table(void)
+{
+    return rs_fail(RSCHED_EMISMATCH, "a table of GPU memory that is none");
+}
+
+/* What a message of so many bytes can need, and then some. */
+#define MOST_TABLE (UINT64_C(1) << 32)
+
+int rs_cuda_pull_take(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot,
+                      const char *part)
+{
+    if (slot->version != l->version) {
+        char *table;
+
+        rs_cuda_pull_forget(l);
+        if (slot->table > MOST_TABLE)
+            return bad_table();
+        table = realloc(l->table, slot->table + 1);
+        if (table == NULL)
+            return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+        l->table = table;
+        l->table_bytes = slot->table;
+        l->table_at = 0;
+        l->version = slot->version;
+    }
+    if (slot->part > rs_cuda_room(l) ||
+        slot->part > l->table_bytes - l->table_at)
+        return bad_table();
+    memcpy(l->table + l->table_at, part, slot->part);
+    l->table_at += slot->part;
+    return 0;
+}
+
+/* The table's parts; nothing in it is believed. */
+struct view {
+    struct rs_cuda_table head;
+    const struct rs_cuda_region *regions;
+    const struct rs_cuda_table_piece *pieces;
+};
+
+static int view_table(const struct rs_cuda_lane *l, struct view *v)
+{
+    size_t rest = l->table_bytes, regions;
+
+    if (l->table == NULL || rest < sizeof(v->head) || l->table_at != rest)
+        return bad_table();
+    memcpy(&v->head, l->table, sizeof(v->head));
+    rest -= sizeof(v->head);
+    if (v->head.num_regions == 0 ||
+        v->head.num_regions > rest / sizeof(*v->regions))
+        return bad_table();
+    regions = v->head.num_regions * sizeof(*v->regions);
+    rest -= regions;
+    if (rest % sizeof(*v->pieces) != 0 ||
+        v->head.num_pieces != rest / sizeof(*v->pieces))
+        return bad_table();
+    /* malloc aligns the table, and all of its parts are of whole words. */
+    v->regions = (const void *)(l->table + sizeof(v->head));
+    v->pieces = (const void *)(l->table + sizeof(v->head) + regions);
+    return 0;
+}
+
+/* All blocks of a piece are within its region. */
+static bool is_within(const struct rs_cuda_table_piece *p,
+                      const struct rs_cuda_region *r)
+{
+    __int128 span, low, high;
+
+    if (p->bytes == 0 || p->count == 0)
+        return false;
+    span = (__int128)(p->count - 1) * p->stride;
+    low = (__int128)p->offset + (span < 0 ? span : 0);
+    high = (__int128)p->offset + (span > 0 ? span : 0) + p->bytes;
+    return low >= 0 && high <= (__int128)r->bytes;
+}
+
+static void close_all(struct rs_cuda_opened **open, size_t number)
+{
+    while (number > 0)
+        rs_cuda_region_close(open[--number]);
+}
+
+static void close_regions(struct rs_cuda_lane *l)
+{
+    close_all(l->open, l->num_open);
+    free(l->open);
+    l->open = NULL;
+    l->num_open = 0;
+}
+
+static int open_regions(struct rs_cuda_lane *l, const struct view *v)
+{
+    struct rs_cuda_opened **open = calloc(v->head.num_regions, sizeof(*open));
+    size_t number = 0;
+    int error = 0;
+
+    if (open == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+    for (; number < v->head.num_regions && error == 0; number += error == 0)
+        error = rs_cuda_region_open(l->lane.connection, &v->regions[number],
+                                    l->stream.context, l->stream.gpu,
+                                    &open[number]);
+    if (error != 0) {
+        close_all(open, number);
+        free(open);
+        return error;
+    }
+    /* Only now, so that what both tables name stays open. */
+    close_regions(l);
+    l->open = open;
+    l->num_open = number;
+    l->version_open = l->version;
+    return 0;
+}
+
+static bool is_open(const struct rs_cuda_lane *l)
+{
+    return l->num_open > 0 && l->version_open == l->version &&
+           l->open[0]->context == l->stream.context;
+}
+
+/* The sender's pieces, as they lie here. @return bytes, 0: it is no table */
+static uint64_t translate(const struct rs_cuda_lane *l, const struct view *v,
+                          struct rsched_piece *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (uint64_t i = 0; i < v->head.num_pieces; i++) {
+        const struct rs_cuda_table_piece *p = &v->pieces[i];
+        uint64_t all;
+
+        if (p->region >= v->head.num_regions ||
+            !is_within(p, &v->regions[p->region]) ||
+            __builtin_mul_overflow(p->bytes, p->count, &all) ||
+            __builtin_add_overflow(bytes, all, &bytes))
+            return 0;
+        pieces[i] = (struct rsched_piece){
+            .address = l->open[p->region]->address + p->offset,
+            .bytes = p->bytes,
+            .count = p->count,
+            .stride = p->stride};
+    }
+    return bytes;
+}
+
+static int compile(struct rs_cuda_lane *l, const struct view *v)
+{
+    size_t n = l->message.num_pieces;
+    struct rsched_piece *theirs = calloc(v->head.num_pieces + 1,
+                                         sizeof(*theirs));
+    struct rsched_piece *own = calloc(n + 1, sizeof(*own));
+    struct rsched_message from = {.pieces = theirs,
+                                  .num_pieces = v->head.num_pieces,
+                                  .bytes = l->message.bytes};
+    struct rsched_message to = {.pieces = own,
+                                .num_pieces = n,
+                                .bytes = l->message.bytes};
+    int error;
+
+    if (theirs == NULL || own == NULL) {
+        error = rs_fail(RSCHED_ENOMEM, "no memory for a copy list");
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++)
+        own[i] = l->message.pieces[i].piece;
+    error = translate(l, v, theirs) == to.bytes
+                ? rs_copies_compile_pair(&l->straight, &from, &to)
+                : bad_table();
+out:
+    free(theirs);
+    free(own);
+    return error;
+}
+
+/* Which GPU of this process copies: its own if it has one, else the sender's. */
+int rs_cuda_pull_stream(struct rs_cuda_lane *l)
+{
+    struct view v;
+    int gpu, error = view_table(l, &v);
+
+    if (error == 0 && !l->message.on_gpu) {
+        error = rs_cuda_gpu_of(v.regions[0].gpu, &gpu);
+        if (error == 0)
+            error = rs_cuda_lane_stream(l, gpu);
+    }
+    return error;
+}
+
+int rs_cuda_pull_open(struct rs_cuda_lane *l)
+{
+    struct view v;
+    int error;
+
+    if (l->straight.num_copies > 0)
+        return 0;
+    error = view_table(l, &v);
+    if (error == 0 && !is_open(l))
+        error = open_regions(l, &v);
+    if (error == 0)
+        error = compile(l, &v);
+    if (error != 0) {
+        l->straight.num_copies = 0;
+        close_regions(l);
+    }
+    return error;
+}
+
+/* What is open stays so until the next table has come: it may be the same. */
+void rs_cuda_pull_forget(struct rs_cuda_lane *l)
+{
+    l->straight.num_copies = 0;
+}
+
+void rs_cuda_pull_fini(struct rs_cuda_lane *l)
+{
+    withdraw(l);
+    close_regions(l);
+    rs_copies_fini(&l->straight);
+    free(l->regions);
+    free(l->table);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/cuda/region.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "librsched/base/error.h"
+
+/* ---- exporting ---- */
+
+/* What the driver says of an allocation. */
+struct facts {
+    CUdeviceptr start;
+    size_t bytes;
+    unsigned long long buffer;
+    int gpu;
+    unsigned legacy; /* it has a handle */
+    CUmemAllocationHandleType types;
+};
+
+static int look_at(const struct rs_cuda_driver *driver, const char *address,
+                   struct facts *facts)
+{
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
+    void *values[] = {&facts->start, &facts->bytes,  &facts->buffer,
+                      &facts->gpu,   &facts->legacy, &facts->types};
+
+    memset(facts, 0, sizeof(*facts));
+    return rs_cuda_error(
+        driver,
+        driver->cuPointerGetAttributes(
+            sizeof(attributes) / sizeof(attributes[0]), attributes, values,
+            (CUdeviceptr)(uintptr_t)address),
+        "cuPointerGetAttributes");
+}
+
+static int export_legacy(const struct rs_cuda_driver *driver,
+                         struct rs_cuda_region *region)
+{
+    CUipcMemHandle handle;
+    int error = rs_cuda_error(
+        driver, driver->cuIpcGetMemHandle(&handle, (CUdeviceptr)region->start),
+        "cuIpcGetMemHandle");
+
+    region->kind = RS_CUDA_LEGACY;
+    if (error == 0)
+        memcpy(region->handle, &handle, sizeof(handle));
+    return error;
+}
+
+static int export_descriptor(const struct rs_cuda_driver *driver,
+                             struct rs_cuda_region *region)
+{
+    CUmemGenericAllocationHandle memory;
+    int fd = -1;
+    int error = rs_cuda_error(driver,
+                              driver->cuMemRetainAllocationHandle(
+                                  &memory, (void *)(uintptr_t)region->start),
+                              "cuMemRetainAllocationHandle");
+
+    if (error != 0)
+        return error;
+    error = rs_cuda_error(
+        driver,
+        driver->cuMemExportToShareableHandle(
+            &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        "cuMemExportToShareableHandle");
+    driver->cuMemRelease(memory);
+    region->kind = RS_CUDA_DESCRIPTOR;
+    region->fd = fd;
+    return error;
+}
+
+int rs_cuda_region_export(const struct rsched_connection *connection,
+                          const char *address, struct rs_cuda_region *region)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    struct rs_cuda_region r = {.kind = RS_CUDA_ADDRESS, .fd = -1};
+    struct rs_cuda_end end;
+    struct facts facts;
+    int error = look_at(driver, address, &facts);
+
+    if (error == 0)
+        error = rs_cuda_end_of(
+            &(struct rsched_place){RSCHED_PLACE_GPU, facts.gpu}, &end);
+    if (error != 0)
+        return error;
+    r.buffer = facts.buffer;
+    r.owner = connection->engine->memory.id;
+    r.start = facts.start;
+    r.bytes = facts.bytes;
+    memcpy(r.gpu, end.id, sizeof(r.gpu));
+    /* What is mapped may be barred to other GPUs of the process. */
+    if (connection->same_process)
+        error = facts.legacy != 0
+                    ? 0
+                    : rs_fail(RSCHED_ENOTSUP, "memory of GPU %d that another "
+                                              "GPU may not access", facts.gpu);
+    else if (facts.legacy != 0)
+        error = export_legacy(driver, &r);
+    else if ((facts.types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+        error = export_descriptor(driver, &r);
+    else
+        error = rs_fail(RSCHED_ENOTSUP,
+                        "memory of GPU %d that no other process can open (of a "
+                        "pool, or made without a type of handle)", facts.gpu);
+    if (error == 0)
+        *region = r;
+    return error;
+}
+
+void rs_cuda_region_withdraw(struct rs_cuda_region *region)
+{
+    if (region->fd >= 0)
+        close(region->fd);
+    region->fd = -1;
+}
+
+/* ---- opening ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rs_cuda_opened *list; /* of the process */
+
+/* The descriptor's number may be another's by now; the rest says which
+ * allocation is meant. */
+static bool is_same(const struct rs_cuda_opened *o,
+                    const struct rs_cuda_region *r, CUcontext context)
+{
+    return o->context == context && o->region.kind == r->kind &&
+           o->region.owner == r->owner && o->region.buffer == r->buffer &&
+           o->region.start == r->start && o->region.bytes == r->bytes &&
+           memcmp(o->region.handle, r->handle, sizeof(r->handle)) == 0;
+}
+
+static int open_legacy(const struct rs_cuda_driver *driver,
+                       struct rs_cuda_opened *o)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address = 0;
+    int error;
+
+    memcpy(&handle, o->region.handle, sizeof(handle));
+    error = rs_cuda_error(driver,
+                          driver->cuIpcOpenMemHandle(
+                              &address, handle,
+                              CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                          "cuIpcOpenMemHandle");
+    o->address = (char *)(uintptr_t)address;
+    return error;
+}
+
+static int map_memory(const struct rs_cuda_driver *driver,
+                      struct rs_cuda_opened *o, int gpu,
+                      CUmemGenericAllocationHandle memory)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address = 0;
+    size_t bytes = o->region.bytes;
+    int error = rs_cuda_error(
+        driver, driver->cuMemAddressReserve(&address, bytes, 0, 0, 0),
+        "cuMemAddressReserve");
+
+    if (error != 0)
+        return error;
+    error = rs_cuda_error(driver,
+                          driver->cuMemMap(address, bytes, 0, memory, 0),
+                          "cuMemMap");
+    if (error != 0)
+        goto err_free;
+    error = rs_cuda_error(driver,
+                          driver->cuMemSetAccess(address, bytes, &access, 1),
+                          "cuMemSetAccess");
+    if (error != 0)
+        goto err_unmap;
+    o->address = (char *)(uintptr_t)address;
+    o->reserved = bytes;
+    return 0;
+
+err_unmap:
+    driver->cuMemUnmap(address, bytes);
+err_free:
+    driver->cuMemAddressFree(address, bytes);
+    return error;
+}
+
+static int open_descriptor(const struct rs_cuda_driver *driver,
+                           const struct rsched_connection *c,
+                           struct rs_cuda_opened *o, int gpu)
+{
+    CUmemGenericAllocationHandle memory;
+    int error, fd = (int)syscall(SYS_pidfd_getfd, c->pidfd, o->region.fd, 0);
+
+    if (fd < 0)
+        return rs_fail(RSCHED_ENOTSUP, "taking the descriptor of its memory "
+                                       "(pidfd_getfd): %m");
+    error = rs_cuda_error(driver,
+                          driver->cuMemImportFromShareableHandle(
+                              &memory, (void *)(uintptr_t)fd,
+                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                          "cuMemImportFromShareableHandle");
+    close(fd);
+    if (error != 0)
+        return error;
+    error = map_memory(driver, o, gpu, memory);
+    /* What is mapped stays. */
+    driver->cuMemRelease(memory);
+    return error;
+}
+
+static int open_new(const struct rsched_connection *c,
+                    const struct rs_cuda_region *region, CUcontext context,
+                    int gpu, struct rs_cuda_opened **opened)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    struct rs_cuda_opened *o = calloc(1, sizeof(*o));
+    int error;
+
+    if (o == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a handle");
+    o->region = *region;
+    o->context = context;
+    if (region->kind == RS_CUDA_ADDRESS && c->same_process) {
+        o->address = (char *)(uintptr_t)region->start;
+        error = 0;
+    } else if (region->kind == RS_CUDA_LEGACY && !c->same_process) {
+        error = open_legacy(driver, o);
+    } else if (region->kind == RS_CUDA_DESCRIPTOR && !c->same_process) {
+        error = open_descriptor(driver, c, o, gpu);
+    } else {
+        error = rs_fail(RSCHED_EMISMATCH, "a handle that is none");
+    }
+    if (error != 0) {
+        free(o);
+        return error;
+    }
+    o->next = list;
+    list = o;
+    *opened = o;
+    return 0;
+}
+
+int rs_cuda_region_open(const struct rsched_connection *connection,
+                        const struct rs_cuda_region *region, CUcontext context,
+                        int gpu, struct rs_cuda_opened **opened)
+{
+    struct rs_cuda_opened *o;
+    int error = 0;
+
+    pthread_mutex_lock(&lock);
+    o = list;
+    while (o != NULL && !is_same(o, region, context))
+        o = o->next;
+    if (o == NULL)
+        error = open_new(connection, region, context, gpu, &o);
+    if (error == 0) {
+        o->users++;
+        *opened = o;
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+static void close_now(struct rs_cuda_opened *o)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)o->address;
+    CUcontext popped;
+
+    if (o->region.kind == RS_CUDA_DESCRIPTOR) {
+        driver->cuMemUnmap(address, o->reserved);
+        driver->cuMemAddressFree(address, o->reserved);
+    } else if (o->region.kind == RS_CUDA_LEGACY &&
+               driver->cuCtxPushCurrent(o->context) == CUDA_SUCCESS) {
+        driver->cuIpcCloseMemHandle(address);
+        driver->cuCtxPopCurrent(&popped);
+    }
+    free(o);
+}
+
+void rs_cuda_region_close(struct rs_cuda_opened *opened)
+{
+    struct rs_cuda_opened **at = &list;
+
+    pthread_mutex_lock(&lock);
+    if (--opened->users == 0) {
+        while (*at != opened)
+            at = &(*at)->next;
+        *at = opened->next;
+        close_now(opened);
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * REGION: an allocation of GPU memory that another process opens.
+ *
+ * Three ways, of which the exporter takes the first that fits:
+ *
+ *   address     both are one process, and it is memory of cuMemAlloc
+ *   legacy      memory of cuMemAlloc: a handle of 64 bytes. Both must see each
+ *               other's process numbers
+ *   descriptor  memory of cuMemCreate that may be exported as a file
+ *               descriptor, which the other process takes with pidfd_getfd
+ *
+ * What is neither (memory of pools, of cuMemCreate without that right) cannot
+ * be opened, and its owner's messages are staged.
+ *
+ * What has been opened is shared by all lanes of the process, since the driver
+ * may refuse to open a handle twice, and closed with the last of them. Memory
+ * must not be freed while others have it open: both processes destroy an
+ * exchange before either frees the buffers.
+ *
+ * Thread-safe.
+ */
+#ifndef RS_CUDA_REGION_H
+#define RS_CUDA_REGION_H
+
+#include <assert.h>
+
+#include "engines/cuda/node.h"
+
+enum rs_cuda_handle { RS_CUDA_ADDRESS, RS_CUDA_LEGACY, RS_CUDA_DESCRIPTOR };
+
+struct rs_cuda_region {
+    uint32_t kind;   /* enum rs_cuda_handle */
+    int32_t fd;      /* RS_CUDA_DESCRIPTOR: the exporter's, else -1 */
+    uint64_t buffer; /* that the handle means: numbers are not used again */
+    uint64_t owner;  /* the exporting process */
+    uint64_t start;  /* its address there */
+    uint64_t bytes;
+    unsigned char gpu[RSCHED_GPU_ID_BYTES];
+    unsigned char handle[sizeof(CUipcMemHandle)];
+};
+static_assert(sizeof(struct rs_cuda_region) == 120, "wire layout");
+
+/**
+ * The allocation in which an address lies.
+ *
+ * @return 0, with rs_cuda_region_withdraw() to come; RSCHED_ENOTSUP: it cannot
+ *         be opened by others, with the reason
+ */
+int rs_cuda_region_export(const struct rsched_connection *connection,
+                          const char *address, struct rs_cuda_region *region);
+void rs_cuda_region_withdraw(struct rs_cuda_region *region);
+
+/* One that is open here. */
+struct rs_cuda_opened {
+    struct rs_cuda_opened *next;
+    struct rs_cuda_region region;
+    CUcontext context;
+    unsigned users;
+    char *address;
+    uint64_t reserved; /* RS_CUDA_DESCRIPTOR: bytes of address space */
+};
+
+/**
+ * Open a peer's region for copies of a GPU of this process.
+ *
+ * @param context current on this thread; of that GPU
+ * @return 0; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what the driver said
+ */
+int rs_cuda_region_open(const struct rsched_connection *connection,
+                        const struct rs_cuda_region *region, CUcontext context,
+                        int gpu, struct rs_cuda_opened **opened);
+
+/** No copy out of it is under way. */
+void rs_cuda_region_close(struct rs_cuda_opened *opened);
+
+#endif

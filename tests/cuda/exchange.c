@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Exchanges of buffers in GPU and host memory between two ranks, each with a
+ * GPU of its own, over the driver in software:
+ *
+ *     cuda_exchange processes|threads CASE
+ *
+ * The way is what RSCHED_GPU_WAY and the costs say; each case asserts from the
+ * counters that it was taken.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rsched/engine.h>
+#include <rsched/rsched.h>
+
+#include "tests/cuda/program.h"
+#include "tests/runtime/ranks.h"
+
+enum { EPOCHS = 5, BYTES = 300000, ROWS = 100, ROW = 64, PITCH = 1024 };
+
+static bool threads;
+
+/* ---- buffers ---- */
+
+struct buffer {
+    char *address; /* that rsched is told */
+    char *touch;   /* where the processor finds the same bytes */
+    size_t bytes;
+    bool on_gpu;
+    CUmemGenericAllocationHandle memory; /* of cuMemCreate, or 0 */
+};
+
+static void make(struct program *p, struct buffer *b, size_t bytes, bool on_gpu)
+{
+    CUdeviceptr device;
+
+    *b = (struct buffer){.bytes = bytes, .on_gpu = on_gpu};
+    if (!on_gpu) {
+        b->address = b->touch = calloc(1, bytes);
+        return;
+    }
+    if (p->cuMemAlloc(&device, bytes) != CUDA_SUCCESS)
+        abort();
+    b->address = (char *)(uintptr_t)device;
+    b->touch = p->fakeTouch(device);
+}
+
+/* Memory that has no handle, but may be exported as a descriptor if asked. */
+static void make_mapped(struct program *p, struct buffer *b, size_t bytes,
+                        bool exportable, int gpu)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes =
+            exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                       : CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu}};
+    const CUmemAccessDesc access = {
+        .location = prop.location,
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr device;
+
+    bytes = (bytes + 4095) / 4096 * 4096;
+    *b = (struct buffer){.bytes = bytes, .on_gpu = true};
+    if (p->cuMemCreate(&b->memory, bytes, &prop, 0) != CUDA_SUCCESS ||
+        p->cuMemAddressReserve(&device, bytes, 0, 0, 0) != CUDA_SUCCESS ||
+        p->cuMemMap(device, bytes, 0, b->memory, 0) != CUDA_SUCCESS ||
+        p->cuMemSetAccess(device, bytes, &access, 1) != CUDA_SUCCESS)
+        abort();
+    b->address = (char *)(uintptr_t)device;
+    b->touch = p->fakeTouch(device);
+}
+
+static void unmake(struct program *p, struct buffer *b)
+{
+    CUdeviceptr device = (CUdeviceptr)(uintptr_t)b->address;
+
+    if (!b->on_gpu) {
+        free(b->address);
+    } else if (b->memory == 0) {
+        p->cuMemFree(device);
+    } else {
+        p->cuMemUnmap(device, b->bytes);
+        p->cuMemAddressFree(device, b->bytes);
+        p->cuMemRelease(b->memory);
+    }
+}
+
+static char byte_of(int rank, int epoch, int put, size_t at)
+{
+    return (char)(rank * 89 + epoch * 41 + put * 17 + (int)(at % 251));
+}
+
+/* ---- a pattern of puts of all kinds ---- */
+
+struct kind {
+    uint64_t bytes;
+    bool from_gpu, to_gpu, rows, self;
+};
+
+enum { MOST_PUTS = 6 };
+
+static const struct kind kinds[MOST_PUTS] = {
+    {1000, false, false, false, false}, {BYTES, true, true, false, false},
+    {ROWS * ROW, true, true, true, false}, {5000, true, false, false, false},
+    {2000, true, true, false, true},    {7000, false, true, false, false}};
+
+/* Without the last put all that leaves host memory stays there. */
+struct world {
+    struct program p;
+    int puts;
+    struct buffer send[MOST_PUTS], receive[MOST_PUTS];
+    struct rsched_pattern *pattern;
+    struct rsched_exchange *x;
+};
+
+static const struct rsched_run rows = {
+    .bytes = ROW, .count = ROWS, .stride = PITCH};
+
+static size_t span(const struct kind *k)
+{
+    return k->rows ? ROWS * PITCH : k->bytes;
+}
+
+static size_t place(const struct kind *k, size_t at)
+{
+    return k->rows ? at / ROW * PITCH + at % ROW : at;
+}
+
+static void begin(struct rank *self, struct world *w, int puts, bool declared)
+{
+    *w = (struct world){.puts = puts};
+    program_begin(&w->p, self->rank);
+    if (rsched_pattern_create("world", &w->pattern) != 0)
+        abort();
+    for (int i = 0; i < puts; i++) {
+        const struct kind *k = &kinds[i];
+        int other = k->self ? self->rank : 1 - self->rank;
+        struct rsched_put put = {.bytes = k->bytes,
+                                 .source = self->rank,
+                                 .destination = other};
+
+        if (k->rows)
+            put.layout = (struct rsched_layout){&rows, 1};
+        put.memory = declared && k->from_gpu ? RSCHED_MEMORY_DEVICE
+                                             : RSCHED_MEMORY_HOST;
+        put.device = put.memory == RSCHED_MEMORY_DEVICE ? self->rank : 0;
+        make(&w->p, &w->send[i], span(k), k->from_gpu);
+        make(&w->p, &w->receive[i], span(k), k->to_gpu);
+        if (rsched_pattern_add_put(w->pattern, &put) < 0)
+            abort();
+        put.source = other;
+        put.destination = self->rank;
+        put.memory = declared && k->to_gpu ? RSCHED_MEMORY_DEVICE
+                                           : RSCHED_MEMORY_HOST;
+        put.device = put.memory == RSCHED_MEMORY_DEVICE ? self->rank : 0;
+        if (rsched_pattern_add_receive(w->pattern, &put) < 0)
+            abort();
+    }
+}
+
+static void addresses(const struct world *w, const void **send, void **receive)
+{
+    for (int i = 0; i < w->puts; i++) {
+        send[i] = w->send[i].address;
+        receive[i] = w->receive[i].address;
+    }
+}
+
+static int create(struct rank *self, struct world *w, unsigned flags)
+{
+    const void *send[MOST_PUTS];
+    void *receive[MOST_PUTS];
+    const struct rsched_exchange_params params = {
+        .pattern = w->pattern,
+        .send = flags != 0 ? NULL : send,
+        .receive = flags != 0 ? NULL : receive,
+        .flags = flags};
+
+    addresses(w, send, receive);
+    return rsched_exchange_create(self->context, &params, &w->x);
+}
+
+static void end(struct rank *self, struct world *w)
+{
+    rsched_exchange_destroy(w->x);
+    /* Nobody has the memory open any more. */
+    mesh_barrier(self->end);
+    for (int i = 0; i < w->puts; i++) {
+        unmake(&w->p, &w->send[i]);
+        unmake(&w->p, &w->receive[i]);
+    }
+    rsched_pattern_destroy(w->pattern);
+    program_end(&w->p, self->rank);
+}
+
+static void fill(struct rank *self, struct world *w, int epoch)
+{
+    for (int i = 0; i < w->puts; i++) {
+        for (size_t at = 0; at < kinds[i].bytes; at++)
+            w->send[i].touch[place(&kinds[i], at)] =
+                byte_of(self->rank, epoch, i, at);
+        memset(w->receive[i].touch, 0, span(&kinds[i]));
+    }
+}
+
+static int compare(struct rank *self, struct world *w, int epoch)
+{
+    for (int i = 0; i < w->puts; i++) {
+        const struct kind *k = &kinds[i];
+        int from = k->self ? self->rank : 1 - self->rank;
+
+        for (size_t at = 0; at < k->bytes; at++)
+            RANK_CHECK(w->receive[i].touch[place(k, at)] ==
+                       byte_of(from, epoch, i, at));
+        for (size_t at = 0; k->rows && at < span(k); at++)
+            RANK_CHECK(at % PITCH < ROW || w->receive[i].touch[at] == 0);
+    }
+    return 0;
+}
+
+static int run(struct rank *self, struct world *w, int epochs)
+{
+    for (int epoch = 0; epoch < epochs; epoch++) {
+        fill(self, w, epoch);
+        RANK_CHECK(rsched_exchange_start(w->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+        RANK_CHECK(compare(self, w, epoch) == 0);
+    }
+    return 0;
+}
+
+/* Of a process to the other one with an end in GPU memory, in an epoch. */
+static uint64_t gpu_bytes(const struct world *w)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < w->puts; i++) {
+        if (!kinds[i].self && (kinds[i].from_gpu || kinds[i].to_gpu))
+            bytes += kinds[i].bytes;
+    }
+    return bytes;
+}
+
+static int check_way(struct rank *self, struct world *w, enum rsched_way way,
+                     uint64_t epochs)
+{
+    enum rsched_way other = way == RSCHED_WAY_STAGED ? RSCHED_WAY_CUDA_IPC
+                                                     : RSCHED_WAY_STAGED;
+    struct rsched_stats stats;
+
+    rsched_exchange_get_stats(w->x, &stats);
+    RANK_CHECK(stats.way_bytes[way] == epochs * gpu_bytes(w));
+    RANK_CHECK(stats.way_bytes[other] == 0);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_SELF] == epochs * kinds[4].bytes);
+    return 0;
+}
+
+static enum rsched_way way_wanted(void)
+{
+    const char *way = getenv("RSCHED_GPU_WAY");
+
+    return way != NULL && strcmp(way, "staged") == 0 ? RSCHED_WAY_STAGED
+                                                     : RSCHED_WAY_CUDA_IPC;
+}
+
+/* ---- cases ---- */
+
+/* Handles are opened at the first epoch, and no second time by another exchange
+ * of the same buffers. */
+static int check_handles(struct rank *self, struct world *w, bool open)
+{
+    bool pulled = way_wanted() == RSCHED_WAY_CUDA_IPC && !threads;
+    unsigned long long handles = w->p.fakeCount(FAKE_HANDLES_OPEN);
+
+    /* Three buffers of the peer have been read. */
+    RANK_CHECK(handles == (pulled && open ? 3 : 0));
+    RANK_CHECK(w->p.fakeCount(FAKE_HANDLES) == (pulled ? 3 : 0));
+    return 0;
+}
+
+static int case_moves(struct rank *self)
+{
+    struct world w, second;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(check_way(self, &w, way_wanted(), EPOCHS) == 0);
+    RANK_CHECK(threads || check_handles(self, &w, true) == 0);
+    second = w;
+    RANK_CHECK(create(self, &second, 0) == 0);
+    RANK_CHECK(run(self, &second, 2) == 0);
+    RANK_CHECK(threads || check_handles(self, &w, true) == 0);
+    rsched_exchange_destroy(second.x);
+    RANK_CHECK(run(self, &w, 1) == 0);
+    rsched_exchange_destroy(w.x);
+    w.x = NULL;
+    RANK_CHECK(threads || check_handles(self, &w, false) == 0);
+    end(self, &w);
+    return 0;
+}
+
+/* A message that comes from host memory in part is staged. */
+static int case_mixed(struct rank *self)
+{
+    struct world w;
+
+    begin(self, &w, 6, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(check_way(self, &w, RSCHED_WAY_STAGED, EPOCHS) == 0);
+    end(self, &w);
+    return 0;
+}
+
+static int case_variable(struct rank *self)
+{
+    const void *send[MOST_PUTS];
+    void *receive[MOST_PUTS];
+    struct world w;
+
+    begin(self, &w, 5, true);
+    addresses(&w, send, receive);
+    RANK_CHECK(create(self, &w, RSCHED_EXCHANGE_VARIABLE) == 0);
+    for (int i = 0; i < 3; i++) {
+        RANK_CHECK(rsched_exchange_load(w.x, w.pattern, send, receive) == 0);
+        RANK_CHECK(run(self, &w, 2) == 0);
+    }
+    RANK_CHECK(check_way(self, &w, way_wanted(), 6) == 0);
+    RANK_CHECK(threads || check_handles(self, &w, true) == 0);
+    end(self, &w);
+    return 0;
+}
+
+/* Memory of cuMemCreate goes as a descriptor; without the right to that, and
+ * memory of which the peer may not open the handle, is staged. */
+static int with_mapped(struct rank *self, bool exportable)
+{
+    struct world w;
+
+    begin(self, &w, 5, false);
+    for (int i = 1; i < 4; i++) {
+        unmake(&w.p, &w.send[i]);
+        make_mapped(&w.p, &w.send[i], span(&kinds[i]), exportable, self->rank);
+    }
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(check_way(self, &w,
+                         exportable ? RSCHED_WAY_CUDA_IPC : RSCHED_WAY_STAGED,
+                         EPOCHS) == 0);
+    RANK_CHECK(threads || w.p.fakeCount(FAKE_IMPORTS) == (exportable ? 3 : 0));
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 0);
+    rsched_exchange_destroy(w.x);
+    w.x = NULL;
+    RANK_CHECK(w.p.fakeCount(FAKE_IMPORTS_MAPPED) == 0);
+    end(self, &w);
+    return 0;
+}
+
+static int case_descriptors(struct rank *self)
+{
+    return with_mapped(self, true);
+}
+
+static int case_private(struct rank *self)
+{
+    return with_mapped(self, false);
+}
+
+/* FAKE_CUDA_FAIL has the receiver's driver refuse. */
+static int case_refused(struct rank *self)
+{
+    struct world w;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(check_way(self, &w, RSCHED_WAY_STAGED, EPOCHS) == 0);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 0);
+    end(self, &w);
+    return 0;
+}
+
+/* The same where the way was asked for. Both are told: whoever could not open
+ * it says why, and who had been waiting for that one that it has given up. */
+static int case_insisted(struct rank *self)
+{
+    struct world w;
+    int error;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    fill(self, &w, 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    error = rsched_exchange_wait(w.x);
+    RANK_CHECK((error == RSCHED_ENOTSUP &&
+                strstr(rsched_last_error(), "cuIpcOpenMemHandle") != NULL) ||
+               (error == RSCHED_EPEER &&
+                strstr(rsched_last_error(), "given up") != NULL));
+    RANK_CHECK(rsched_exchange_start(w.x) == error);
+    end(self, &w);
+    return 0;
+}
+
+/* Rank 1 dies; rank 0 has its memory open. */
+static int case_killed(struct rank *self)
+{
+    bool pulled = way_wanted() == RSCHED_WAY_CUDA_IPC;
+    struct world w;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, 2) == 0);
+    if (self->rank == 1)
+        raise(SIGKILL);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == (pulled ? 3 : 0));
+    if (rsched_exchange_start(w.x) == 0)
+        RANK_CHECK(rsched_exchange_wait(w.x) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(), "peer 1") != NULL);
+    RANK_CHECK(rsched_exchange_start(w.x) == RSCHED_EPEER);
+    rsched_exchange_destroy(w.x);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 0);
+    for (int i = 0; i < w.puts; i++) {
+        unmake(&w.p, &w.send[i]);
+        unmake(&w.p, &w.receive[i]);
+    }
+    rsched_pattern_destroy(w.pattern);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
+/* Rank 0 frees a buffer that it goes on to send: its copy engine refuses, and
+ * rank 1 learns that it has given up. */
+static int case_freed(struct rank *self)
+{
+    struct world w;
+    int error;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, 2) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        unmake(&w.p, &w.send[1]);
+        error = rsched_exchange_start(w.x);
+        if (error == 0)
+            error = rsched_exchange_wait(w.x);
+        RANK_CHECK(error == RSCHED_ESYS);
+        RANK_CHECK(strstr(rsched_last_error(), "CUDA_ERROR_INVALID_VALUE") !=
+                   NULL);
+        make(&w.p, &w.send[1], 1, true);
+    } else {
+        error = rsched_exchange_start(w.x);
+        if (error == 0)
+            error = rsched_exchange_wait(w.x);
+        RANK_CHECK(error == RSCHED_EPEER);
+    }
+    end(self, &w);
+    return 0;
+}
+
+/* Rank 0 gets no stream. Its peer, which has its exchange, learns of it. */
+static int case_no_memory(struct rank *self)
+{
+    struct world w;
+    int error;
+
+    begin(self, &w, 5, false);
+    if (self->rank == 0) {
+        setenv("FAKE_CUDA_FAIL", "cuStreamCreate:1:2", 1);
+        RANK_CHECK(create(self, &w, 0) == RSCHED_ENOMEM);
+        RANK_CHECK(strstr(rsched_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") !=
+                   NULL);
+        w.x = NULL;
+    } else {
+        RANK_CHECK(create(self, &w, 0) == 0);
+        error = rsched_exchange_start(w.x);
+        if (error == 0)
+            error = rsched_exchange_wait(w.x);
+        RANK_CHECK(error == RSCHED_EPEER);
+    }
+    end(self, &w);
+    return 0;
+}
+
+/* A receiver that declares another GPU than it has; its peer fails too. */
+static int case_wrong_gpu(struct rank *self)
+{
+    struct world w;
+    struct rsched_pattern *pattern;
+
+    begin(self, &w, 1, false);
+    RANK_CHECK(rsched_pattern_create("wrong", &pattern) == 0);
+    for (int out = 0; out < 2; out++) {
+        struct rsched_put put = {.bytes = kinds[0].bytes,
+                                 .source = out ? self->rank : 1 - self->rank,
+                                 .destination =
+                                     out ? 1 - self->rank : self->rank};
+
+        if (out == 0 && self->rank == 1) {
+            put.memory = RSCHED_MEMORY_DEVICE;
+            put.device = 0;
+            unmake(&w.p, &w.receive[0]);
+            make(&w.p, &w.receive[0], kinds[0].bytes, true);
+        }
+        RANK_CHECK((out ? rsched_pattern_add_put
+                        : rsched_pattern_add_receive)(pattern, &put) >= 0);
+    }
+    rsched_pattern_destroy(w.pattern);
+    w.pattern = pattern;
+    RANK_CHECK(create(self, &w, 0) != 0);
+    RANK_CHECK(strstr(rsched_last_error(),
+                      "receive 0 lies in the memory of GPU 1, not 0") != NULL);
+    w.x = NULL;
+    end(self, &w);
+    return 0;
+}
+
+/* On two nodes (RSCHED_NODE). */
+static int case_far(struct rank *self)
+{
+    struct world w;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == RSCHED_EUNREACH);
+    w.x = NULL;
+    end(self, &w);
+    return 0;
+}
+
+/* One side computes for long: the progress thread goes on, in its own thread,
+ * whose current context is none. */
+static int case_late(struct rank *self)
+{
+    struct rsched_context_stats stats;
+    struct world w;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    fill(self, &w, 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    if (self->rank == 0) {
+        mesh_barrier(self->end); /* the other one is through */
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        rsched_context_get_stats(self->context, &stats);
+        RANK_CHECK(stats.tick_moves > 0);
+    } else {
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        mesh_barrier(self->end);
+    }
+    RANK_CHECK(compare(self, &w, 0) == 0);
+    end(self, &w);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    rank_fn *main;
+    int result;
+} cases[] = {
+    {"moves", case_moves, 0},         {"mixed", case_mixed, 0},
+    {"variable", case_variable, 0},   {"descriptors", case_descriptors, 0},
+    {"private", case_private, 0},     {"refused", case_refused, 0},
+    {"insisted", case_insisted, 0},   {"killed", case_killed, RANKS_KILLED},
+    {"freed", case_freed, 0},         {"no-memory", case_no_memory, 0},
+    {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
+    {"late", case_late, 0},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    threads = strcmp(argv[1], "threads") == 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(argv[2], cases[i].name) == 0)
+            return ranks_run(2, threads, cases[i].main, NULL) ==
+                           cases[i].result
+                       ? 0
+                       : 1;
+    }
+    return 2;
+}
