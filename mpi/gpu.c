@@ -45,3 +45,20 @@ bool rs_plan_on_gpu(const struct rs_plan *plan)
                         plan->receives[i]);
     return any;
 }
+
+struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
+                                const struct rs_args *args,
+                                struct rs_plan *plan)
+{
+    struct rs_plan *packed = NULL;
+
+    if (!rs_plan_on_gpu(plan))
+        return plan;
+    rs_plan_destroy(plan);
+    if (rs_plan_create_packed(comm, args, &packed) != RS_ACCELERATED)
+        return NULL;
+    if (rs_plan_keep(packed, comm, args))
+        return packed;
+    rs_plan_destroy(packed);
+    return NULL;
+}

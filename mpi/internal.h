@@ -303,7 +303,8 @@ struct rs_plan {
     int64_t *send_at, *receive_at; /* the same, from the buffers; where packed
                                       these are not used */
     struct rs_packed **send_packed, **receive_packed; /* NULL: not packed */
-    bool packed;
+    bool packed; /* any is */
+    bool packs;  /* all are that have bytes */
     const void *send_buffer; /* in force */
     void *receive_buffer;
 
@@ -318,11 +319,22 @@ struct rs_plan {
 enum rs_reason rs_plan_create(const struct rs_comm *comm,
                               const struct rs_args *args,
                               struct rs_plan **plan);
+/** The same, and the native MPI packs all of its bytes. */
+enum rs_reason rs_plan_create_packed(const struct rs_comm *comm,
+                                     const struct rs_args *args,
+                                     struct rs_plan **plan);
 void rs_plan_destroy(struct rs_plan *plan);
 /** Whether a buffer of it lies in memory that is not plainly the host's, as far
  * as the GPU's driver is loaded (gpu.c). */
 bool rs_plan_on_gpu(const struct rs_plan *plan);
-/** The same of bytes anywhere. */
+/** The plan of a call whose neighbors count on an exchange of host memory: the
+ * same, or another one in its place if a buffer lies elsewhere, which the native
+ * MPI then packs and unpacks. With its arguments kept, if it is another one.
+ * @return NULL when out of memory; the plan is destroyed then */
+struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
+                                const struct rs_args *args,
+                                struct rs_plan *plan);
+/** Whether bytes lie in memory that is not plainly the host's. */
 bool rs_on_gpu(const void *address, uint64_t bytes);
 /** Whether native MPI accepts the arguments; if not it says why. */
 bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);

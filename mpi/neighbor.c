@@ -44,6 +44,9 @@ static struct rs_plan *current_plan(struct rs_comm *comm,
         }
     }
     comm->loaded = NULL;
+    /* Whoever comes to GPU memory later cannot go native alone. */
+    if (comm->channel_tried && comm->blocking == RS_ACCELERATED)
+        *plan = rs_plan_off_gpu(comm, args, *plan);
     return *plan;
 }
 

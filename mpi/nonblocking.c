@@ -308,12 +308,12 @@ struct rs_plan *rs_flight_plan(struct rs_comm *comm,
         if (plan->send_buffer != args->send.buffer ||
             plan->receive_buffer != args->receive.buffer)
             rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
-        return plan;
+        return rs_plan_off_gpu(comm, args, plan);
     }
     if (rs_plan_create(comm, args, &plan) != RS_ACCELERATED)
         return NULL;
     if (rs_plan_keep(plan, comm, args))
-        return plan;
+        return rs_plan_off_gpu(comm, args, plan);
     rs_plan_destroy(plan);
     return NULL;
 }

@@ -133,7 +133,7 @@ static enum rs_reason add(struct rs_plan *plan, const struct block *block,
     if (all == NULL)
         goto out;
     put.bytes = all->size;
-    if (all->opaque) {
+    if (all->opaque || (plan->packs && all->size > 0)) {
         packed = packed_create(block, all->size);
         if (packed == NULL)
             goto out;
@@ -235,9 +235,9 @@ void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
                 : address(receive_buffer, plan->receive_at[i]);
 }
 
-enum rs_reason rs_plan_create(const struct rs_comm *comm,
-                              const struct rs_args *args,
-                              struct rs_plan **created)
+static enum rs_reason create(const struct rs_comm *comm,
+                             const struct rs_args *args, bool packs,
+                             struct rs_plan **created)
 {
     struct rs_plan *plan = calloc(1, sizeof(*plan));
     enum rs_reason reason = RS_REASON_MEMORY;
@@ -245,6 +245,7 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
     if (plan == NULL)
         return reason;
     plan->kind = args->kind;
+    plan->packs = packs;
     plan->generation = rs_type_generation();
     if (plan_allocate(plan, comm))
         reason = add_all(plan, comm, args);
@@ -259,6 +260,20 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
     rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
     *created = plan;
     return RS_ACCELERATED;
+}
+
+enum rs_reason rs_plan_create(const struct rs_comm *comm,
+                              const struct rs_args *args,
+                              struct rs_plan **created)
+{
+    return create(comm, args, false, created);
+}
+
+enum rs_reason rs_plan_create_packed(const struct rs_comm *comm,
+                                     const struct rs_args *args,
+                                     struct rs_plan **created)
+{
+    return create(comm, args, true, created);
 }
 
 void rs_plan_destroy(struct rs_plan *plan)

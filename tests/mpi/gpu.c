@@ -113,6 +113,39 @@ static void gather(double *send, double *receive)
     MPI_Comm_free(&comm);
 }
 
+/* Process 0 comes to other memory when its neighbors already count on an
+ * exchange: the native MPI packs what it sends and unpacks what it gets. */
+static void later(double *host, double *other, double *receive)
+{
+    MPI_Comm comm = ring_comm(MPI_COMM_WORLD);
+    uint64_t packed = counter("packed");
+    MPI_Request request;
+
+    for (int call = 0; call < 6; call++) {
+        bool turned = world_rank == 0 && call % 3 != 0;
+        double *send = turned ? other : host;
+        double *got = turned ? other + DOUBLES / 2 : receive;
+
+        send[0] = world_rank + 100 * call;
+        if (call < 3) {
+            MPI_Neighbor_allgather(send, 1, MPI_DOUBLE, got, 1, MPI_DOUBLE,
+                                   comm);
+        } else {
+            MPI_Ineighbor_allgather(send, 1, MPI_DOUBLE, got, 1, MPI_DOUBLE,
+                                    comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        CHECK(got[0] == (world_rank + world_size - 1) % world_size +
+                            100 * call &&
+                  got[1] == (world_rank + 1) % world_size + 100 * call,
+              "call %d: %f %f", call, got[0], got[1]);
+    }
+    CHECK(world_rank != 0 || counter("packed") > packed, "nothing was packed");
+    CHECK(world_rank == 0 || counter("packed") == packed,
+          "host memory was packed");
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     double host[2][DOUBLES], *managed;
@@ -127,9 +160,13 @@ int main(int argc, char **argv)
     expect("neighbor_allgather.accelerated", 2);
     expect("neighbor_allgather_init.accelerated", 2);
 
+    later(host[0], managed, host[1]);
+    expect("neighbor_allgather.accelerated", 5);
+    expect("ineighbor_allgather.accelerated", 3);
+
     /* One process has a buffer that is no other's kind. */
     gather(world_rank == 0 ? managed : host[0], host[1]);
-    expect("neighbor_allgather.accelerated", 2);
+    expect("neighbor_allgather.accelerated", 5);
     expect("neighbor_allgather.native.gpu", 1);
     expect("neighbor_allgather_init.native.gpu", 1);
 
