@@ -9,7 +9,7 @@
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 unsigned long long fake_counts[FAKE_NUM_COUNTS];
-static pid_t initialised; /* by cuInit: a child of a fork has to do without */
+static _Atomic pid_t initialised; /* by cuInit: a child of a fork has to do without */
 static struct CUctx_st contexts[FAKE_GPUS];
 
 enum { CONTEXTS_DEEP = 16 };
@@ -90,9 +90,10 @@ API CUresult CUDAAPI cuInit(unsigned flags)
     if (fake_num_gpus() == 0)
         return CUDA_ERROR_NO_DEVICE;
     pthread_mutex_lock(&fake_lock);
-    for (int i = 0; i < FAKE_GPUS; i++)
+    for (int i = 0; i < FAKE_GPUS && initialised != getpid(); i++)
         contexts[i].gpu = i;
-    initialised = getpid();
+    if (initialised != getpid())
+        initialised = getpid();
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ enum { FAKE_GPUS = 8, FAKE_PAGE = 4096 };
 /* A context is the primary one of its GPU. */
 struct CUctx_st {
     int gpu;
-    unsigned holders;
+    _Atomic unsigned holders;
 };
 
 extern pthread_mutex_t fake_lock; /* guards all of this */
