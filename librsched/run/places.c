@@ -41,6 +41,9 @@ static int check_declared(const struct rsched_exchange *x, bool out,
     if (put->memory != RSCHED_MEMORY_DEVICE || put->bytes == 0 ||
         place->kind == RSCHED_PLACE_MANAGED)
         return 0;
+    if (x->gpus == NULL)
+        return fail(x, RSCHED_ENOTSUP, out, id,
+                    "should lie in GPU memory, and no driver has been loaded");
     if (place->kind == RSCHED_PLACE_HOST)
         return fail(x, RSCHED_EINVAL, out, id,
                     "should lie in GPU memory, of which the driver knows "

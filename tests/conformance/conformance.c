@@ -464,14 +464,18 @@ static int case_wake(struct node *node)
         for (uint64_t i = node_draw(&seed, 1500); i > 0; i--)
             __asm__ volatile("" ::: "memory");
         if (node->rank == 0) {
-            NODE_CHECK(node, node->ops->tx_start(out) >= 0);
+            int sent = node->ops->tx_start(out);
+
+            NODE_CHECK(node, sent >= 0);
             for (int i = 1; node->ops->rx_progress(in) == 0; i++) {
+                if (sent == RSCHED_LANE_PENDING)
+                    sent = node->ops->tx_progress(out);
                 if (i % 4096 == 0)
                     node_yield();
             }
         } else {
             NODE_CHECK(node, node_sleep_until_done(node, in, false) == 0);
-            NODE_CHECK(node, node->ops->tx_start(out) >= 0);
+            NODE_CHECK(node, node_epoch(node, out, true) == 0);
         }
     }
     NODE_CHECK(node, node->missed_wakes <= MAX_MISSED_WAKES);
