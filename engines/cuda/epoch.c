@@ -363,15 +363,10 @@ static int go_on_receiving(struct rs_cuda_lane *l)
     int error;
 
     while (l->next < l->copies.num_chunks && !l->pulling && !l->new_table) {
-        struct rs_cuda_slot *slot = rs_cuda_slot(l, l->issued);
-
-        /* Acquire: what the slot holds is read after its number. It is that of
-         * a slot that was not consumed, so it is not too old. */
-        if (atomic_load_explicit(&slot->arrived, memory_order_acquire) !=
-            l->issued + 1)
+        if (!rs_cuda_has_arrived(l))
             break;
         RS_FAILPOINT("rx:arrived");
-        error = take_slot(l, slot);
+        error = take_slot(l, rs_cuda_slot(l, l->issued));
         if (error != 0)
             return error;
     }

@@ -557,6 +557,21 @@ static int case_late(struct rank *self)
     return 0;
 }
 
+/* Rank 0 is through and goes while the copies of rank 1, which take long, are
+ * under way. */
+static int case_gone(struct rank *self)
+{
+    struct world w;
+
+    begin(self, &w, 5, false);
+    if (self->rank == 1)
+        setenv("FAKE_CUDA_ASKED", "20000", 1);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    RANK_CHECK(run(self, &w, 1) == 0);
+    end(self, &w);
+    return 0;
+}
+
 static const struct {
     const char *name;
     rank_fn *main;
@@ -568,7 +583,7 @@ static const struct {
     {"insisted", case_insisted, 0},   {"killed", case_killed, RANKS_KILLED},
     {"freed", case_freed, 0},         {"no-memory", case_no_memory, 0},
     {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
-    {"late", case_late, 0},
+    {"late", case_late, 0},           {"gone", case_gone, 0},
 };
 
 int main(int argc, char **argv)

@@ -30,6 +30,8 @@
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
+ *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
+ *                         time, 2 unless told
  *   FAKE_CUDA_FAIL=NAME:K:N,..  the K-th call of a function, from 1, and all
  *                         after it return N; K=0 is none
  *
