@@ -363,10 +363,15 @@ static int go_on_receiving(struct rs_cuda_lane *l)
     int error;
 
     while (l->next < l->copies.num_chunks && !l->pulling && !l->new_table) {
-        if (!rs_cuda_has_arrived(l))
+        struct rs_cuda_slot *slot = rs_cuda_slot(l, l->issued);
+
+        /* Acquire: what the slot holds is read after its number. It is that of
+         * a slot that was not consumed, so it is not too old. */
+        if (atomic_load_explicit(&slot->arrived, memory_order_acquire) !=
+            l->issued + 1)
             break;
         RS_FAILPOINT("rx:arrived");
-        error = take_slot(l, rs_cuda_slot(l, l->issued));
+        error = take_slot(l, slot);
         if (error != 0)
             return error;
     }

@@ -376,17 +376,14 @@ static int __attribute__((cold)) has_given_up(const struct rs_cuda_lane *l)
                    l->lane.connection->peer);
 }
 
-/* A sender is through with an epoch when it has published the last slot, and
- * may go then. What it has left in slots still has to be taken, and copies of
- * that to end, which asking once does not do. */
 int rs_cuda_rx_check(struct rsched_lane *lane)
 {
     const struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
 
-    if (l->words == NULL || !is_closed(l->words))
+    /* Copies out of slots that the sender has left end without it. */
+    if (l->words == NULL || l->finished < l->issued || !is_closed(l->words))
         return 0;
-    return l->finished < l->issued || rs_cuda_has_arrived(l) ? 0
-                                                             : has_given_up(l);
+    return has_given_up(l);
 }
 
 int rs_cuda_tx_check(struct rsched_lane *lane)

@@ -176,15 +176,6 @@ static inline char *rs_cuda_slot_data(struct rs_cuda_slot *slot)
     return (char *)(slot + 1);
 }
 
-/** Receiver: the next slot may be read. Acquire: what it holds is read after
- * its number. It is that of a slot that was not consumed, so it is not too
- * old. */
-static inline bool rs_cuda_has_arrived(const struct rs_cuda_lane *l)
-{
-    return atomic_load_explicit(&rs_cuda_slot(l, l->issued)->arrived,
-                                memory_order_acquire) == l->issued + 1;
-}
-
 /** Bytes of data that a slot holds. */
 static inline uint64_t rs_cuda_room(const struct rs_cuda_lane *l)
 {

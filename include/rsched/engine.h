@@ -222,7 +222,9 @@ struct rsched_engine_ops {
     void (*rx_abandon)(struct rsched_lane *lane);
     void (*tx_abandon)(struct rsched_lane *lane);
     /** See whether the other end has been abandoned; what it did before is
-     * there for progress to find. @return 0 or RSCHED_EPEER */
+     * there for progress to find. After a progress that was in vain: whether
+     * all others will be, so not while this end still copies what it has found.
+     * @return 0 or RSCHED_EPEER */
     int (*rx_check)(struct rsched_lane *lane);
     int (*tx_check)(struct rsched_lane *lane);
 

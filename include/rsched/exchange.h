@@ -59,8 +59,9 @@ struct rsched_exchange_params {
 
     /** One buffer address for each put and each receive; the layouts' offsets
      * count from them. Buffers may lie in GPU memory, managed memory counts as
-     * the host's: docs/gpu.md has what holds for them. The arrays are copied. NULL is allowed when there are
-     * no puts (receives), and with RSCHED_EXCHANGE_VARIABLE. */
+     * the host's: docs/gpu.md has what holds for them. The arrays are copied.
+     * NULL is allowed when there are no puts (receives), and with
+     * RSCHED_EXCHANGE_VARIABLE. */
     const void *const *send;
     void *const *receive;
 

@@ -280,6 +280,7 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
         struct rsched_lane *lane = pending->lanes[i];
         const struct rsched_engine_ops *ops = lane->ops;
         struct rs_edge *edge = edge_of(x, lane);
+        int error;
 
         if (!is_dead(edge->peer) &&
             (tx ? ops->tx_check(lane) : ops->rx_check(lane)) == 0)
@@ -290,8 +291,9 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
             continue;
         if (is_dead(edge->peer))
             return fail_of_peer(x, edge->peer);
-        return rs_exchange_fail(x, tx ? ops->tx_check(lane)
-                                      : ops->rx_check(lane));
+        error = tx ? ops->tx_check(lane) : ops->rx_check(lane);
+        if (error != 0) /* not so while it is being copied */
+            return rs_exchange_fail(x, error);
     }
     return 0;
 }

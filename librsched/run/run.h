@@ -144,16 +144,17 @@ void rs_context_addresses(struct rsched_context *context,
                           struct rs_addresses *addresses);
 
 /** The peer's record for a life, connected by the first engine for GPU memory,
- * or not for that, that reaches it; made at first use. Release it. The caller holds the context's lock.
+ * or not for that, that reaches it; made at first use. Release it. The caller
+ * holds the context's lock.
  * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, uint32_t life,
                     const cpu_set_t *cpus, bool gpus, struct rs_peer **peer);
 
 /** The record (not for GPU memory) of the latest life of a process that is
- * known to be there, or NULL; release it. `life` is the one to talk about: a new one if the record's
- * connection has failed and can be replaced, then it is not returned. The
- * caller holds the context's lock. */
+ * known to be there, or NULL; release it. `life` is the one to talk about: a
+ * new one if the record's connection has failed and can be replaced, then it is
+ * not returned. The caller holds the context's lock. */
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
                                       int process, uint32_t *life);
 
