@@ -19,6 +19,16 @@ bool rs_rdma_link_is_broken(const struct rs_rdma_link *link)
     return atomic_load_explicit(&link->broken, memory_order_acquire);
 }
 
+void rs_rdma_link_doubt(struct rs_rdma_link *link)
+{
+    atomic_store(&link->doubtful, true);
+}
+
+bool rs_rdma_link_is_whole(const struct rs_rdma_link *link)
+{
+    return !rs_rdma_link_is_broken(link) && !atomic_load(&link->doubtful);
+}
+
 static void __attribute__((cold)) fail(struct rs_rdma_link *link,
                                        const char *cause)
 {
@@ -116,8 +126,12 @@ static void __attribute__((cold)) fail_of_post(struct rs_rdma_link *link,
 {
     char cause[RS_LINK_WHY_BYTES];
 
-    snprintf(cause, sizeof(cause), "%s (vendor code %#x)", done->cause,
-             done->vendor_error);
+    if (done->flushed && atomic_load(&link->doubtful))
+        snprintf(cause, sizeof(cause), "the peer was still writing what had "
+                                       "been given up");
+    else
+        snprintf(cause, sizeof(cause), "%s (vendor code %#x)", done->cause,
+                 done->vendor_error);
     fail(link, cause);
 }
 

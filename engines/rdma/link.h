@@ -34,6 +34,7 @@ struct rs_rdma_link {
     atomic_flag lock;
     uint64_t posted, completed; /* lists */
     atomic_bool broken;
+    atomic_bool doubtful; /* it may break: see rs_rdma_link_doubt() */
     atomic_bool in_use; /* the peer can answer: it has told us of a lane */
     char why[RS_LINK_WHY_BYTES]; /* broken */
     struct rs_rdma_listener *listeners; /* RS_NOTIFY_IMM */
@@ -93,6 +94,14 @@ void rs_rdma_link_take(struct rs_rdma_link *link);
 
 /** Whether nothing can move over it any more. Thread-safe. */
 bool rs_rdma_link_is_broken(const struct rs_rdma_link *link);
+
+/** The peer may be writing what it may not any more: if it is, the device breaks
+ * the link, and says so only to those who post. Thread-safe. */
+void rs_rdma_link_doubt(struct rs_rdma_link *link);
+
+/** Whether it moves what is posted, and will, as far as one can know. Thread-safe.
+ */
+bool rs_rdma_link_is_whole(const struct rs_rdma_link *link);
 
 /** Look for completions; where nothing is under way, send something that has
  * to be answered. @return 0, or RSCHED_EPEER with the text why it is broken */

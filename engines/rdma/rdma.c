@@ -296,7 +296,7 @@ int rs_rdma_check(struct rsched_connection *connection)
 bool rs_rdma_is_whole(const struct rsched_connection *connection)
 {
     for (uint32_t i = 0; i < connection->num_links; i++) {
-        if (rs_rdma_link_is_broken(&connection->links[i]))
+        if (!rs_rdma_link_is_whole(&connection->links[i]))
             return false;
     }
     return true;

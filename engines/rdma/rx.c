@@ -22,8 +22,10 @@ enum {
 };
 
 /* A sender that was told that it may write the receive buffers has so long to
- * say that it does not, when the exchange is given up. After that their
- * registration ends, and its writes fail. */
+ * say that it does not, when the exchange is given up. It begins nothing after it
+ * has learnt of that, so what it has not said by then is nothing, or that it is
+ * still at what it had begun. After that the registration ends, and its writes
+ * fail, and the queue pairs of both with them. */
 #define GIVE_UP_PS (1000 * UINT64_C(1000000000))
 
 struct rx {
@@ -42,6 +44,7 @@ struct rx {
     uint32_t credit_step; /* tell after so many chunks */
     uint32_t version;   /* of the table; 0: this message lands */
     uint32_t last_version;
+    uint64_t given_up_ps; /* when; 0: it has not been */
     bool ready_due;     /* the epoch's `ready` has not been posted */
 };
 
@@ -183,7 +186,11 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 
 void rs_rdma_rx_abandon(struct rsched_lane *lane)
 {
-    rs_rdma_lane_abandon(&rx_of(lane)->lane);
+    struct rx *rx = rx_of(lane);
+
+    rs_rdma_lane_abandon(&rx->lane);
+    if (rx->given_up_ps == 0)
+        rx->given_up_ps = rs_clock_now();
 }
 
 int rs_rdma_rx_check(struct rsched_lane *lane)
@@ -218,11 +225,12 @@ static bool may_be_written(const struct rx *rx)
 void rs_rdma_rx_destroy(struct rsched_lane *lane)
 {
     struct rx *rx = rx_of(lane);
-    uint64_t until = rs_clock_now() + GIVE_UP_PS;
 
     rs_rdma_rx_abandon(lane);
-    while (may_be_written(rx) && rs_clock_now() < until)
+    while (may_be_written(rx) && rs_clock_now() < rx->given_up_ps + GIVE_UP_PS)
         rs_clock_sleep(GIVE_UP_PS / 1000);
+    if (may_be_written(rx))
+        rs_rdma_link_doubt(rx->lane.link);
     if (!lane->attached)
         rx->lane.block->writer = NULL; /* nobody ever learnt of it */
     rs_rdma_lane_drop(&rx->lane);

@@ -551,6 +551,23 @@ static bool settle(struct tx *tx)
     return rs_rdma_lane_is_idle(&tx->lane);
 }
 
+/* Whether the receiver has given up. Then its buffers may be gone, and it waits
+ * to hear that nobody writes them: not even the user's next call may be awaited
+ * for that. */
+static bool is_given_up(struct tx *tx)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+
+    /* Acquire: its `ready` came before. */
+    if (likely(atomic_load_explicit(&tx->credits->last, memory_order_acquire) ==
+               0))
+        return false;
+    if (!l->abandoned)
+        l->abandoned = rs_rdma_lane_post(l, l->last, 1);
+    l->lane.stats.stalls++;
+    return true;
+}
+
 /* Where the receiver offers tables, it says with `ready` which way an epoch
  * goes. @return 1: known; 0: not yet; or an error */
 static int choose_way(struct tx *tx)
@@ -568,6 +585,8 @@ static int choose_way(struct tx *tx)
         l->lane.stats.stalls++;
         return 0;
     }
+    if (unlikely(is_given_up(tx)))
+        return 0;
     version = ready & ((1u << RS_RDMA_VERSION_BITS) - 1);
     tx->is_direct = version != 0;
     if (version != 0 && version != tx->version) {
@@ -620,7 +639,7 @@ static int go_on(struct tx *tx)
         if (status != 1)
             return status;
     }
-    if (!all_is_posted(tx))
+    if (!all_is_posted(tx) && !(tx->is_direct && is_given_up(tx)))
         post_all(tx);
     return all_is_posted(tx) && is_free(tx) ? RSCHED_LANE_DONE
                                             : RSCHED_LANE_PENDING;

@@ -199,9 +199,10 @@ struct rsched_engine_ops {
      * nothing in use of the connection moves any more. Where some of its rails
      * have failed, only the lanes over these say so. */
     int (*check)(struct rsched_connection *connection);
-    /** Whether no part of the connection has failed. One that is not whole
-     * goes on for the lanes that it has, as far as they work; the next
-     * exchange gets another one. Thread-safe. */
+    /** Whether no part of the connection has failed, nor may fail because of
+     * what its peer had begun. One that is not whole goes on for the lanes that
+     * it has, as far as they work; the next exchange gets another one.
+     * Thread-safe. */
     bool (*is_whole)(const struct rsched_connection *connection);
 
     /** Receiver: make the rx lane of an edge and describe it. */

@@ -102,15 +102,17 @@ static void free_edges(struct rs_edge *edges, uint32_t num_edges)
     free(edges);
 }
 
-void rsched_exchange_destroy(struct rsched_exchange *x)
+static void destroy_lanes(struct rsched_exchange *x)
 {
-    if (x == NULL)
-        return;
-    RS_FAILPOINT("destroy");
-    if (x->offered)
-        rs_safety_reclaim(x);
-    rs_safety_remove(x);
-    pthread_mutex_lock(&x->context->lock);
+    /* All learn of it before one of them is waited for. */
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        if (x->out[i].lane != NULL)
+            x->out[i].lane->ops->tx_abandon(x->out[i].lane);
+    }
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        if (x->in[i].lane != NULL)
+            x->in[i].lane->ops->rx_abandon(x->in[i].lane);
+    }
     for (uint32_t i = 0; i < x->num_out; i++) {
         if (x->out[i].lane == NULL)
             continue;
@@ -123,6 +125,18 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
         x->in[i].lane->ops->rx_destroy(x->in[i].lane);
         rs_context_release_peer(x->context, x->in[i].peer);
     }
+}
+
+void rsched_exchange_destroy(struct rsched_exchange *x)
+{
+    if (x == NULL)
+        return;
+    RS_FAILPOINT("destroy");
+    if (x->offered)
+        rs_safety_reclaim(x);
+    rs_safety_remove(x);
+    pthread_mutex_lock(&x->context->lock);
+    destroy_lanes(x);
     pthread_mutex_unlock(&x->context->lock);
     free_edges(x->out, x->num_out);
     free_edges(x->in, x->num_in);

@@ -3,14 +3,15 @@
  * What happens to exchanges over verbs when something fails, with the rails of
  * tests/rdma-vm:
  *
- *     verbs-faults down|loss|lossy-1|lossy-5|rail|removed|kill|stop|memlock|remap
+ *     verbs-faults down|loss|lossy-1|lossy-5|rail|removed|given-up|kill|stop|memlock|remap
  *
  * A rail that is down, or loses all that it sends, ends an exchange with an
  * error; once it works again a new exchange does too. One that loses 1 % costs
  * time only, one that loses 5 % may also end an exchange. Exchanges that do not
  * use the rail which fails, or whose device is removed, go on, and new ones
  * without it can be made. A process that is killed is named, and the others go
- * on; one that is stopped for seconds is waited for. What may not be locked in
+ * on; one that is stopped for seconds is waited for. What is given up while it is
+ * being written does no harm to the next exchange. What may not be locked in
  * memory is an error that names the limit. Memory that is freed may come back
  * with other pages. Processes of even and of odd number are on two nodes.
  */
@@ -27,7 +28,7 @@
 #include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
 
-enum { EPOCHS = 3, STOP_SECONDS = 3, LOCKED_BYTES = 65536 };
+enum { EPOCHS = 3, STOP_SECONDS = 3, GIVEN_UP_SECONDS = 2, LOCKED_BYTES = 65536 };
 
 struct fault {
     const char *begin, *end; /* commands */
@@ -229,6 +230,42 @@ static int run_rail(struct rank *self)
     return 0;
 }
 
+/* Rank 0 gives up what rank 1 is writing into its buffer, and is still at when
+ * the next exchange has been made. */
+static int run_given_up(struct rank *self)
+{
+    static const struct halo_edge slow[] = {{0, 1, 100}, {1, 0, 2 << 20}};
+    const struct fault *fault = self->arg;
+    struct halo *given, *after;
+
+    RANK_CHECK(halo_create(self, slow, 2, 1, 0, &given) == 0);
+    RANK_CHECK(halo_step(given, 0) == 0);
+    halo_fill(given, 1);
+    RANK_CHECK(run_command(self, fault->begin) == 0);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1)
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        halo_destroy(given);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        /* By that, or by what the device said by now. */
+        RANK_CHECK(rsched_exchange_wait(given->x) == RSCHED_EPEER);
+        printf("rank 1: %s\n", rsched_last_error());
+        halo_destroy(given);
+    }
+    RANK_CHECK(halo_create(self, single, 2, 2, 0, &after) == 0);
+    sleep(GIVEN_UP_SECONDS);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(after, epoch) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
 /* The second exchange sends from, and receives into, buffers of the first. */
 static int share_buffers(struct halo *owner, struct halo *h)
 {
@@ -378,6 +415,9 @@ int main(int argc, char **argv)
         /* It is gone once nobody has the device open. */
         {"removed", run_rail, {"rail h0r1 remove & sleep 1", NULL, false}, 2,
          0},
+        /* 2 MiB take 2 s then. */
+        {"given-up", run_given_up, {"rail h1r0 rate 8", "rail h1r0 rate 0",
+                                    false}, 2, 0},
         {"kill", run_kill, {0}, 3, RANKS_KILLED},
         {"stop", run_stop, {0}, 2, 0},
         {"memlock", run_memlock, {0}, 2, 0},
@@ -400,6 +440,6 @@ int main(int argc, char **argv)
         return result != cases[i].result;
     }
     fprintf(stderr, "usage: verbs-faults down|loss|lossy-1|lossy-5|rail|removed|"
-                    "kill|stop|memlock|remap\n");
+                    "given-up|kill|stop|memlock|remap\n");
     return 2;
 }

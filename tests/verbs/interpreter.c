@@ -33,10 +33,23 @@ struct queue {
         uint64_t id;
         uint32_t requests;
     } posts[DEPTH];
-    uint32_t first, posted, executed; /* counts modulo 2^32 */
-    bool failed;
+    uint32_t first, posted; /* counts modulo 2^32 */
+    bool failed;            /* as a completion has said */
+    /* The device's side, guarded by `lock`. */
+    uint32_t rung, executed; /* posts, modulo 2^32 */
+    uint32_t good;           /* of those executed, in an error state */
+    const char *cause;       /* of the error state; NULL: it works */
+    struct held *first_held, *last_held;
     uint32_t imms[RECEIVES];
-    uint32_t arrived, taken; /* of them, modulo 2^32; guarded by `lock` */
+    uint32_t arrived, taken; /* of them, modulo 2^32 */
+};
+
+/* A request that is under way. */
+struct held {
+    struct held *next;
+    struct ibv_send_wr wr;
+    struct ibv_sge pieces[PIECES];
+    char inlined[INLINE];
 };
 
 struct list {
@@ -52,6 +65,7 @@ static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
+static uint64_t held_from;    /* bytes; 0: nothing is held up */
 
 struct port {
     struct rs_rdma_port port; /* first */
@@ -262,43 +276,150 @@ static bool post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
     return true;
 }
 
+static void drop_held(struct queue *q)
+{
+    for (struct held *h = q->first_held, *next; h != NULL; h = next) {
+        next = h->next;
+        free(h);
+    }
+    q->first_held = q->last_held = NULL;
+}
+
+/* What is posted, now and later, fails. */
+static void break_queue(struct queue *q, const char *cause)
+{
+    if (q->cause != NULL)
+        return;
+    q->cause = cause;
+    q->good = q->executed;
+    q->executed = q->rung;
+    drop_held(q);
+}
+
+static void hold(struct queue *q, const struct ibv_send_wr *wr)
+{
+    struct held *h = calloc(1, sizeof(*h));
+    char *to;
+
+    assert(h != NULL && wr->num_sge <= PIECES);
+    to = h->inlined;
+    h->wr = *wr;
+    h->wr.next = NULL;
+    h->wr.sg_list = h->pieces;
+    for (int i = 0; i < wr->num_sge; i++) {
+        h->pieces[i] = wr->sg_list[i];
+        if ((wr->send_flags & IBV_SEND_INLINE) == 0)
+            continue;
+        assert(total_bytes(wr) <= INLINE);
+        h->pieces[i].addr = (uintptr_t)to;
+        memcpy(to, (const char *)(uintptr_t)wr->sg_list[i].addr,
+               wr->sg_list[i].length);
+        to += wr->sg_list[i].length;
+    }
+    if (q->first_held == NULL)
+        q->first_held = h;
+    else
+        q->last_held->next = h;
+    q->last_held = h;
+}
+
+static bool is_held_up(const struct queue *q)
+{
+    if (q->first_held != NULL)
+        return true;
+    for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next) {
+        if (held_from != 0 && total_bytes(w) >= held_from)
+            return true;
+    }
+    return false;
+}
+
+/* Nor does a queue pair answer that is in an error state. */
+static bool is_answered(const struct queue *q)
+{
+    return q->peer != NULL && !q->peer->gone && q->peer->cause == NULL &&
+           (cut >> q->rail & 1) == 0;
+}
+
+/* The device begins with what was posted. */
+static void begin(struct queue *q)
+{
+    int done;
+
+    q->rung = q->posted;
+    if (q->cause != NULL) {
+        q->executed = q->rung;
+    } else if (!is_answered(q)) {
+        break_queue(q, "nobody answers");
+    } else if ((removed >> q->rail & 1) != 0) {
+        return;
+    } else if (is_held_up(q)) {
+        for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
+            hold(q, w);
+    } else {
+        done = execute(q->head, q->peer, INLINE, PIECES);
+        assert(done >= 0);
+        counts.requests += (uint64_t)done;
+        q->executed = q->rung;
+    }
+}
+
 static int ring(struct rs_rdma_queue *queue)
 {
     struct queue *q = (struct queue *)queue;
-    bool is_removed;
-    int done = 0;
 
     if (q->head == NULL)
         return 0;
     pthread_mutex_lock(&lock);
-    is_removed = (removed >> q->rail & 1) != 0;
-    /* Nor does a queue pair answer that is in an error state. */
-    if (q->peer == NULL || q->peer->gone || q->peer->failed ||
-        (cut >> q->rail & 1) != 0)
-        q->failed = true;
-    else if (!is_removed)
-        done = execute(q->head, q->peer, INLINE, PIECES);
     for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
         counts.signals += (w->send_flags & IBV_SEND_SIGNALED) != 0;
     counts.rings++;
-    counts.requests += (uint64_t)done;
+    begin(q);
     pthread_mutex_unlock(&lock);
     q->head = q->tail = NULL;
-    if (!is_removed)
-        q->executed = q->posted;
-    assert(done >= 0);
     return 0;
+}
+
+/* What it held up arrives. A write that is not allowed any more is refused: that
+ * is an error of both queue pairs, of which only the sender's tells. */
+static void deliver(struct queue *q)
+{
+    if (q->first_held == NULL)
+        return;
+    if (!is_answered(q))
+        break_queue(q, "nobody answers");
+    while (q->first_held != NULL) {
+        struct held *h = q->first_held;
+
+        if (execute_one(&h->wr, q->peer, INLINE, PIECES) != 0) {
+            break_queue(q->peer, "flushed");
+            break_queue(q, "remote access error");
+            return;
+        }
+        counts.requests++;
+        q->first_held = h->next;
+        free(h);
+    }
+    q->executed = q->rung;
 }
 
 static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
 {
     struct queue *q = (struct queue *)queue;
+    bool any;
 
-    if (q->first == q->executed)
+    pthread_mutex_lock(&lock);
+    any = q->first != q->executed;
+    if (any)
+        *done = (struct rs_rdma_done){
+            .id = q->posts[q->first % DEPTH].id,
+            .failed = q->cause != NULL && (int32_t)(q->first - q->good) >= 0,
+            .flushed = q->cause != NULL && strcmp(q->cause, "flushed") == 0,
+            .cause = q->cause};
+    pthread_mutex_unlock(&lock);
+    if (!any)
         return 0;
-    *done = (struct rs_rdma_done){.id = q->posts[q->first % DEPTH].id,
-                                  .failed = q->failed,
-                                  .cause = "nobody answers"};
+    q->failed = q->failed || done->failed;
     q->used -= q->posts[q->first++ % DEPTH].requests;
     return 1;
 }
@@ -321,7 +442,11 @@ static void reset(struct rs_rdma_queue *queue)
     struct queue *q = (struct queue *)queue;
 
     q->head = q->tail = NULL;
-    q->used = q->first = q->posted = q->executed = 0;
+    pthread_mutex_lock(&lock);
+    drop_held(q);
+    q->used = q->first = q->posted = q->rung = q->executed = 0;
+    q->cause = NULL;
+    pthread_mutex_unlock(&lock);
     q->failed = false;
 }
 
@@ -374,6 +499,7 @@ static void queue_destroy(struct rs_rdma_queue *queue)
 {
     pthread_mutex_lock(&lock);
     ((struct queue *)queue)->gone = true;
+    drop_held((struct queue *)queue);
     queue->ops = NULL;
     pthread_mutex_unlock(&lock);
 }
@@ -465,6 +591,24 @@ void interpreter_remove(unsigned rails)
 {
     pthread_mutex_lock(&lock);
     removed = rails;
+    pthread_mutex_unlock(&lock);
+}
+
+void interpreter_hold(uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    held_from = bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+void interpreter_deliver(void)
+{
+    pthread_mutex_lock(&lock);
+    held_from = 0;
+    for (uint32_t i = 0; i < num_queues; i++) {
+        if (!queues[i]->gone)
+            deliver(queues[i]);
+    }
     pthread_mutex_unlock(&lock);
 }
 

@@ -48,6 +48,15 @@ void interpreter_cut(unsigned rails);
  * posted to them is never complete. */
 void interpreter_remove(unsigned rails);
 
+/** From now on a request of at least so many bytes, and what is posted to its
+ * queue pair after it, is under way for long. */
+void interpreter_hold(uint64_t bytes);
+
+/** All of it arrives, and nothing is held up any more. Where it is not allowed
+ * to by now both queue pairs fail, and that of the receiver says so only to those
+ * who post to it. */
+void interpreter_deliver(void);
+
 /** What the queues have done so far, all together. */
 struct interpreter_counts {
     uint64_t rings, requests, signals;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections that fail, as a whole or one of their rails, and are replaced:
- * exchanges over the interpreter, whose wires are cut and joined again, and
- * whose devices go away. The ranks are threads. */
+/* Connections that fail, as a whole or one of their rails, or might, and are
+ * replaced: exchanges over the interpreter, whose wires are cut and joined again
+ * or hold up what is long, and whose devices go away. The ranks are threads. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +19,9 @@ static const struct halo_edge edges[] = {
 
 /* One put each way takes one rail, the first. */
 static const struct halo_edge single[] = {{0, 1, 20000}, {1, 0, 20000}};
+
+/* What rank 1 sends is written into the buffer of rank 0. */
+static const struct halo_edge direct[] = {{0, 1, 100}, {1, 0, 2 << 20}};
 
 enum { NUM_EDGES = sizeof(edges) / sizeof(edges[0]), EPOCHS = 4 };
 
@@ -209,6 +212,110 @@ static int run_removed(struct rank *self)
     return lose_a_rail(self, interpreter_remove, "the device has been removed");
 }
 
+/* An exchange that goes on, and one that rank 0 is to give up. */
+static int begin_to_give_up(struct rank *self, struct halo **other,
+                            struct halo **given)
+{
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, other) == 0);
+    RANK_CHECK(halo_create(self, direct, 2, 2, 0, given) == 0);
+    RANK_CHECK(run_epochs(self, *other, 0) == 0);
+    RANK_CHECK(halo_step(*given, 0) == 0);
+    halo_fill(*given, 1);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+    mesh_barrier(self->end);
+    return 0;
+}
+
+static uint64_t direct_bytes(const struct halo *h)
+{
+    struct rsched_stats stats;
+
+    rsched_exchange_get_stats(h->x, &stats);
+    return stats.way_bytes[RSCHED_WAY_DIRECT];
+}
+
+static int is_told(struct rank *self, struct halo *given)
+{
+    RANK_CHECK(rsched_exchange_wait(given->x) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(), "has given up the exchange") != NULL);
+    return 0;
+}
+
+/* Rank 0 gives up what rank 1, which computes for long, has not begun with. It
+ * never does then, so nothing happens to the connection; but rank 0 cannot know
+ * that. */
+static int run_late(struct rank *self)
+{
+    struct halo *other, *given, *after;
+
+    RANK_CHECK(begin_to_give_up(self, &other, &given) == 0);
+    if (self->rank == 0)
+        halo_destroy(given);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(is_told(self, given) == 0);
+        RANK_CHECK(direct_bytes(given) == direct[1].bytes);
+        halo_destroy(given);
+    }
+    RANK_CHECK(run_epochs(self, other, EPOCHS) == 0);
+    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(check_life(self, after, 1) == 0);
+    RANK_CHECK(run_epochs(self, after, 0) == 0);
+    RANK_CHECK(check_life(self, other, 0) == 0);
+    RANK_CHECK(run_epochs(self, other, 2 * EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    RANK_CHECK(count_connections(self) == 1);
+    RANK_CHECK(run_epochs(self, after, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* Rank 0 gives up what rank 1 is writing, for longer than rank 0 waits. That
+ * breaks the connection in the end, but not the one of the next exchange. */
+static int run_under_way(struct rank *self)
+{
+    struct halo *other, *given, *after;
+
+    RANK_CHECK(begin_to_give_up(self, &other, &given) == 0);
+    if (self->rank == 1) {
+        interpreter_hold(direct[1].bytes);
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(direct_bytes(given) == 2 * direct[1].bytes);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        halo_destroy(given);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        RANK_CHECK(is_told(self, given) == 0);
+        halo_destroy(given);
+    }
+    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        interpreter_deliver();
+    mesh_barrier(self->end);
+    RANK_CHECK(run_epochs(self, after, 0) == 0);
+    RANK_CHECK(check_life(self, after, 1) == 0);
+    RANK_CHECK(halo_step(other, EPOCHS) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(),
+                      self->rank == 0
+                          ? "the peer was still writing what had been given up"
+                          : "remote access error") != NULL);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    RANK_CHECK(count_connections(self) == 1);
+    RANK_CHECK(run_epochs(self, after, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
 int main(void)
 {
     int failed = 0;
@@ -221,5 +328,9 @@ int main(void)
         failed = puts("FAILED: rail");
     if (ranks_run(2, true, run_removed, NULL) != 0)
         failed = puts("FAILED: removed");
+    if (ranks_run(2, true, run_late, NULL) != 0)
+        failed = puts("FAILED: late");
+    if (ranks_run(2, true, run_under_way, NULL) != 0)
+        failed = puts("FAILED: under way");
     return failed != 0;
 }
