@@ -69,6 +69,13 @@ bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane)
            lane->posted;
 }
 
+/* To a broken link nothing can be said. */
+static bool has_said_last(const struct rs_rdma_lane *lane)
+{
+    return lane->last == NULL || lane->abandoned ||
+           rs_rdma_link_is_broken(lane->link);
+}
+
 static bool is_through(const struct rs_rdma_lane *lane)
 {
     return rs_rdma_lane_is_idle(lane) || rs_rdma_link_is_broken(lane->link);
@@ -81,7 +88,9 @@ void rs_rdma_lanes_bury(struct rs_rdma_link *link)
     while (*at != NULL) {
         struct rs_rdma_lane *lane = *at;
 
-        if (!is_through(lane)) {
+        /* Its peer may still wait to hear that nothing follows. */
+        rs_rdma_lane_say_last(lane);
+        if (!is_through(lane) || !has_said_last(lane)) {
             at = &lane->next;
             continue;
         }
@@ -142,17 +151,21 @@ bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps)
     }
 }
 
+void rs_rdma_lane_say_last(struct rs_rdma_lane *lane)
+{
+    if (!has_said_last(lane))
+        lane->abandoned = rs_rdma_lane_post(lane, lane->last, 1);
+}
+
 void rs_rdma_lane_abandon(struct rs_rdma_lane *lane)
 {
     uint64_t until = rs_clock_now() + DRAIN_PS;
 
-    if (lane->last == NULL || lane->abandoned)
-        return;
-    lane->abandoned = true;
-    /* A queue that stays full is that of a peer which does not answer. */
-    while (!rs_rdma_lane_post(lane, lane->last, 1) &&
-           !rs_rdma_link_is_broken(lane->link) && rs_clock_now() < until)
+    rs_rdma_lane_say_last(lane);
+    while (!has_said_last(lane) && rs_clock_now() < until) {
         rs_clock_sleep(DRAIN_STEP_PS);
+        rs_rdma_lane_say_last(lane);
+    }
 }
 
 int rs_rdma_lane_check(struct rs_rdma_lane *lane,

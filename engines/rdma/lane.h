@@ -119,7 +119,7 @@ struct rs_rdma_lane {
     struct rs_rdma_regions regions;
     enum rs_rdma_notify notify;
     bool offers;
-    bool abandoned;
+    bool abandoned; /* `last` has been posted */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
     uint64_t meta;    /* of the loaded message */
@@ -135,8 +135,8 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
 void rs_rdma_lane_free(struct rs_rdma_lane *lane);
 /** Destroy a lane; what its lists read stays until they are through. */
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane);
-/** Dispose of the zombies of a link that are through. The engine's lock is
- * held. */
+/** Dispose of the zombies of a link that are through and have said so. The
+ * engine's lock is held. */
 void rs_rdma_lanes_bury(struct rs_rdma_link *link);
 
 void rs_rdma_lane_lock(struct rs_rdma_lane *lane);   /* the engine's */
@@ -149,7 +149,10 @@ bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
  * @return whether they are */
 bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps);
 bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane);
-/** Say that nothing follows. */
+/** Say that nothing follows, if the queue has room for it. */
+void rs_rdma_lane_say_last(struct rs_rdma_lane *lane);
+/** The same, but wait for room, for a bounded time; a lane that is destroyed says
+ * it when there is. */
 void rs_rdma_lane_abandon(struct rs_rdma_lane *lane);
 /** Whether the peer has said so in `last`. @return 0 or RSCHED_EPEER */
 int rs_rdma_lane_check(struct rs_rdma_lane *lane,

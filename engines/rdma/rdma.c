@@ -273,12 +273,24 @@ void rs_rdma_disconnect(struct rsched_connection *connection)
     free(connection);
 }
 
+/* Destroyed lanes may still have to say that nothing follows. */
+static void bury_all(struct rsched_connection *connection)
+{
+    if (pthread_mutex_trylock(&connection->engine->lock) != 0)
+        return;
+    for (uint32_t i = 0; i < connection->num_links; i++)
+        rs_rdma_lanes_bury(&connection->links[i]);
+    pthread_mutex_unlock(&connection->engine->lock);
+}
+
 /* A rail that fails takes the lanes over it along, and nothing else: the peer
  * is gone once nothing moves any more on the rails that are in use. */
 int rs_rdma_check(struct rsched_connection *connection)
 {
     const struct rs_rdma_link *broken = NULL;
     bool moves = false;
+
+    bury_all(connection);
 
     for (uint32_t i = 0; i < connection->num_links; i++) {
         struct rs_rdma_link *link = &connection->links[i];

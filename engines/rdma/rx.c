@@ -227,8 +227,11 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
     struct rx *rx = rx_of(lane);
 
     rs_rdma_rx_abandon(lane);
-    while (may_be_written(rx) && rs_clock_now() < rx->given_up_ps + GIVE_UP_PS)
+    while (may_be_written(rx) &&
+           rs_clock_now() < rx->given_up_ps + GIVE_UP_PS) {
+        rs_rdma_lane_say_last(&rx->lane);
         rs_clock_sleep(GIVE_UP_PS / 1000);
+    }
     if (may_be_written(rx))
         rs_rdma_link_doubt(rx->lane.link);
     if (!lane->attached)

@@ -562,8 +562,7 @@ static bool is_given_up(struct tx *tx)
     if (likely(atomic_load_explicit(&tx->credits->last, memory_order_acquire) ==
                0))
         return false;
-    if (!l->abandoned)
-        l->abandoned = rs_rdma_lane_post(l, l->last, 1);
+    rs_rdma_lane_say_last(l);
     l->lane.stats.stalls++;
     return true;
 }

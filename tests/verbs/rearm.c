@@ -20,6 +20,9 @@ static const struct halo_edge edges[] = {
 /* One put each way takes one rail, the first. */
 static const struct halo_edge single[] = {{0, 1, 20000}, {1, 0, 20000}};
 
+/* So many pieces that the queues of both rails are full before all is posted. */
+enum { NUM_PIECES = 128, PIECE_BYTES = 8192 };
+
 /* What rank 1 sends is written into the buffer of rank 0. */
 static const struct halo_edge direct[] = {{0, 1, 100}, {1, 0, 2 << 20}};
 
@@ -316,6 +319,46 @@ static int run_under_way(struct rank *self)
     return 0;
 }
 
+/* Rank 1 gives up while its queue is full, for longer than it waits. Rank 0 is
+ * told as soon as there is room, although the exchange has been destroyed. */
+static int run_full(struct rank *self)
+{
+    struct halo_edge many[NUM_PIECES];
+    struct halo *other, *given;
+
+    for (int i = 0; i < NUM_PIECES; i++)
+        many[i] = (struct halo_edge){1, 0, PIECE_BYTES};
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &other) == 0);
+    RANK_CHECK(halo_create(self, many, NUM_PIECES, 2, 0, &given) == 0);
+    RANK_CHECK(halo_step(given, 0) == 0);
+    halo_fill(given, 1);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        interpreter_hold(PIECE_BYTES);
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(direct_bytes(given) ==
+                   2 * (uint64_t)NUM_PIECES * PIECE_BYTES);
+        /* A device reads pages that it has registered, freed or not; the
+         * interpreter does not. */
+        rsched_exchange_destroy(given->x);
+        given->x = NULL;
+        interpreter_deliver();
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        RANK_CHECK(is_told(self, given) == 0);
+    halo_destroy(given);
+    /* Rank 1 waits here for rank 0. */
+    RANK_CHECK(run_epochs(self, other, 0) == 0);
+    RANK_CHECK(check_life(self, other, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    return 0;
+}
+
 int main(void)
 {
     int failed = 0;
@@ -332,5 +375,7 @@ int main(void)
         failed = puts("FAILED: late");
     if (ranks_run(2, true, run_under_way, NULL) != 0)
         failed = puts("FAILED: under way");
+    if (ranks_run(2, true, run_full, NULL) != 0)
+        failed = puts("FAILED: full");
     return failed != 0;
 }
