@@ -220,7 +220,7 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rsched_message to = lane_message(l);
     struct rs_pull *pull = &l->pull;
-    struct view v;
+    struct view v = {.regions = NULL};
     int error;
 
     rs_pull_forget(pull);
@@ -408,7 +408,7 @@ static int compile_help(struct lane *l, const struct rs_announcement *a)
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rs_pull *pull = &l->pull;
     struct rsched_message to;
-    struct view own, theirs;
+    struct view own = {.regions = NULL}, theirs = own;
     int error;
 
     pull->offer.version = 0;

@@ -41,12 +41,18 @@ static enum rs_way first_possible(const struct rs_gpu_put *put)
     return RS_WAY_STAGED;
 }
 
-/* @return whether a way with costs is possible */
-static bool find_cheapest(const struct rs_ways *ways,
-                          const struct rs_gpu_put *put, uint64_t in_flight,
-                          enum rs_way *cheapest, uint64_t *least)
+/* Of the ways that have costs. */
+struct cheapest {
+    bool possible; /* there is one */
+    enum rs_way way;
+    uint64_t time;
+};
+
+static struct cheapest find_cheapest(const struct rs_ways *ways,
+                                     const struct rs_gpu_put *put,
+                                     uint64_t in_flight)
 {
-    bool found = false;
+    struct cheapest best = {.time = UINT64_MAX};
 
     for (enum rs_way way = RS_NUM_HOST_WAYS; way < RS_NUM_WAYS; way++) {
         const struct rs_way_costs *costs =
@@ -56,24 +62,18 @@ static bool find_cheapest(const struct rs_ways *ways,
         if (!costs->given || !is_possible(put, way))
             continue;
         time = rs_gpu_way_time(costs, put->bytes, in_flight);
-        if (found && time >= *least)
-            continue;
-        *cheapest = way;
-        *least = time;
-        found = true;
+        if (!best.possible || time < best.time)
+            best = (struct cheapest){true, way, time};
     }
-    return found;
+    return best;
 }
 
 enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
                        uint64_t in_flight)
 {
-    enum rs_way cheapest;
-    uint64_t least;
+    struct cheapest best = find_cheapest(ways, put, in_flight);
 
-    return find_cheapest(ways, put, in_flight, &cheapest, &least)
-               ? cheapest
-               : first_possible(put);
+    return best.possible ? best.way : first_possible(put);
 }
 
 struct question {
@@ -162,17 +162,18 @@ enum rs_way rs_coordinator_again(const struct rs_coordinator *coordinator,
                                  const struct rs_gpu_put *put, uint64_t puts,
                                  enum rs_way now)
 {
-    uint64_t n = rs_coordinator_in_flight(coordinator, puts), least, time;
+    uint64_t n = rs_coordinator_in_flight(coordinator, puts), time;
     const struct rs_way_costs *costs =
         rs_gpu_way_costs(coordinator->ways, now, put->distance);
-    enum rs_way cheapest;
+    struct cheapest best;
 
     if (!is_possible(put, now))
         return rs_gpu_way(coordinator->ways, put, n);
-    if (!find_cheapest(coordinator->ways, put, n, &cheapest, &least))
+    best = find_cheapest(coordinator->ways, put, n);
+    if (!best.possible)
         return now;
     if (!costs->given)
-        return cheapest;
+        return best.way;
     time = rs_gpu_way_time(costs, put->bytes, n);
-    return least < time - time / WORTH ? cheapest : now;
+    return best.time < time - time / WORTH ? best.way : now;
 }

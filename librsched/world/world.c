@@ -559,7 +559,7 @@ static int create_balanced(const struct rs_world_params *params,
                            struct rs_world **world)
 {
     struct rs_world *balanced, *first;
-    struct rs_world_result new, old;
+    struct rs_world_result new = {0}, old = {0};
     int error = create(params, true, &balanced);
 
     if (error != 0)
