@@ -49,8 +49,7 @@ static void predict(const struct rs_host_ways *ways, const struct pair_work *wor
                                    : work->mapped ? &parts.mapped
                                                   : &parts.readable;
 
-        part->bytes += work->bytes[i];
-        part->blocks++;
+        rs_way_part_add(part, work->bytes[i], 1, 0);
     }
     choice = rs_ways_choose(ways, &parts);
     *how = rs_way_name(choice.pull  ? RS_WAY_PULL

@@ -263,21 +263,22 @@ static struct rs_way_parts parts_of(const struct lane *l)
 {
     const struct rs_table_maker *t = &l->pull.table;
     const struct rs_pieces *slots = &l->pull.slots;
-    struct rs_way_parts parts = {.mapped.bytes = t->reachable};
+    struct rs_way_parts parts = {.mapped.bytes = 0};
     bool reads =
         atomic_load_explicit(&l->ring.words->reads, memory_order_relaxed) != 0;
 
     for (size_t i = 0; i < t->num_pieces; i++) {
-        if (t->pieces[i].region != RS_TABLE_SLOTS)
-            parts.mapped.blocks += t->pieces[i].count;
+        const struct rs_table_piece *p = &t->pieces[i];
+
+        if (p->region != RS_TABLE_SLOTS)
+            rs_way_part_add(&parts.mapped, p->bytes, p->count, p->stride);
     }
     for (size_t i = 0; i < slots->number; i++) {
         const struct rsched_piece *p = &slots->at[i];
         bool readable = reads && p->bytes >= LEAST_READ_BLOCK;
-        struct rs_way_part *part = readable ? &parts.readable : &parts.rest;
 
-        part->bytes += p->bytes * p->count;
-        part->blocks += p->count;
+        rs_way_part_add(readable ? &parts.readable : &parts.rest, p->bytes,
+                        p->count, p->stride);
     }
     return parts;
 }

@@ -124,8 +124,19 @@ uint64_t rs_way_time(const struct rs_way_costs *costs, uint64_t bytes)
                rs_way_cost_at(&costs->work, bytes));
 }
 
+void rs_way_part_add(struct rs_way_part *part, uint64_t bytes, uint64_t count,
+                     int64_t stride)
+{
+    part->bytes += bytes * count;
+    if (count > 1 && bytes < LINE && (stride >= LINE || stride <= -LINE))
+        part->scattered += count;
+    else
+        part->blocks += count;
+}
+
+/* @param each what a scattered block costs */
 static uint64_t work_of(const struct rs_way_costs *costs,
-                        const struct rs_way_part *part)
+                        const struct rs_way_part *part, uint64_t each)
 {
     uint64_t work = rs_way_cost_at(&costs->work, part->bytes);
     uint64_t lines = part->bytes / LINE + 1, blocks = part->blocks;
@@ -134,17 +145,17 @@ static uint64_t work_of(const struct rs_way_costs *costs,
         blocks = lines;
     if (blocks > 1)
         work = add(work, multiply(costs->block, blocks - 1));
-    return work;
+    return add(work, multiply(each, part->scattered));
 }
 
 /* Parts of one message are waited for together. */
 static void add_part(const struct rs_way_costs *costs,
-                     const struct rs_way_part *part, uint64_t *work,
-                     uint64_t *latency)
+                     const struct rs_way_part *part, uint64_t each,
+                     uint64_t *work, uint64_t *latency)
 {
     if (part->bytes == 0)
         return;
-    *work = add(*work, work_of(costs, part));
+    *work = add(*work, work_of(costs, part, each));
     if (costs->latency > *latency)
         *latency = costs->latency;
 }
@@ -153,26 +164,30 @@ static void join(struct rs_way_part *to, const struct rs_way_part *part)
 {
     to->bytes += part->bytes;
     to->blocks += part->blocks;
+    to->scattered += part->scattered;
 }
 
 uint64_t rs_ways_time(const struct rs_host_ways *ways,
                       const struct rs_way_parts *parts,
                       struct rs_way_choice choice)
 {
+    const struct rs_way_costs *pull = &ways->of[RS_WAY_PULL];
+    const struct rs_way_costs *cma = &ways->of[RS_WAY_CMA];
+    const struct rs_way_costs *own = &ways->of[RS_WAY_SELF];
     struct rs_way_part landing = parts->rest;
     uint64_t work = 0, latency = 0, self = 0;
 
     if (choice.pull)
-        add_part(&ways->of[RS_WAY_PULL], &parts->mapped, &work, &latency);
+        add_part(pull, &parts->mapped, pull->block, &work, &latency);
     else
         join(&landing, &parts->mapped);
     if (choice.cma)
-        add_part(&ways->of[RS_WAY_CMA], &parts->readable, &work, &latency);
+        add_part(cma, &parts->readable, cma->block, &work, &latency);
     else
         join(&landing, &parts->readable);
-    add_part(&ways->of[RS_WAY_LANDING], &landing, &work, &latency);
+    add_part(&ways->of[RS_WAY_LANDING], &landing, own->block, &work, &latency);
     if (parts->self.bytes > 0)
-        self = work_of(&ways->of[RS_WAY_SELF], &parts->self);
+        self = work_of(own, &parts->self, own->block);
     return add(work, self > latency ? self : latency);
 }
 
@@ -309,12 +324,12 @@ static enum rs_way way_of(const struct rs_host_ways *ways,
 
 static enum rs_way way_of_mapped(const void *ways, uint64_t bytes)
 {
-    return way_of(ways, &(struct rs_way_parts){.mapped = {bytes, 1}}, bytes);
+    return way_of(ways, &(struct rs_way_parts){.mapped = {bytes, 1, 0}}, bytes);
 }
 
 static enum rs_way way_of_other(const void *ways, uint64_t bytes)
 {
-    return way_of(ways, &(struct rs_way_parts){.readable = {bytes, 1}}, bytes);
+    return way_of(ways, &(struct rs_way_parts){.readable = {bytes, 1, 0}}, bytes);
 }
 
 size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,

@@ -134,9 +134,19 @@ uint64_t rs_way_cost_at(const struct rs_way_cost *cost, uint64_t bytes);
 /** L + S + o + O(bytes). */
 uint64_t rs_way_time(const struct rs_way_costs *costs, uint64_t bytes);
 
+/* Zero it, then rs_way_part_add(). */
 struct rs_way_part {
     uint64_t bytes, blocks;
+    uint64_t scattered; /* further blocks, in lines of their own */
 };
+
+/** Add `count` blocks of so many bytes, `stride` apart. Those that are shorter
+ * than a line and lie in lines of their own (a face of an array across its
+ * rows) are scattered: each costs what a block does, of the way that takes it
+ * if that is by the receiver, who has these lines come from the sender's
+ * cache, but of `self` if the sender packs them, in whose cache they are. */
+void rs_way_part_add(struct rs_way_part *part, uint64_t bytes, uint64_t count,
+                     int64_t stride);
 
 /* A message by what can be done with its parts. */
 struct rs_way_parts {

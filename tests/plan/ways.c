@@ -116,18 +116,18 @@ static const struct rs_host_ways simple = {
 
 Test(ways, the_cheapest_is_chosen)
 {
-    struct rs_way_parts parts = {.mapped = {18714, 1}};
+    struct rs_way_parts parts = {.mapped = {18714, 1, 0}};
 
     cr_assert_not(rs_ways_choose(&simple, &parts).pull);
     parts.mapped.bytes = 18715;
     cr_assert(rs_ways_choose(&simple, &parts).pull);
     /* The rest has to land in any case, and o and L of that are paid. */
-    parts.rest = (struct rs_way_part){1000000, 1};
+    parts.rest = (struct rs_way_part){1000000, 1, 0};
     cr_assert_not(rs_ways_choose(&simple, &parts).pull);
     parts.mapped.bytes = 200000;
     cr_assert(rs_ways_choose(&simple, &parts).pull);
 
-    parts = (struct rs_way_parts){.readable = {56163, 1}};
+    parts = (struct rs_way_parts){.readable = {56163, 1, 0}};
     cr_assert(rs_ways_choose(&simple, &parts).cma);
     parts.readable.blocks = 3; /* 0.2 us more */
     cr_assert_not(rs_ways_choose(&simple, &parts).cma);
@@ -135,10 +135,43 @@ Test(ways, the_cheapest_is_chosen)
     cr_assert(rs_ways_choose(&simple, &parts).cma);
 }
 
+/* A face of 4096 doubles across the rows of an array lies in 4096 lines: the
+ * sender packs it, whose lines they are. Rows, and numbers that share lines,
+ * are pulled. */
+Test(ways, lines_of_the_peer_for_a_few_bytes_each_are_not_pulled)
+{
+    struct rs_host_ways ways = simple;
+    struct rs_way_parts parts = {0};
+
+    ways.of[RS_WAY_SELF].block = 2000;
+    ways.of[RS_WAY_PULL].block = 36000;
+    ways.of[RS_WAY_LANDING].block = 60000;
+    rs_way_part_add(&parts.mapped, 8, 4096, 528);
+    cr_assert_eq(parts.mapped.bytes, 32768);
+    cr_assert_eq(parts.mapped.blocks, 0);
+    cr_assert_eq(parts.mapped.scattered, 4096);
+    cr_assert_not(rs_ways_choose(&ways, &parts).pull);
+    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){true, false}),
+                 UINT64_C(1100000) + 32768 * 50 + 4096 * 36000);
+    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){false, false}),
+                 UINT64_C(300000) + 32768 * 100 + 4096 * 2000);
+
+    parts.mapped = (struct rs_way_part){0};
+    rs_way_part_add(&parts.mapped, 16, 4096, -528);
+    cr_assert_eq(parts.mapped.scattered, 4096);
+    parts.mapped = (struct rs_way_part){0};
+    rs_way_part_add(&parts.mapped, 512, 64, 528);
+    rs_way_part_add(&parts.mapped, 8, 64, 16);
+    rs_way_part_add(&parts.mapped, 8, 1, 0);
+    cr_assert_eq(parts.mapped.blocks, 129);
+    cr_assert_eq(parts.mapped.scattered, 0);
+    cr_assert(rs_ways_choose(&ways, &parts).pull);
+}
+
 Test(ways, what_is_not_given_is_not_chosen)
 {
-    const struct rs_way_parts parts = {.mapped = {1 << 20, 1},
-                                       .readable = {1 << 20, 1}};
+    const struct rs_way_parts parts = {.mapped = {1 << 20, 1, 0},
+                                       .readable = {1 << 20, 1, 0}};
     struct rs_host_ways ways = simple;
 
     cr_assert(rs_ways_choose(&ways, &parts).pull);
