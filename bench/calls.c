@@ -8,6 +8,7 @@
 /* Open MPI 4 has MPI-4's persistent collectives under names of its own. */
 #include <mpi-ext.h>
 #define MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
+#define MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init
 #endif
 
 static void nothing(struct call_state *c)
@@ -19,15 +20,21 @@ static void nothing(struct call_state *c)
  * a plain receive that was posted for a tag bars it for rsched. */
 enum { PERSISTENT_TAG = 100 };
 
+/* What MPI calls a message: an address, and how many of which type. */
+static int count_of(const struct work *w, int s)
+{
+    return w->strided ? 1 : w->counts[s];
+}
+
 static void isend_run(struct call_state *c)
 {
     const struct work *w = c->work;
 
     for (int s = 0; s < w->messages; s++)
-        MPI_Irecv(w->receive + w->at[s], w->counts[s], MPI_BYTE, w->from[s], s,
+        MPI_Irecv(w->receive + w->at[s], count_of(w, s), w->receive_type[s], w->from[s], s,
                   MPI_COMM_WORLD, &c->requests[s]);
     for (int s = 0; s < w->messages; s++)
-        MPI_Isend(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s], s,
+        MPI_Isend(w->send + w->at[s], count_of(w, s), w->send_type[s], w->to[s], s,
                   MPI_COMM_WORLD, &c->requests[w->messages + s]);
     MPI_Waitall(2 * w->messages, c->requests, MPI_STATUSES_IGNORE);
 }
@@ -37,10 +44,10 @@ static void persistent_setup(struct call_state *c)
     const struct work *w = c->work;
 
     for (int s = 0; s < w->messages; s++) {
-        MPI_Recv_init(w->receive + w->at[s], w->counts[s], MPI_BYTE,
+        MPI_Recv_init(w->receive + w->at[s], count_of(w, s), w->receive_type[s],
                       w->from[s], PERSISTENT_TAG + s, MPI_COMM_WORLD,
                       &c->requests[s]);
-        MPI_Send_init(w->send + w->at[s], w->counts[s], MPI_BYTE, w->to[s],
+        MPI_Send_init(w->send + w->at[s], count_of(w, s), w->send_type[s], w->to[s],
                       PERSISTENT_TAG + s, MPI_COMM_WORLD,
                       &c->requests[w->messages + s]);
     }
@@ -60,10 +67,23 @@ static void persistent_teardown(struct call_state *c)
 
 /* Neighborhood collectives. */
 
+/* Of messages of derived datatypes, whose addresses are in their types. */
+static const int one_each[MAX_MESSAGES] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+};
+static const MPI_Aint no_offsets[MAX_MESSAGES];
+
 static void neighbor_run(struct call_state *c)
 {
     const struct work *w = c->work;
 
+    if (w->strided) {
+        MPI_Neighbor_alltoallw(w->send, one_each, no_offsets, w->send_type,
+                               w->receive, one_each, no_offsets,
+                               w->receive_type, w->graph);
+        return;
+    }
     MPI_Neighbor_alltoallv(w->send, w->counts, w->at, MPI_BYTE, w->receive,
                            w->counts, w->at, MPI_BYTE, w->graph);
 }
@@ -72,6 +92,13 @@ static void neighbor_init_setup(struct call_state *c)
 {
     const struct work *w = c->work;
 
+    if (w->strided) {
+        MPI_Neighbor_alltoallw_init(w->send, one_each, no_offsets,
+                                    w->send_type, w->receive, one_each,
+                                    no_offsets, w->receive_type, w->graph,
+                                    MPI_INFO_NULL, &c->requests[0]);
+        return;
+    }
     MPI_Neighbor_alltoallv_init(w->send, w->counts, w->at, MPI_BYTE,
                                 w->receive, w->counts, w->at, MPI_BYTE,
                                 w->graph, MPI_INFO_NULL, &c->requests[0]);
@@ -119,8 +146,7 @@ static void copy_messages(const struct work *w, int from, const char *buffer)
 {
     for (int s = 0; s < w->messages; s++)
         if (w->from[s] == from)
-            memcpy(w->receive + w->at[s], buffer + w->at[s],
-                   (size_t)w->counts[s]);
+            box_copy(w->receive, &w->to_box[s], buffer, &w->from_box[s]);
 }
 
 static void spin_hint(void)
@@ -140,7 +166,11 @@ static void await(_Atomic uint64_t *word, uint64_t value)
 /* What stands for the application's buffer has been written. */
 static void floor_rewritten(struct call_state *c)
 {
-    memcpy(shared_part(c, c->work->rank), c->work->send, c->work->size);
+    const struct work *w = c->work;
+
+    for (int s = 0; s < w->messages; s++)
+        box_copy(shared_part(c, w->rank), &w->from_box[s], w->send,
+                 &w->from_box[s]);
 }
 
 static void floor_setup(struct call_state *c)
@@ -190,26 +220,29 @@ static void floor_two_copies_run(struct call_state *c)
     int me = w->rank, peer = 1 - me;
     char *out = slot_of(c, me, ++c->epoch), *in = slot_of(c, peer, c->epoch);
     size_t total = 0, at;
+    struct box slot;
 
     for (int s = 0; s < w->messages; s++)
         total += w->to[s] == peer ? (size_t)w->counts[s] : 0;
     at = total <= 56 ? 8 : 64;
-    for (int s = 0, o = 0; s < w->messages; s++) {
+    for (size_t s = 0, o = 0; s < (size_t)w->messages; s++) {
         if (w->to[s] != peer)
             continue;
-        memcpy(out + at + o, w->send + w->at[s], (size_t)w->counts[s]);
-        o += w->counts[s];
+        slot = box_packed(at + o, (size_t)w->counts[s]);
+        box_copy(out, &slot, w->send, &w->from_box[s]);
+        o += (size_t)w->counts[s];
     }
     /* Release: the bytes in the slot. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)out, c->epoch,
                           memory_order_release);
     copy_messages(w, me, w->send);
     await((_Atomic uint64_t *)(void *)in, c->epoch);
-    for (int s = 0, o = 0; s < w->messages; s++) {
+    for (size_t s = 0, o = 0; s < (size_t)w->messages; s++) {
         if (w->from[s] != peer)
             continue;
-        memcpy(w->receive + w->at[s], in + at + o, (size_t)w->counts[s]);
-        o += w->counts[s];
+        slot = box_packed(at + o, (size_t)w->counts[s]);
+        box_copy(w->receive, &w->to_box[s], in, &slot);
+        o += (size_t)w->counts[s];
     }
 }
 
