@@ -14,9 +14,9 @@
  * when they need it for the first time, through /proc/PID/fd, which the kernel
  * allows to processes of the same user that may look at each other.
  *
- * Ordinary memory can be adopted in place (RSCHED_ADOPT) if its owner promises
- * to say when it ends: rsched_memory_offer(). The preload object
- * librsched-heap.so does so for the memory of malloc.
+ * Ordinary memory is adopted in place if its owner promises to say when it
+ * ends: rsched_memory_offer(). The preload object librsched-heap.so does so for
+ * the memory of malloc, if RSCHED_ADOPT is set.
  *
  * Fork: a child made by fork() has a copy of the memory of rsched_alloc() and
  * of adopted pages, at the same addresses, as of all other memory; neither process sees what the
@@ -88,8 +88,11 @@ RSCHED_API int rsched_memory_remove(uint64_t id);
  * neighbors can map, at the same address and with the same contents. The
  * memory must be private and anonymous, as that of malloc() or mmap(). It
  * stays the caller's, who does with it as before but for this: before he frees
- * or unmaps it, or hands it to whoever expects fresh memory, he calls
- * rsched_memory_reclaim(). No pieces that are offered may overlap.
+ * or unmaps it, hands it to whoever expects fresh memory, or has the kernel
+ * empty it (MADV_DONTNEED, MADV_FREE) or treat it otherwise in a child
+ * (MADV_WIPEONFORK, MADV_DONTFORK), he calls rsched_memory_reclaim(). No pieces
+ * that are offered may overlap. RSCHED_ADOPT says in which start it is done, and
+ * 0 that it is not; rsched_memory_adoptions() what has become of it.
  *
  * It is a hint: there is room for some 60000 pieces, and more are not
  * remembered. It calls no function of the C library.

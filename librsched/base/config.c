@@ -62,9 +62,10 @@ static struct entry table[] = {
       "shortest edge whose memory the kernel reads (cross-memory attach) where "
       "it cannot be mapped; auto: by the costs of the ways; 0: none"},
      KIND_LIMIT, FIELD(cma_bytes), 0, RS_LIMIT_AUTO - 1, true},
-    {{"RSCHED_ADOPT", 0, "0", 0, "count",
-      "in which start of what is loaded whole pages of ordinary send buffers are "
-      "moved in place to where neighbors can map them (say 32); 0: in none"},
+    {{"RSCHED_ADOPT", 0, "32", 0, "count",
+      "in which start of what is loaded whole pages of send buffers are moved "
+      "in place to where neighbors can map them, if their owner has offered "
+      "them; memory of malloc is offered where this is set; 0: in none"},
      KIND_COUNT, FIELD(adopt), 0, UINT32_MAX, false},
     {{"RSCHED_WAYS", 0, "", 0, "text",
       "machine file with what the ways within a node cost (rsched probe writes "

@@ -390,6 +390,36 @@ static int run_refused(struct rank *self)
     return 0;
 }
 
+/* ---- what nobody has set ---- */
+
+/* What is offered is adopted in the 32nd start, and nothing else ever. */
+static int run_by_default(struct rank *self)
+{
+    enum { DEFAULT = 32 };
+    char *memory = map_memory(self->rank), *other = map_memory(self->rank);
+    struct rsched_exchange *x;
+
+    rsched_memory_offer(memory, PAGES * PAGE);
+    if (make_exchange(self, memory + BEGIN, receive, &x) != 0 ||
+        run_epochs(self, x, receive, DEFAULT - 1) != 0)
+        return 1;
+    RANK_CHECK(count_adopted(memory) == 0);
+    if (run_epochs(self, x, receive, 1) != 0)
+        return 1;
+    RANK_CHECK(count_adopted(memory) == WHOLE);
+    if (bind_to(self, x, other + BEGIN, receive) != 0 ||
+        run_epochs(self, x, receive, DEFAULT) != 0)
+        return 1;
+    RANK_CHECK(count_adopted(other) == 0);
+    RANK_CHECK(rsched_memory_adoptions(RSCHED_ADOPT_ORIGIN) == WHOLE);
+    RANK_CHECK(rsched_memory_reclaim(memory) == 0);
+    mesh_barrier(self->end);
+    rsched_exchange_destroy(x);
+    munmap(memory, PAGES * PAGE);
+    munmap(other, PAGES * PAGE);
+    return 0;
+}
+
 /* ---- no more than so much ---- */
 
 static int run_budget(struct rank *self)
@@ -426,9 +456,12 @@ int main(int argc, char **argv)
     bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
     int forks = !threads;
 
-    setenv("RSCHED_ADOPT", "3", 1);
     setenv("RSCHED_MAPPED", "12k", 1); /* not what costs say */
     setenv("RSCHED_CMA", "0", 1);
+    unsetenv("RSCHED_ADOPT");
+    if (!threads && ranks_run(2, false, run_by_default, NULL) != 0)
+        return 1;
+    setenv("RSCHED_ADOPT", "3", 1);
     if (ranks_run(2, threads, run_under_way, &forks) != 0)
         return 1;
     if (!threads && (ranks_run(2, false, run_refused, NULL) != 0 ||
