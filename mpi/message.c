@@ -207,29 +207,70 @@ static bool batch_read(const struct batch *b, int pid)
     return got == (ssize_t)b->bytes;
 }
 
-/* One that is too long for a batch, or in too many pieces. */
+static bool read_bytes(int pid, char *to, uintptr_t from, uint64_t bytes)
+{
+    while (bytes > 0) {
+        struct iovec here = {to, bytes}, there = {(void *)from, bytes};
+        ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+
+        if (got <= 0)
+            return false;
+        to += got;
+        from += (uintptr_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return true;
+}
+
+/* Whole pieces from `cursor` on, of at most `room` bytes together; 0 if the first
+ * one is longer. */
+static uint64_t count_pieces(struct cursor cursor, uint64_t bytes,
+                             uint64_t room)
+{
+    uint64_t together = 0;
+
+    while (together < bytes) {
+        uint64_t next = next_piece(&cursor, bytes - together).iov_len;
+
+        if (together + next > room)
+            break;
+        together += next;
+    }
+    return together;
+}
+
+/* One that is too long for a batch, or in too many pieces: a call of the kernel
+ * for a short piece costs more than copying it once more. */
 static bool read_alone(const struct rs_message *message,
                        const struct rs_slot *slot, int pid)
 {
+    enum { ROOM = 16384 };
     uint64_t bytes = slot->bytes < message->bytes ? slot->bytes
                                                   : message->bytes;
     uintptr_t from = announced(slot);
     struct cursor cursor = {.message = message};
+    char pieces[ROOM];
 
     while (bytes > 0) {
-        struct iovec here = next_piece(&cursor, bytes);
+        uint64_t together = count_pieces(cursor, bytes, ROOM), at = 0;
 
-        bytes -= here.iov_len;
-        while (here.iov_len > 0) {
-            struct iovec there = {(void *)from, here.iov_len};
-            ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+        if (together == 0) {
+            struct iovec here = next_piece(&cursor, bytes);
 
-            if (got <= 0)
+            together = at = here.iov_len;
+            if (!read_bytes(pid, here.iov_base, from, together))
                 return false;
-            here.iov_base = (char *)here.iov_base + got;
-            here.iov_len -= (size_t)got;
-            from += (uintptr_t)got;
+        } else if (!read_bytes(pid, pieces, from, together)) {
+            return false;
         }
+        while (at < together) {
+            struct iovec here = next_piece(&cursor, together - at);
+
+            memcpy(here.iov_base, pieces + at, here.iov_len);
+            at += here.iov_len;
+        }
+        from += together;
+        bytes -= together;
     }
     return true;
 }
