@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: what message.h does not have inline, and their native way. The
- * rules' names are those of docs/persistent.md. */
+/* Messages: what message.h does not have inline. The rules' names are those of
+ * docs/persistent.md. */
 #include "mpi/native.h"
 #include "mpi/message.h"
 
@@ -21,7 +21,6 @@ enum {
     NAP_US = 20,
 };
 
-RS_NATIVE(Issend)
 RS_NATIVE(Cancel)
 
 /* ---- bytes ---- */
@@ -378,99 +377,6 @@ void rs_message_finish(struct rs_message *message)
                         rs_slots_at(message->slots, message->number));
 }
 
-/* ---- the native way ---- */
-
-static void start_native(struct rs_request *request)
-{
-    struct rs_message *message = request->message;
-    struct rs_lane *lane = message->lane;
-
-    message->natives++;
-    request->state = RS_NATIVE;
-    request->error = PMPI_Start(&message->native);
-    if (request->error != MPI_SUCCESS) {
-        message->raised = true;
-        request->state = RS_COMPLETE;
-        return;
-    }
-    lane->started = ++lane->pair->native_starts;
-    if (message->sends) {
-        lane->quiet = false;
-        message->native_number = ++lane->natives;
-    } else {
-        message->covers = lane->covers;
-        lane->posted++;
-    }
-}
-
-void rs_message_go_native(struct rs_message *message)
-{
-    message->puts--;
-    rs_message_matched(message);
-    start_native(message->request);
-}
-
-/* A native receive that is over: not cancelled, and no failure of which nobody
- * knows what it means. */
-static bool is_matched(const struct rs_message *message, int error)
-{
-    int cancelled = 1;
-
-    if (error == MPI_SUCCESS)
-        PMPI_Test_cancelled(&message->status, &cancelled);
-    return !cancelled;
-}
-
-static void native_is_over(struct rs_request *request, int error)
-{
-    struct rs_message *message = request->message;
-    struct rs_lane *lane = message->lane;
-
-    request->error = error;
-    message->raised = error != MPI_SUCCESS;
-    message->got = message->status_bytes = RS_STATUS_NATIVE;
-    request->state = RS_COMPLETE;
-    if (!message->sends) {
-        lane->posted--;
-        if (lane->barred && is_matched(message, error))
-            rs_lane_unbar(lane, message->covers);
-        rs_incarnation_open(lane->pair);
-    } else if (message->synchronous &&
-               message->native_number == lane->natives) {
-        lane->quiet = true; /* O1 */
-    }
-}
-
-/* A native send that tells when all messages of the lane have been matched.
- * From a copy: the request is complete at once. */
-static bool send_sync(struct rs_request *request)
-{
-    struct rs_message *message = request->message;
-    struct rs_lane *lane = message->lane;
-    const struct rs_pair *pair = lane->pair;
-
-    if (!lane->attached || message->synchronous ||
-        message->need == UINT64_MAX || pair->skip > 0 ||
-        lane->sync != MPI_REQUEST_NULL || pair->name->comm == MPI_COMM_NULL ||
-        message->bytes > (pair->pulls ? INT_MAX : lane->slots->room))
-        return false;
-    lane->copy = malloc(message->bytes + 1);
-    if (lane->copy == NULL)
-        return false;
-    rs_message_pack(message, lane->copy);
-    request->error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
-                                   pair->peer, lane->tag, pair->name->comm,
-                                   &lane->sync);
-    message->raised = request->error != MPI_SUCCESS;
-    message->natives++;
-    lane->started = ++lane->pair->native_starts;
-    lane->quiet = false;
-    lane->sync_number = ++lane->natives;
-    request->state = RS_COMPLETE;
-    message->got = message->bytes;
-    return true;
-}
-
 /* ---- starting ---- */
 
 /* The other side will most likely be ready in a moment; how long that is, is
@@ -556,8 +462,7 @@ int rs_message_start_slowly(struct rs_request *request)
         else if (message->sends)
             rs_incarnation_settle(pair); /* N1 */
     }
-    if (!message->sends || !send_sync(request))
-        start_native(request);
+    rs_message_start_natively(request);
     return request->state == RS_COMPLETE && message->raised ? request->error
                                                             : MPI_SUCCESS;
 }
@@ -589,19 +494,6 @@ static void lose_patience(struct rs_message *message)
     else if (rs_now_ns() - message->since >
              patience_ns(message->lane->pair))
         rs_incarnation_stop(message->lane->pair);
-}
-
-static bool poll_native(struct rs_request *request)
-{
-    struct rs_message *message = request->message;
-    int done = 0, error;
-
-    rs_incarnations_look();
-    error = PMPI_Test(&message->native, &done, &message->status);
-    if (!done && error == MPI_SUCCESS)
-        return false;
-    native_is_over(request, error);
-    return true;
 }
 
 /* Nobody else pulls what a process sends to itself. */
@@ -636,7 +528,7 @@ bool rs_message_poll_slowly(struct rs_request *request)
         else if (!poll_put(message))
             return false;
     }
-    return request->state == RS_NATIVE    ? poll_native(request)
+    return request->state == RS_NATIVE    ? rs_message_poll_native(request)
            : request->state == RS_MATCHED ? poll_matched(request)
                                           : true;
 }
@@ -655,8 +547,7 @@ void rs_message_wait(struct rs_request *request)
         uint64_t rest;
 
         if (request->state == RS_NATIVE && rs_num_open == 0) {
-            native_is_over(request, PMPI_Wait(&message->native,
-                                              &message->status));
+            rs_message_wait_native(request);
             return;
         }
         rest = rsched_context_rest(rs_context(), &pause);

@@ -67,6 +67,12 @@ void rs_message_close(struct rs_request *request);
 /** For the end of an incarnation: complete it, or start it natively. */
 void rs_message_finish(struct rs_message *message);
 void rs_message_go_native(struct rs_message *message);
+/** The native way (native_message.c): start it; a send is synchronous, from a
+ * copy, where that shows that the lane is quiet (O1). */
+void rs_message_start_natively(struct rs_request *request);
+bool rs_message_poll_native(struct rs_request *request);
+/** Only while nothing is open: nobody looks meanwhile. */
+void rs_message_wait_native(struct rs_request *request);
 /** Why it has been native so far. */
 enum rs_reason rs_message_reason(const struct rs_message *message);
 /** The status of the last epoch. */

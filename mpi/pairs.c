@@ -184,6 +184,7 @@ static void *map(struct rs_pair *pair, int fd)
 bool rs_pair_share(struct rs_pair *pair)
 {
     struct rs_pair_words *words = NULL;
+    static bool complained;
     uint64_t nonce;
 
     if (pair->view.words != NULL)
@@ -196,7 +197,9 @@ bool rs_pair_share(struct rs_pair *pair)
         getrandom(&nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce))
         words = map(pair, pair->fd);
     if (words == NULL) {
-        rs_log(RS_LOG_WARN, "no shared memory for lanes: %m");
+        if (!complained)
+            rs_log(RS_LOG_WARN, "no shared memory for lanes: %m");
+        complained = true;
         if (pair->fd >= 0)
             close(pair->fd);
         pair->fd = -1;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that go natively: by the native request that each of ours owns, or
+ * for a send by a synchronous one. The rules' names are those of
+ * docs/persistent.md. */
+#include "mpi/native.h"
+#include "mpi/message.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+RS_NATIVE(Issend)
+
+/* ---- starting ---- */
+
+static void start_native(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+
+    message->natives++;
+    request->state = RS_NATIVE;
+    request->error = PMPI_Start(&message->native);
+    if (request->error != MPI_SUCCESS) {
+        message->raised = true;
+        request->state = RS_COMPLETE;
+        return;
+    }
+    lane->started = ++lane->pair->native_starts;
+    if (message->sends) {
+        lane->quiet = false;
+        message->native_number = ++lane->natives;
+    } else {
+        message->covers = lane->covers;
+        lane->posted++;
+    }
+}
+
+void rs_message_go_native(struct rs_message *message)
+{
+    message->puts--;
+    rs_message_matched(message);
+    start_native(message->request);
+}
+
+/* A native send that tells when all messages of the lane have been matched.
+ * From a copy: the request is complete at once. */
+static bool send_sync(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+    const struct rs_pair *pair = lane->pair;
+
+    if (!lane->attached || message->synchronous ||
+        message->need == UINT64_MAX || pair->skip > 0 ||
+        lane->sync != MPI_REQUEST_NULL || pair->name->comm == MPI_COMM_NULL ||
+        message->bytes > (pair->pulls ? INT_MAX : lane->slots->room))
+        return false;
+    lane->copy = malloc(message->bytes + 1);
+    if (lane->copy == NULL)
+        return false;
+    rs_message_pack(message, lane->copy);
+    request->error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
+                                   pair->peer, lane->tag, pair->name->comm,
+                                   &lane->sync);
+    message->raised = request->error != MPI_SUCCESS;
+    message->natives++;
+    lane->started = ++lane->pair->native_starts;
+    lane->quiet = false;
+    lane->sync_number = ++lane->natives;
+    request->state = RS_COMPLETE;
+    message->got = message->bytes;
+    return true;
+}
+
+void rs_message_start_natively(struct rs_request *request)
+{
+    if (!request->message->sends || !send_sync(request))
+        start_native(request);
+}
+
+/* ---- going on ---- */
+
+/* A native receive that is over: not cancelled, and no failure of which nobody
+ * knows what it means. */
+static bool is_matched(const struct rs_message *message, int error)
+{
+    int cancelled = 1;
+
+    if (error == MPI_SUCCESS)
+        PMPI_Test_cancelled(&message->status, &cancelled);
+    return !cancelled;
+}
+
+static void native_is_over(struct rs_request *request, int error)
+{
+    struct rs_message *message = request->message;
+    struct rs_lane *lane = message->lane;
+
+    request->error = error;
+    message->raised = error != MPI_SUCCESS;
+    message->got = message->status_bytes = RS_STATUS_NATIVE;
+    request->state = RS_COMPLETE;
+    if (!message->sends) {
+        lane->posted--;
+        if (lane->barred && is_matched(message, error))
+            rs_lane_unbar(lane, message->covers);
+        rs_incarnation_open(lane->pair);
+    } else if (message->synchronous &&
+               message->native_number == lane->natives) {
+        lane->quiet = true; /* O1 */
+    }
+}
+
+bool rs_message_poll_native(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+    int done = 0, error;
+
+    rs_incarnations_look();
+    error = PMPI_Test(&message->native, &done, &message->status);
+    if (!done && error == MPI_SUCCESS)
+        return false;
+    native_is_over(request, error);
+    return true;
+}
+
+void rs_message_wait_native(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    native_is_over(request, PMPI_Wait(&message->native, &message->status));
+}
