@@ -103,33 +103,64 @@ static void case_later(void)
     MPI_Request_free(&request[1]);
 }
 
-/* One with wildcards that is persistent may be posted at any time. */
-static void case_bar_for_good(void)
+/* A receive with wildcards that is persistent may be posted at any time: `any`
+ * was made for the tag of the lane of `request`, which receives into *in, and
+ * gets its next message into *first. */
+static void check_outside(MPI_Request any, const int *first,
+                          MPI_Request *request, const int *in, int *out)
 {
-    enum { TAG = TAGS - 1, MANY = 300 };
+    enum { MANY = 300 };
     uint64_t before = counter("lane_receives");
-    MPI_Request any;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < MANY; i++) {
+        *out = world_rank * MANY + i;
+        MPI_Startall(2, request);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        CHECK(*in == left * MANY + i, "%d", *in);
+    }
+    CHECK(counter("lane_receives") == before,
+          "a lane that a persistent wildcard covers is in use");
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Start(&any);
+    MPI_Start(&request[0]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int k = 0; k < 2; k++) {
+        *out = world_rank + k;
+        MPI_Start(&request[1]);
+        MPI_Wait(k == 0 ? &any : &request[0], MPI_STATUS_IGNORE);
+        MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+    }
+    CHECK(*first == left && *in == left + 1, "%d and %d", *first, *in);
+}
+
+/* It is made when the lane is in use. */
+static void case_wildcard_later(void)
+{
+    enum { TAG = TAGS - 1 };
+    MPI_Request any, request[2] = {receives[TAG], sends[TAG]};
     int first = -1;
 
     MPI_Recv_init(&first, 1, MPI_INT, MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD,
                   &any);
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < MANY; i++)
-        go_round();
-    CHECK(counter("lane_receives") - before <= MANY * (TAGS - 1),
-          "a lane that a persistent wildcard covers is in use");
-    fill();
-    MPI_Start(&any);
-    MPI_Start(&receives[TAG]);
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int k = 0; k < 2; k++) {
-        MPI_Start(&sends[TAG]);
-        MPI_Wait(k == 0 ? &any : &receives[TAG], MPI_STATUS_IGNORE);
-        MPI_Wait(&sends[TAG], MPI_STATUS_IGNORE);
-        sent[TAG]++;
-    }
-    CHECK(first == value(left, TAG) && got[TAG] == first + 1, "%d and %d",
-          first, got[TAG]);
+    check_outside(any, &first, request, &got[TAG], &sent[TAG]);
+    MPI_Request_free(&any);
+}
+
+/* It is made before the lane. */
+static void case_wildcard_before(void)
+{
+    enum { TAG = 50 };
+    int first = -1, in = -1, out;
+    MPI_Request any, request[2];
+
+    MPI_Recv_init(&first, 1, MPI_INT, MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD,
+                  &any);
+    MPI_Recv_init(&in, 1, MPI_INT, left, TAG, MPI_COMM_WORLD, &request[0]);
+    MPI_Send_init(&out, 1, MPI_INT, right, TAG, MPI_COMM_WORLD, &request[1]);
+    check_outside(any, &first, request, &in, &out);
+    for (int i = 0; i < 2; i++)
+        MPI_Request_free(&request[i]);
     MPI_Request_free(&any);
 }
 
@@ -250,7 +281,7 @@ int main(int argc, char **argv)
     static void (*const cases[])(void) = {
         case_posting_order, case_pending, case_given_up,
         case_posted_before, case_later,   case_freed_communicator,
-        case_bar_for_good};
+        case_wildcard_before, case_wildcard_later};
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     uses_lanes = is_accelerated();
