@@ -24,4 +24,19 @@ if(RSCHED_CUDA)
     set(RSCHED_CUDA ON)
   endif()
 endif()
-message(STATUS "GPU memory: ${RSCHED_CUDA}")
+
+# Kernels, compiled by nvcc, which is needed for nothing else. Sets
+# RSCHED_CUDA_KERNELS to ON or OFF, and CUDA_NVCC.
+if(RSCHED_CUDA AND RSCHED_CUDA_KERNELS)
+  find_program(CUDA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+endif()
+if(NOT RSCHED_CUDA_KERNELS STREQUAL "AUTO" AND RSCHED_CUDA_KERNELS AND NOT CUDA_NVCC)
+  message(FATAL_ERROR "RSCHED_CUDA_KERNELS is ${RSCHED_CUDA_KERNELS}, but there is no cuda.h, or no "
+                      "nvcc; CUDA_NVCC says where it is")
+endif()
+if(RSCHED_CUDA AND RSCHED_CUDA_KERNELS AND CUDA_NVCC)
+  set(RSCHED_CUDA_KERNELS ON)
+else()
+  set(RSCHED_CUDA_KERNELS OFF)
+endif()
+message(STATUS "GPU memory: ${RSCHED_CUDA}, kernels: ${RSCHED_CUDA_KERNELS}")

@@ -242,6 +242,11 @@ static void print_gpus(void)
             print_gpu(i, &list[i]);
         print_pairs(gpus, list, count);
     }
+    if (gpus->no_kernels == NULL)
+        printf("  blocks in GPU memory are packed by kernels\n");
+    else
+        printf("  blocks in GPU memory are copied one by one: %s\n",
+               gpus->no_kernels);
     free(list);
 }
 

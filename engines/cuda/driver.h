@@ -46,6 +46,13 @@
     XX(cuMemcpy2DAsync)                                                      \
     XX(cuMemHostRegister)                                                    \
     XX(cuMemHostUnregister)                                                  \
+    XX(cuMemHostGetDevicePointer)                                            \
+    XX(cuMemAlloc)                                                           \
+    XX(cuMemFree)                                                            \
+    XX(cuModuleLoadData)                                                     \
+    XX(cuModuleUnload)                                                       \
+    XX(cuModuleGetFunction)                                                  \
+    XX(cuLaunchKernel)                                                       \
     XX(cuIpcGetMemHandle)                                                    \
     XX(cuIpcOpenMemHandle)                                                   \
     XX(cuIpcCloseMemHandle)                                                  \

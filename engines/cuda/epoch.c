@@ -16,60 +16,43 @@ static unsigned event_of(uint64_t number)
 static_assert((int)RS_STREAM_EVENTS >= (int)RS_CUDA_SLOTS,
               "each slot has an event");
 
-/* ---- copies of a chunk ---- */
+/* ---- what is under way ---- */
 
-/* Those of host memory are done at once.
- * @return 1: some are enqueued, 0: none, or an error */
-static int move_chunk(struct rs_cuda_lane *l, const struct rs_chunk *chunk,
-                      char *data)
+/* Begin with a chunk of some moves, of the next slot. */
+static int begin(struct rs_cuda_lane *l, const struct rs_moves *m,
+                 uint32_t chunk)
 {
-    int any = 0, error = 0;
+    struct rs_begun *begun = &l->begun[l->issued % RS_CUDA_SLOTS];
+    bool slots = m->direction != RS_STRAIGHT;
+    int error = rs_moves_begin(
+        m, chunk, slots ? rs_cuda_slot_data(rs_cuda_slot(l, l->issued)) : NULL,
+        slots ? rs_cuda_data_of_kernel(l, l->issued) : 0, &l->stream, l->batch,
+        begun);
 
-    for (uint32_t i = chunk->first; i < chunk->end && error == 0; i++) {
-        const struct rs_copy *c = &l->copies.copies[i];
-        const struct rs_chunk one = {i, i + 1, c->bytes * c->count};
-        char *at = data + c->offset;
-
-        if (l->device[i]) {
-            error = l->sends ? rs_stream_copy(&l->stream, at, (int64_t)c->bytes,
-                                              c->user, c->stride, c->bytes,
-                                              c->count)
-                             : rs_stream_copy(&l->stream, c->user, c->stride, at,
-                                              (int64_t)c->bytes, c->bytes,
-                                              c->count);
-            any = 1;
-        } else if (l->sends) {
-            rs_copies_pack(&l->copies, &one, data);
-        } else {
-            rs_copies_unpack(&l->copies, &one, data);
-        }
-    }
-    return error != 0 ? error : any;
+    if (error == 0 && begun->enqueued)
+        error = rs_stream_mark(&l->stream, event_of(l->issued));
+    if (error == 0)
+        l->issued++;
+    return error;
 }
 
-/* Begin with a chunk. What has no copies under way has none to wait for, but
- * slots are finished in their order. */
-static int begin_chunk(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
-{
-    const struct rs_chunk *chunk = &l->copies.chunks[l->next];
-    int status = move_chunk(l, chunk, rs_cuda_slot_data(slot));
-
-    if (status == 0 && l->message.on_gpu)
-        status = 1; /* behind the copies before it */
-    if (status == 1)
-        status = rs_stream_mark(&l->stream, event_of(l->issued));
-    if (status < 0)
-        return status;
-    l->issued++;
-    l->next++;
-    return 0;
-}
-
+/* Whether what was begun with the oldest slot is over. */
 static int poll_oldest(struct rs_cuda_lane *l)
 {
-    if (!l->message.on_gpu && !l->pulling)
-        return RSCHED_LANE_DONE;
-    return rs_stream_poll(&l->stream, event_of(l->finished));
+    const struct rs_begun *begun = &l->begun[l->finished % RS_CUDA_SLOTS];
+
+    if (begun->ticket != 0 && !rs_batch_is_done(l->batch, begun->ticket))
+        return RSCHED_LANE_PENDING;
+    return begun->enqueued ? rs_stream_poll(&l->stream, event_of(l->finished))
+                           : RSCHED_LANE_DONE;
+}
+
+static int begin_chunk(struct rs_cuda_lane *l)
+{
+    int error = begin(l, &l->moves, l->next);
+
+    l->next += error == 0;
+    return error;
 }
 
 static void went_idle(struct rs_cuda_lane *l)
@@ -167,11 +150,11 @@ static int wait_for_pull(struct rs_cuda_lane *l)
 
 static int send_data(struct rs_cuda_lane *l)
 {
-    while (l->next < l->copies.num_chunks && has_credit(l)) {
+    while (l->next < l->moves.copies.num_chunks && has_credit(l)) {
         int error;
 
         RS_FAILPOINT("tx:pack");
-        error = begin_chunk(l, rs_cuda_slot(l, l->issued));
+        error = begin_chunk(l);
         if (error != 0)
             return error;
     }
@@ -183,7 +166,7 @@ static int send_data(struct rs_cuda_lane *l)
         publish(l, RS_CUDA_DATA, 0);
     }
     went_idle(l);
-    if (l->next < l->copies.num_chunks)
+    if (l->next < l->moves.copies.num_chunks)
         return RSCHED_LANE_PENDING;
     l->step = RS_CUDA_SENT;
     l->lane.stats.bytes[RSCHED_WAY_STAGED] += l->message.bytes;
@@ -209,35 +192,24 @@ static int go_on_sending(struct rs_cuda_lane *l)
 
 static int go_on_self(struct rs_cuda_lane *l)
 {
-    int status = l->busy ? rs_stream_poll(&l->stream, 0) : RSCHED_LANE_DONE;
+    int status = poll_oldest(l);
 
-    if (status == RSCHED_LANE_PENDING)
+    if (status != RSCHED_LANE_DONE)
         return status;
-    l->busy = l->stream.busy = false;
+    l->finished++;
+    went_idle(l);
     l->lane.stats.chunks++;
     return status;
 }
 
 static int start_self(struct rs_cuda_lane *l)
 {
-    int error = 0;
+    int error = begin(l, &l->moves, 0);
 
+    if (error != 0)
+        return error;
     l->lane.stats.bytes[RSCHED_WAY_SELF] += l->message.bytes;
-    for (uint32_t i = 0; i < l->copies.num_copies && error == 0; i++) {
-        const struct rs_copy *c = &l->copies.copies[i];
-        const struct rs_chunk one = {i, i + 1, c->bytes * c->count};
-
-        if (!l->device[i]) {
-            rs_copies_run_chunk(&l->copies, &one);
-            continue;
-        }
-        error = rs_stream_copy(&l->stream, c->other, c->other_stride, c->user,
-                               c->stride, c->bytes, c->count);
-        l->busy = true;
-    }
-    if (error == 0 && l->busy)
-        error = rs_stream_mark(&l->stream, 0);
-    return error != 0 ? error : go_on_self(l);
+    return go_on_self(l);
 }
 
 /* ---- receiver ---- */
@@ -271,21 +243,10 @@ static void consume(struct rs_cuda_lane *l)
 
 static int begin_pull(struct rs_cuda_lane *l)
 {
-    int error = 0;
+    int error = begin(l, &l->straight, 0);
 
-    for (uint32_t i = 0; i < l->straight.num_copies && error == 0; i++) {
-        const struct rs_copy *c = &l->straight.copies[i];
-
-        error = rs_stream_copy(&l->stream, c->other, c->other_stride, c->user,
-                               c->stride, c->bytes, c->count);
-    }
-    if (error == 0)
-        error = rs_stream_mark(&l->stream, event_of(l->issued));
-    if (error != 0)
-        return error;
-    l->issued++;
-    l->pulling = true;
-    return 0;
+    l->pulling = error == 0;
+    return error;
 }
 
 /* It comes through slots, then. */
@@ -322,7 +283,7 @@ static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
         slot->signature != l->message.signature)
         return wrong_message(l, slot->bytes);
     if (slot->kind == RS_CUDA_DATA)
-        return begin_chunk(l, slot);
+        return begin_chunk(l);
     /* Both come alone, at the beginning of an epoch. */
     if (l->next > 0 || l->issued != l->finished ||
         (slot->kind != RS_CUDA_PULL && slot->kind != RS_CUDA_TABLE))
@@ -351,7 +312,7 @@ static int finish_slots(struct rs_cuda_lane *l)
         RS_FAILPOINT("rx:pulled");
         consume(l);
         if (l->pulling)
-            l->next = l->copies.num_chunks;
+            l->next = l->moves.copies.num_chunks;
         l->pulling = false;
     }
     went_idle(l);
@@ -362,7 +323,8 @@ static int go_on_receiving(struct rs_cuda_lane *l)
 {
     int error;
 
-    while (l->next < l->copies.num_chunks && !l->pulling && !l->new_table) {
+    while (l->next < l->moves.copies.num_chunks && !l->pulling &&
+           !l->new_table) {
         struct rs_cuda_slot *slot = rs_cuda_slot(l, l->issued);
 
         /* Acquire: what the slot holds is read after its number. It is that of
@@ -378,7 +340,7 @@ static int go_on_receiving(struct rs_cuda_lane *l)
     error = finish_slots(l);
     if (error != RSCHED_LANE_DONE)
         return error;
-    return l->next == l->copies.num_chunks ? RSCHED_LANE_DONE
+    return l->next == l->moves.copies.num_chunks ? RSCHED_LANE_DONE
                                            : RSCHED_LANE_PENDING;
 }
 
@@ -392,6 +354,11 @@ static int go_on(struct rs_cuda_lane *l, int (*step)(struct rs_cuda_lane *l))
         return rs_cuda_lane_fail(l, status);
     status = step(l);
     rs_stream_leave(&l->stream);
+    if (l->own_group && status >= 0) {
+        int error = rs_cuda_group_flush(l->group);
+
+        status = error != 0 ? error : status;
+    }
     return status < 0 ? rs_cuda_lane_fail(l, status) : status;
 }
 

@@ -292,6 +292,9 @@ static int check_way(int from, int to, unsigned way)
 
 const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .name = "cuda",
+#if !RSCHED_CUDA_KERNELS
+    .no_kernels = "built without nvcc",
+#endif
     .attach = rs_cuda_driver_attach,
     .place = place_of,
     .open = open_driver,

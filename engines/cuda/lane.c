@@ -95,7 +95,8 @@ static uint64_t stride_of(const struct rsched_engine_env *env, uint64_t bytes)
            (chunk + RS_CUDA_LINE - 1) / RS_CUDA_LINE * RS_CUDA_LINE;
 }
 
-static struct rs_cuda_lane *lane_new(struct rsched_connection *connection)
+static struct rs_cuda_lane *lane_new(struct rsched_connection *connection,
+                                     const struct rsched_lane_spec *spec)
 {
     struct rs_cuda_lane *l = calloc(1, sizeof(*l));
 
@@ -104,6 +105,14 @@ static struct rs_cuda_lane *lane_new(struct rsched_connection *connection)
         return NULL;
     }
     l->lane.connection = connection;
+    l->group = spec->group;
+    l->own_group = l->group == NULL;
+    if (l->own_group &&
+        rs_cuda_group_create(connection->engine, &l->group) != 0) {
+        free(l);
+        return NULL;
+    }
+    rs_group_join(l->group);
     return l;
 }
 
@@ -139,8 +148,10 @@ static void lane_free(struct rs_cuda_lane *l)
 {
     rs_stream_close(&l->stream);
     rs_cuda_pull_fini(l);
-    rs_copies_fini(&l->copies);
-    free(l->device);
+    rs_moves_fini(&l->moves);
+    rs_group_leave(l->group);
+    if (l->own_group)
+        rs_cuda_group_destroy(l->group);
     free(l->message.pieces);
     free(l);
 }
@@ -150,7 +161,7 @@ int rs_cuda_rx_create(struct rsched_connection *connection,
                       unsigned char *descriptor, struct rsched_lane **lane)
 {
     struct descriptor d = {0};
-    struct rs_cuda_lane *l = lane_new(connection);
+    struct rs_cuda_lane *l = lane_new(connection, spec);
     struct rs_cuda_end end;
     int error;
 
@@ -258,11 +269,10 @@ int rs_cuda_tx_create(struct rsched_connection *connection,
                       const unsigned char *descriptor, unsigned char *reply,
                       struct rsched_lane **lane)
 {
-    struct rs_cuda_lane *l = lane_new(connection);
+    struct rs_cuda_lane *l = lane_new(connection, spec);
     struct descriptor d;
     int error = 0;
 
-    (void)spec;
     (void)reply;
     if (l == NULL)
         return RSCHED_ENOMEM;
@@ -293,11 +303,18 @@ int rs_cuda_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
  * same block, and one would unpin it under the other's copies: neither does. */
 static void pin(struct rs_cuda_lane *l)
 {
+    const struct rs_cuda_driver *driver = l->stream.driver;
+    CUdeviceptr address;
+
     l->registered =
         l->words != NULL && !l->lane.connection->same_process &&
-        l->stream.driver->cuMemHostRegister(
+        driver->cuMemHostRegister(
             l->words, sizeof(*l->words) + RS_CUDA_SLOTS * l->stride,
-            CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ==
+            CUDA_SUCCESS;
+    if (l->registered && driver->cuMemHostGetDevicePointer(
+                             &address, l->words, 0) == CUDA_SUCCESS)
+        l->slots_of_kernel = address + sizeof(*l->words);
 }
 
 static void unpin(struct rs_cuda_lane *l)
@@ -307,13 +324,24 @@ static void unpin(struct rs_cuda_lane *l)
         rs_stream_leave(&l->stream);
     }
     l->registered = false;
+    l->slots_of_kernel = 0;
+}
+
+/* Nothing that was begun for the lane is under way any more. */
+static void drain(struct rs_cuda_lane *l)
+{
+    rs_batch_drain(l->batch);
+    rs_stream_drain(&l->stream);
 }
 
 static void close_stream(struct rs_cuda_lane *l)
 {
-    rs_stream_drain(&l->stream);
+    drain(l);
     unpin(l);
+    rs_moves_withdraw(&l->moves, &l->stream);
+    rs_moves_withdraw(&l->straight, &l->stream);
     rs_stream_close(&l->stream);
+    l->batch = NULL;
 }
 
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu)
@@ -330,7 +358,8 @@ int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu)
         return error;
     pin(l);
     rs_stream_leave(&l->stream);
-    return 0;
+    error = rs_group_batch(l->group, gpu, RS_CUDA_SLOTS, &l->batch);
+    return error == RSCHED_ENOTSUP ? 0 : error;
 }
 
 int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error)
@@ -342,7 +371,7 @@ int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error)
 static void give_up(struct rs_cuda_lane *l)
 {
     l->abandoned = true;
-    rs_stream_drain(&l->stream);
+    drain(l);
 }
 
 void rs_cuda_rx_abandon(struct rsched_lane *lane)

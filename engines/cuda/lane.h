@@ -31,7 +31,9 @@
  * with RSCHED_GPU_WAY=cuda-ipc it fails instead.
  *
  * Blocks in host memory are copied by processors, into and out of slots, so an
- * end without GPU memory needs no driver.
+ * end without GPU memory needs no driver. Of those in GPU memory copy engines
+ * copy the long ones, and a kernel the others (moves.h), which all lanes of the
+ * exchange have in common (group.h); "copy engine" above stands for both.
  */
 #ifndef RS_CUDA_LANE_H
 #define RS_CUDA_LANE_H
@@ -39,7 +41,8 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-#include "engines/common/copy.h"
+#include "engines/cuda/group.h"
+#include "engines/cuda/moves.h"
 #include "engines/cuda/node.h"
 #include "engines/cuda/region.h"
 #include "engines/cuda/stream.h"
@@ -101,7 +104,7 @@ enum rs_cuda_step {
 /* A piece of the loaded message. */
 struct rs_cuda_piece {
     struct rsched_piece piece;
-    bool on_gpu;
+    int gpu; /* -1: host memory */
 };
 
 struct rs_cuda_message {
@@ -111,6 +114,7 @@ struct rs_cuda_message {
     uint16_t signature;
     bool on_gpu;  /* any piece is */
     bool all_gpu; /* all of them are */
+    bool one_gpu; /* and on the same one */
     int gpu;      /* of the first that is */
 };
 
@@ -126,22 +130,24 @@ struct rs_cuda_lane {
     uint64_t stride; /* bytes from slot to slot */
     uint64_t mapped; /* bytes to unmap */
     bool registered; /* the driver has pinned it */
+    CUdeviceptr slots_of_kernel; /* where kernels see the slots; 0: nowhere */
 
     struct rs_cuda_message message;
-    struct rs_copies copies; /* through slots, or straight (self) */
-    bool *device;            /* of each of the copies */
-    size_t room_device;
+    struct rs_moves moves; /* through slots, or straight (self) */
     struct rs_cuda_end peer; /* tx: where the receiver's buffers lie */
     struct rs_cuda_lane *other; /* self: the other end */
 
     /* The epoch. Slots before `finished` are published (tx) or consumed (rx);
      * those before `issued` have had their copies enqueued. */
     struct rs_stream stream;
+    struct rsched_group *group;
+    bool own_group;         /* of this lane alone */
+    struct rs_batch *batch; /* of the stream's GPU; NULL: there are no kernels */
+    struct rs_begun begun[RS_CUDA_SLOTS]; /* self: the first one */
     uint64_t issued, finished;
     uint32_t next; /* chunk of the message */
     enum rs_cuda_step step;
     bool pulling; /* rx: the one slot that is issued is a pull */
-    bool busy;    /* self: copies are enqueued */
 
     /* Pulls. */
     bool pulls;   /* tx: the loaded message is */
@@ -153,7 +159,7 @@ struct rs_cuda_lane {
     bool new_table;  /* rx: it has just become complete */
     struct rs_cuda_region *regions; /* tx: exported */
     size_t num_regions, room_regions;
-    struct rs_copies straight;    /* rx: from the peer's memory */
+    struct rs_moves straight;     /* rx: from the peer's memory */
     struct rs_cuda_opened **open; /* rx: that they need */
     size_t num_open;
     uint64_t version_open; /* of the table that named them */
@@ -182,7 +188,19 @@ static inline uint64_t rs_cuda_room(const struct rs_cuda_lane *l)
     return l->stride - sizeof(struct rs_cuda_slot);
 }
 
+/** Where kernels see a slot's data. */
+static inline CUdeviceptr rs_cuda_data_of_kernel(const struct rs_cuda_lane *l,
+                                                 uint64_t number)
+{
+    return l->slots_of_kernel + number % RS_CUDA_SLOTS * l->stride +
+           sizeof(struct rs_cuda_slot);
+}
+
 /* load.c */
+
+/** The GPU in whose memory a block of the message lies, or -1. Blocks of pieces
+ * of different kinds have no byte in common. */
+int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
 
 int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_rx_load(struct rsched_lane *, const struct rsched_message *);

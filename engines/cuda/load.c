@@ -37,15 +37,15 @@ static int add_piece(struct rs_cuda_message *m, const struct rsched_piece *p)
 
     if (error != 0)
         return error;
-    m->pieces[m->num_pieces++] =
-        (struct rs_cuda_piece){*p, place.kind == RSCHED_PLACE_GPU};
+    m->pieces[m->num_pieces++] = (struct rs_cuda_piece){*p, place.gpu};
     if (place.kind != RSCHED_PLACE_GPU) {
-        m->all_gpu = false;
+        m->all_gpu = m->one_gpu = false;
         return 0;
     }
     if (!m->on_gpu)
         m->gpu = place.gpu;
     m->on_gpu = true;
+    m->one_gpu = m->one_gpu && place.gpu == m->gpu;
     return 0;
 }
 
@@ -64,7 +64,7 @@ static int keep_message(struct rs_cuda_message *m,
     m->bytes = message->bytes;
     m->signature = message->signature;
     m->on_gpu = false;
-    m->all_gpu = true;
+    m->all_gpu = m->one_gpu = true;
     for (size_t i = 0; i < message->num_pieces && error == 0; i++) {
         const struct rsched_piece *p = &message->pieces[i];
 
@@ -74,43 +74,49 @@ static int keep_message(struct rs_cuda_message *m,
     return error;
 }
 
-/* Blocks of pieces of different kinds have no byte in common, so the first
- * piece whose span has the address tells. */
-static bool is_on_gpu(const struct rs_cuda_message *m, const char *address)
+/* So the first piece whose span has the address tells. */
+int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address)
 {
-    for (size_t i = 0; i < m->num_pieces; i++) {
+    if (m->one_gpu)
+        return m->gpu;
+    for (size_t i = 0; m->on_gpu && i < m->num_pieces; i++) {
         const struct rsched_piece *p = &m->pieces[i].piece;
         int64_t span = (int64_t)(p->count - 1) * p->stride;
         const char *low = p->address + (span < 0 ? span : 0);
         const char *high = p->address + (span > 0 ? span : 0) + p->bytes;
 
         if (address >= low && address < high)
-            return m->pieces[i].on_gpu;
+            return m->pieces[i].gpu;
     }
-    return false;
+    return -1;
 }
 
-/* Which of the copies have GPU memory at either end. @param other the message
- * at the other end if the copies go straight, or NULL */
-static int mark_copies(struct rs_cuda_lane *l,
-                       const struct rs_cuda_message *other)
+/* Of copies into or out of slots. */
+static enum rs_mover mover_of_slots(const void *arg, const struct rs_copy *c)
 {
-    const struct rs_cuda_message *m = &l->message;
-    bool *larger = rs_array_grow(l->device, &l->room_device,
-                                 (size_t)l->copies.num_copies + 1,
-                                 sizeof(*larger));
+    const struct rs_cuda_lane *l = arg;
+    int gpu = rs_cuda_gpu_of_block(&l->message, c->user);
 
-    if (larger == NULL)
-        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for a copy list");
-    l->device = larger;
-    for (uint32_t i = 0; i < l->copies.num_copies; i++) {
-        const struct rs_copy *c = &l->copies.copies[i];
+    if (gpu < 0)
+        return RS_MOVER_PROCESSOR;
+    return l->batch != NULL && l->slots_of_kernel != 0 && gpu == l->stream.gpu
+               ? RS_MOVER_KERNEL
+               : RS_MOVER_COPY_ENGINE;
+}
 
-        l->device[i] = m->on_gpu && (m->all_gpu || is_on_gpu(m, c->user));
-        if (other != NULL)
-            l->device[i] = l->device[i] || is_on_gpu(other, c->other);
-    }
-    return 0;
+/* Of the process's copies to itself. A kernel has the memory of its own GPU
+ * only, unless the program has given it more. */
+static enum rs_mover mover_of_self(const void *arg, const struct rs_copy *c)
+{
+    const struct rs_cuda_lane *tx = arg;
+    int from = rs_cuda_gpu_of_block(&tx->message, c->user);
+    int to = rs_cuda_gpu_of_block(&tx->other->message, c->other);
+
+    if (from < 0 && to < 0)
+        return RS_MOVER_PROCESSOR;
+    return tx->batch != NULL && from == to && from == tx->stream.gpu
+               ? RS_MOVER_KERNEL
+               : RS_MOVER_COPY_ENGINE;
 }
 
 /* ---- which way ---- */
@@ -202,8 +208,11 @@ static int load_ring(struct rs_cuda_lane *l,
     int error = load(l, message);
 
     if (error == 0)
-        error = rs_copies_compile(&l->copies, message, rs_cuda_room(l));
-    return error == 0 ? mark_copies(l, NULL) : error;
+        error = rs_copies_compile(&l->moves.copies, message, rs_cuda_room(l));
+    return error == 0 ? rs_moves_compile(&l->moves,
+                                         l->sends ? RS_PACKS : RS_UNPACKS,
+                                         mover_of_slots, l, &l->stream)
+                      : error;
 }
 
 int rs_cuda_tx_load(struct rsched_lane *lane,
@@ -219,7 +228,7 @@ int rs_cuda_tx_load(struct rsched_lane *lane,
         if (error == 0)
             error = choose_way(l, message);
         lane->streams = l->pulls || l->message.on_gpu ||
-                        l->copies.num_chunks > RS_CUDA_SLOTS;
+                        l->moves.copies.num_chunks > RS_CUDA_SLOTS;
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }
@@ -260,9 +269,11 @@ static int load_self(struct rs_cuda_lane *l,
     if (pieces == NULL)
         return rs_fail(RSCHED_ENOMEM, "cuda: no memory for pieces");
     from.pieces = pieces;
-    error = rs_copies_compile_pair(&tx->copies, &from, message);
+    error = rs_copies_compile_pair(&tx->moves.copies, &from, message);
     free(pieces);
-    return error == 0 ? mark_copies(tx, &l->message) : error;
+    return error == 0 ? rs_moves_compile(&tx->moves, RS_STRAIGHT,
+                                         mover_of_self, tx, &tx->stream)
+                      : error;
 }
 
 int rs_cuda_rx_load(struct rsched_lane *lane,

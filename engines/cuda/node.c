@@ -13,6 +13,7 @@
 
 #include "engines/common/look.h"
 #include "engines/common/process.h"
+#include "engines/cuda/group.h"
 #include "engines/cuda/lane.h"
 #include "librsched/base/error.h"
 
@@ -66,8 +67,10 @@ static void cuda_close(struct rsched_engine *engine)
     CUdevice device;
 
     for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++) {
-        if (engine->contexts[gpu] != NULL &&
-            driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS)
+        if (engine->contexts[gpu] == NULL)
+            continue;
+        rs_cuda_unload_kernels(engine, gpu);
+        if (driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS)
             driver->cuDevicePrimaryCtxRelease(device);
     }
     rs_shared_close();
@@ -323,6 +326,9 @@ const struct rsched_engine_ops rs_cuda_ops = {
     .close = cuda_close,
     .connect = cuda_connect,
     .disconnect = cuda_disconnect,
+    .group_create = rs_cuda_group_create,
+    .group_destroy = rs_cuda_group_destroy,
+    .group_flush = rs_cuda_group_flush,
     .is_whole = cuda_is_whole,
     .memory = cuda_memory,
     .offer = cuda_offer,

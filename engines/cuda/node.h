@@ -14,12 +14,21 @@
 
 enum { RS_CUDA_MOST_GPUS = 64 };
 
+/* What has been loaded into the primary context of a GPU. */
+struct rs_cuda_kernels {
+    CUmodule module; /* NULL: nothing */
+    CUfunction pack;
+    int processors; /* that the GPU has */
+    bool refused;   /* the driver does not want them */
+};
+
 struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_shared_file memory; /* what peers may map of ours */
     uint64_t nonce;               /* of this instance */
-    pthread_mutex_t lock;         /* guards the contexts */
+    pthread_mutex_t lock;         /* guards contexts and kernels */
     CUcontext contexts[RS_CUDA_MOST_GPUS]; /* primary ones that are held */
+    struct rs_cuda_kernels kernels[RS_CUDA_MOST_GPUS];
     _Atomic uint64_t bytes;       /* of blocks */
 };
 
@@ -46,6 +55,25 @@ struct rs_cuda_end {
  * @return 0; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what the driver said
  */
 int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context);
+
+/* kernel.c */
+
+/** Whether there may be kernels for a GPU: this was built with them, and the
+ * driver has not refused them yet. Thread-safe. */
+bool rs_cuda_has_kernels(struct rsched_engine *engine, int gpu);
+
+/** The kernel rs_pack (pack.h), loaded at first use and kept until the instance
+ * is closed, and the number of the GPU's processors. A context of that GPU is
+ * current. Thread-safe.
+ * @return 0; RSCHED_ENOTSUP: the driver does not take it (it has been logged
+ *         why); RSCHED_ENOMEM */
+int rs_cuda_kernel(struct rsched_engine *engine, int gpu, CUfunction *kernel,
+                   unsigned *processors);
+
+/** Nothing uses them. The context is held still. */
+void rs_cuda_unload_kernels(struct rsched_engine *engine, int gpu);
+
+/* node.c */
 
 /** Describe a GPU of this process, or host memory. */
 int rs_cuda_end_of(const struct rsched_place *place, struct rs_cuda_end *end);

@@ -265,8 +265,39 @@ static uint64_t translate(const struct rs_cuda_lane *l, const struct view *v,
     return bytes;
 }
 
+/* Kernels reach what has been opened, and what is their own GPU's. */
+static bool is_in_reach(const struct rs_cuda_lane *l)
+{
+    for (size_t i = 0; i < l->num_open; i++) {
+        const struct rs_cuda_region *r = &l->open[i]->region;
+        int gpu;
+
+        if (r->kind == RS_CUDA_ADDRESS &&
+            (rs_cuda_gpu_of(r->gpu, &gpu) != 0 || gpu != l->stream.gpu))
+            return false;
+    }
+    return l->batch != NULL;
+}
+
+struct reach {
+    const struct rs_cuda_lane *lane;
+    bool theirs;
+};
+
+static enum rs_mover mover_of_pull(const void *arg, const struct rs_copy *c)
+{
+    const struct reach *reach = arg;
+    const struct rs_cuda_lane *l = reach->lane;
+
+    return reach->theirs &&
+                   rs_cuda_gpu_of_block(&l->message, c->other) == l->stream.gpu
+               ? RS_MOVER_KERNEL
+               : RS_MOVER_COPY_ENGINE;
+}
+
 static int compile(struct rs_cuda_lane *l, const struct view *v)
 {
+    const struct reach reach = {l, is_in_reach(l)};
     size_t n = l->message.num_pieces;
     struct rsched_piece *theirs = calloc(v->head.num_pieces + 1,
                                          sizeof(*theirs));
@@ -286,8 +317,11 @@ static int compile(struct rs_cuda_lane *l, const struct view *v)
     for (size_t i = 0; i < n; i++)
         own[i] = l->message.pieces[i].piece;
     error = translate(l, v, theirs) == to.bytes
-                ? rs_copies_compile_pair(&l->straight, &from, &to)
+                ? rs_copies_compile_pair(&l->straight.copies, &from, &to)
                 : bad_table();
+    if (error == 0)
+        error = rs_moves_compile(&l->straight, RS_STRAIGHT, mover_of_pull,
+                                 &reach, &l->stream);
 out:
     free(theirs);
     free(own);
@@ -313,7 +347,7 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l)
     struct view v;
     int error;
 
-    if (l->straight.num_copies > 0)
+    if (l->straight.copies.num_copies > 0)
         return 0;
     error = view_table(l, &v);
     if (error == 0 && !is_open(l))
@@ -321,7 +355,7 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l)
     if (error == 0)
         error = compile(l, &v);
     if (error != 0) {
-        l->straight.num_copies = 0;
+        l->straight.copies.num_copies = 0;
         close_regions(l);
     }
     return error;
@@ -330,14 +364,14 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l)
 /* What is open stays so until the next table has come: it may be the same. */
 void rs_cuda_pull_forget(struct rs_cuda_lane *l)
 {
-    l->straight.num_copies = 0;
+    l->straight.copies.num_copies = 0;
 }
 
 void rs_cuda_pull_fini(struct rs_cuda_lane *l)
 {
     withdraw(l);
     close_regions(l);
-    rs_copies_fini(&l->straight);
+    rs_moves_fini(&l->straight);
     free(l->regions);
     free(l->table);
 }

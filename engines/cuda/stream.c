@@ -138,6 +138,24 @@ int rs_stream_copy(struct rs_stream *s, char *to, int64_t to_stride,
     return error;
 }
 
+int rs_stream_launch(struct rs_stream *s, CUfunction kernel, void *parameter,
+                     unsigned blocks, unsigned threads)
+{
+    s->busy = true;
+    return rs_cuda_error(s->driver,
+                         s->driver->cuLaunchKernel(
+                             kernel, blocks, 1, 1, threads, 1, 1, 0, s->stream,
+                             (void *[]){parameter}, NULL),
+                         "cuLaunchKernel");
+}
+
+int rs_stream_wait(struct rs_stream *s)
+{
+    s->busy = false;
+    return rs_cuda_error(s->driver, s->driver->cuStreamSynchronize(s->stream),
+                         "cuStreamSynchronize");
+}
+
 int rs_stream_mark(struct rs_stream *s, unsigned number)
 {
     s->busy = true;
@@ -154,7 +172,7 @@ int rs_stream_poll(struct rs_stream *s, unsigned number)
         return RSCHED_LANE_DONE;
     if (result == CUDA_ERROR_NOT_READY)
         return RSCHED_LANE_PENDING;
-    return rs_cuda_error(s->driver, result, "a copy");
+    return rs_cuda_error(s->driver, result, "what was enqueued");
 }
 
 void rs_stream_drain(struct rs_stream *s)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * STREAM: copies that a lane has enqueued, and an event for each slot.
+ * STREAM: copies or kernels that a lane or a group has enqueued, and events.
  *
- * Copies of one stream are done in the order in which they were enqueued. All
+ * What is in one stream is done in the order in which it was enqueued. All
  * functions but init, open and close are called between enter and leave, which
  * make the stream's context current on the calling thread: any thread may go on
  * with a lane, one at a time.
@@ -46,6 +46,13 @@ void rs_stream_leave(const struct rs_stream *s);
 int rs_stream_copy(struct rs_stream *s, char *to, int64_t to_stride,
                    const char *from, int64_t from_stride, uint64_t bytes,
                    uint64_t count);
+
+/** Enqueue a kernel that has one parameter. */
+int rs_stream_launch(struct rs_stream *s, CUfunction kernel, void *parameter,
+                     unsigned blocks, unsigned threads);
+
+/** Wait for what is enqueued. @return 0, or what the driver said */
+int rs_stream_wait(struct rs_stream *s);
 
 /** Record event `number`, below RS_STREAM_EVENTS, behind what is enqueued. */
 int rs_stream_mark(struct rs_stream *s, unsigned number);

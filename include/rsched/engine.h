@@ -31,9 +31,10 @@
  * count from a base that both ends agree on and no lane had before, the
  * generation.
  *
- * State rules: all functions but the lane's start and progress, `ready` and
- * `sleep` are called with the context's lock held. A lane belongs to one
- * thread at a time. Nothing but open, connect, create and load may allocate.
+ * State rules: all functions but the lane's start and progress, the group's
+ * flush, `ready` and `sleep` are called with the context's lock held. A lane belongs to one
+ * thread at a time, as does a group. Nothing but open, connect, create and load
+ * may allocate.
  *
  * Errors: 0 or a negative RSCHED_E* code, with a text set by rs_fail().
  */
@@ -100,6 +101,7 @@ struct rsched_place {
 
 struct rsched_engine;
 struct rsched_connection;
+struct rsched_group;
 struct rs_sources;
 struct rs_ways;
 
@@ -109,6 +111,8 @@ struct rsched_lane_spec {
     uint32_t rail;  /**< below the connection's number of rails */
     struct rsched_place place; /**< of this end's first buffer, as far as it is
                                     known by then; of engines with `gpus` */
+    struct rsched_group *group; /**< of the exchange; NULL: the lane has to do
+                                     without, or the engine has none */
 };
 
 /** Counters of a lane, read by anybody who owns the lane. */
@@ -155,8 +159,8 @@ struct rsched_engine_env {
 /** What start and progress of a lane return, if it is not an error. */
 enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
 
-/** The functions of an engine. All are set; one that makes no sense for an
- * engine fails with RSCHED_ENOTSUP. */
+/** The functions of an engine. All are set but where it is said; one that makes
+ * no sense for an engine fails with RSCHED_ENOTSUP. */
 struct rsched_engine_ops {
     const char *name;
     const char *help; /**< one line for `rsched info` */
@@ -204,6 +208,19 @@ struct rsched_engine_ops {
      * it has, as far as they work; the next exchange gets another one.
      * Thread-safe. */
     bool (*is_whole)(const struct rsched_connection *connection);
+
+    /** What lanes of one exchange do together, at this side: the engine may
+     * leave what their start and progress begin to the flush after them, to do
+     * it with fewer commands. All three are NULL for engines without it. A
+     * group belongs to the thread that its lanes belong to. */
+    int (*group_create)(struct rsched_engine *engine,
+                        struct rsched_group **group);
+    /** All its lanes have been destroyed. */
+    void (*group_destroy)(struct rsched_group *group);
+    /** Begin what start or progress of lanes have left; called when those of all
+     * lanes, or of some of them, have been called. Never waits.
+     * @return 0, or an error of the exchange */
+    int (*group_flush)(struct rsched_group *group);
 
     /** Receiver: make the rx lane of an edge and describe it. */
     int (*rx_create)(struct rsched_connection *connection,
@@ -313,6 +330,8 @@ struct rsched_gpu {
  * of these at any time; none makes a context on a GPU. */
 struct rsched_gpu_ops {
     const char *name;
+    const char *no_kernels; /**< why this library has none, or NULL: blocks of
+                                 GPU memory are packed by kernels */
 
     /** Use the driver if this process has loaded it; it is never loaded for
      * that, so that programs without GPU memory do not pay for one. Where no

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text files that cmake/embed.cmake built into the library. */
+/* Files that cmake/embed.cmake built into the library. */
 #ifndef RS_BASE_EMBED_H
 #define RS_BASE_EMBED_H
 
@@ -7,7 +7,8 @@
 
 struct rs_embedded {
     const char *name; /* the file's name without its ending; NULL ends */
-    const char *text; /* followed by a zero that `length` does not count */
+    const char *text; /* followed by a zero that `length` does not count;
+                         aligned to 64 bytes */
     size_t length;
 };
 

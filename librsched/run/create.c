@@ -125,6 +125,8 @@ static void destroy_lanes(struct rsched_exchange *x)
         x->in[i].lane->ops->rx_destroy(x->in[i].lane);
         rs_context_release_peer(x->context, x->in[i].peer);
     }
+    for (uint32_t i = 0; i < x->num_groups; i++)
+        x->groups[i].ops->group_destroy(x->groups[i].group);
 }
 
 void rsched_exchange_destroy(struct rsched_exchange *x)

@@ -86,6 +86,31 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
     return 0;
 }
 
+/* The exchange's group of the engine that an edge goes over, made with its first
+ * lane. The caller holds the context's lock. */
+static int find_group(struct rsched_exchange *x, const struct rs_edge *edge,
+                      struct rsched_group **group)
+{
+    const struct rsched_engine_ops *ops = edge->peer->ops;
+    struct rs_group *g = x->groups;
+    int error;
+
+    if (ops->group_create == NULL)
+        return 0;
+    while (g < x->groups + x->num_groups && g->ops != ops)
+        g++;
+    if (g == x->groups + x->num_groups) {
+        error = ops->group_create(
+            x->context->engines[edge->peer->engine].engine, &g->group);
+        if (error != 0)
+            return error;
+        g->ops = ops;
+        x->num_groups++;
+    }
+    *group = g->group;
+    return 0;
+}
+
 /* Each message is as long as the sizes that its put and receive have. */
 static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
                                          const struct rs_edge *edge, bool out)
@@ -113,8 +138,10 @@ int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
     int error;
 
     pthread_mutex_lock(&c->context->lock);
-    error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
-                                       descriptor, &edge->lane);
+    error = find_group(c->x, edge, &spec.group);
+    if (error == 0)
+        error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
+                                           descriptor, &edge->lane);
     if (error == 0) {
         edge->lane->ops = edge->peer->ops;
         rs_peer_acquire(edge->peer);
@@ -130,8 +157,10 @@ int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
     int error;
 
     pthread_mutex_lock(&c->context->lock);
-    error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
-                                       descriptor, reply, &edge->lane);
+    error = find_group(c->x, edge, &spec.group);
+    if (error == 0)
+        error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
+                                           descriptor, reply, &edge->lane);
     if (error == 0) {
         edge->lane->ops = edge->peer->ops;
         rs_peer_acquire(edge->peer);

@@ -100,21 +100,34 @@ static inline int progress_list(struct rs_pending *pending, bool tx)
     return moved;
 }
 
+/* What the lanes have left to be begun together. */
+static inline int flush(struct rsched_exchange *x)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; i < x->num_groups && likely(error == 0); i++)
+        error = x->groups[i].ops->group_flush(x->groups[i].group);
+    return error;
+}
+
 bool rs_exchange_progress(struct rsched_exchange *x)
 {
     int moved_in = progress_list(&x->pending_rx, false);
-    int moved_out;
+    int moved_out = 0;
 
-    if (unlikely(moved_in < 0)) {
-        rs_exchange_fail(x, moved_in);
+    if (likely(moved_in >= 0) && unlikely(x->pending_tx.count > 0))
+        moved_out = progress_list(&x->pending_tx, true);
+    if (unlikely(moved_in < 0 || moved_out < 0)) {
+        rs_exchange_fail(x, moved_in < 0 ? moved_in : moved_out);
         return true;
     }
-    if (likely(x->pending_tx.count == 0))
-        return moved_in;
-    moved_out = progress_list(&x->pending_tx, true);
-    if (unlikely(moved_out < 0)) {
-        rs_exchange_fail(x, moved_out);
-        return true;
+    if (unlikely(x->num_groups > 0)) {
+        int error = flush(x);
+
+        if (error != 0) {
+            rs_exchange_fail(x, error);
+            return true;
+        }
     }
     return moved_in || moved_out;
 }
@@ -165,6 +178,11 @@ int rsched_exchange_start(struct rsched_exchange *x)
             }
             x->pending_tx.lanes[x->pending_tx.count++] = x->tx[i];
         }
+    }
+    status = flush(x);
+    if (unlikely(status != 0)) {
+        x->active = false;
+        return rs_exchange_fail(x, status);
     }
     if (unlikely(x->pending_tx.count > 0))
         x->stats.deferred++;

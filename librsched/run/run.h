@@ -106,6 +106,12 @@ struct rs_pending {
     uint32_t count;
 };
 
+/* What the lanes of an exchange over one engine have together. */
+struct rs_group {
+    const struct rsched_engine_ops *ops;
+    struct rsched_group *group;
+};
+
 struct rsched_exchange {
     /* Hot. */
     struct rsched_context *context;
@@ -117,6 +123,8 @@ struct rsched_exchange {
     uint32_t num_tx, num_rx;    /* lanes with bytes; rx without passive ones */
     struct rsched_lane **tx, **rx;
     struct rs_pending pending_tx, pending_rx;
+    struct rs_group groups[RSCHED_MAX_ENGINES];
+    uint32_t num_groups; /* of engines that have groups */
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
     uint32_t vain_tests;

@@ -111,6 +111,8 @@ static const struct {
     {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid handle"},
     {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
      "illegal memory access"},
+    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain."},
     {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
      "operation not supported"},
     {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
@@ -219,6 +221,9 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
     if (result != CUDA_SUCCESS)
         return result;
     switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = fake_setting("FAKE_CUDA_PROCESSORS", 2);
+        break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *value = fake_setting("FAKE_CUDA_MODE", CU_COMPUTEMODE_DEFAULT);
         break;
@@ -333,9 +338,16 @@ API unsigned long long fakeCount(enum fake_count what)
     return count;
 }
 
+void fake_count(enum fake_count what, int by)
+{
+    pthread_mutex_lock(&fake_lock);
+    fake_counts[what] += (unsigned long long)(long long)by;
+    pthread_mutex_unlock(&fake_lock);
+}
+
 static void __attribute__((destructor)) look_for_leaks(void)
 {
-    static const enum fake_count kept[] = {FAKE_HANDLES_OPEN,
+    static const enum fake_count kept[] = {FAKE_HANDLES_OPEN, FAKE_MODULES,
                                            FAKE_IMPORTS_MAPPED, FAKE_STREAMS,
                                            FAKE_EVENTS, FAKE_PINNED};
 

@@ -7,7 +7,7 @@
  * it leaves undefined aborts.
  *
  * Memory lies in files without a name, so handles and descriptors really open
- * it in other processes. Copies are as late as may be: they are done when their
+ * it in other processes. Copies and kernels are as late as may be: they are done when their
  * event is asked for the second time, or when somebody waits for the stream, in
  * the order of the stream. So whoever uses bytes before has others.
  *
@@ -17,6 +17,9 @@
  *   - a copy's ends lie in one allocation each; what was freed is no end
  *   - a handle is not opened in the process that it is of, nor twice; what is
  *     closed was open
+ *   - a kernel reaches memory of its own GPU, what has been opened in its
+ *     context, and pinned host memory at the address that kernels see it at;
+ *     each access is aligned
  *   - what is open, or under way, when its owner ends is told on stderr
  *     ("fake driver: ..."), and the process aborts
  *
@@ -74,6 +77,9 @@ void *fakeTouch(CUdeviceptr device);
 
 enum fake_count {
     FAKE_COPIES,      /* that were done, in one or two dimensions */
+    FAKE_LAUNCHES,    /* of kernels, that were enqueued */
+    FAKE_MODULES,     /* that are loaded */
+    FAKE_DEVICE,      /* allocations of device memory that there are */
     FAKE_HANDLES,     /* opened by this process */
     FAKE_HANDLES_OPEN,/* and not closed */
     FAKE_IMPORTS,     /* of descriptors */

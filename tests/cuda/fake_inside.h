@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "engines/cuda/pack.h"
 #include "tests/cuda/fake.h"
 
 #define API __attribute__((visibility("default")))
@@ -53,6 +54,7 @@ struct fake_memory {
     bool registered; /* the program's own */
     bool opened;     /* another process's, by its handle */
     bool gone;       /* freed, closed or unmapped: copies under way find out */
+    CUcontext context; /* opened: in which */
     int gpu;
     int fd; /* of its file, -1: it has none */
     unsigned long long id;
@@ -65,6 +67,20 @@ struct fake_memory {
 struct fake_memory *fake_find(const char *address, size_t bytes);
 /** Whether the address was of memory that is gone. */
 bool fake_is_gone(const char *address);
+
+/* A kernel's, with what it is given. */
+struct fake_launch {
+    unsigned blocks;
+    struct rs_pack_launch parameter;
+};
+
+/** Takes the launch, which malloc has made, if it returns CUDA_SUCCESS. */
+CUresult fake_enqueue_launch(CUstream stream, struct fake_launch *launch);
+/** With the lock. */
+CUresult fake_run_kernel(CUcontext context, const struct fake_launch *launch);
+
+/** Change a count. Without the lock. */
+void fake_count(enum fake_count what, int by);
 
 void fake_die(const char *what, const void *which)
     __attribute__((noreturn, cold));

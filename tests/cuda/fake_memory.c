@@ -166,6 +166,8 @@ static CUresult release(void *address, CUmemorytype type)
     if (m == NULL || m->address != address || m->type != type || m->opened ||
         m->registered || m->physical != NULL)
         fake_die("is freed and not allocated", address);
+    if (m->fd >= 0)
+        fake_counts[FAKE_DEVICE]--;
     bury(m);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
@@ -179,8 +181,10 @@ API CUresult CUDAAPI cuMemAlloc(CUdeviceptr *device, size_t bytes)
     INJECT(cuMemAlloc);
     if (result == CUDA_SUCCESS)
         result = allocate(bytes, CU_MEMORYTYPE_DEVICE, false, &address);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        fake_count(FAKE_DEVICE, 1);
         *device = (CUdeviceptr)(uintptr_t)address;
+    }
     return result;
 }
 
@@ -250,7 +254,8 @@ API CUresult CUDAAPI cuMemHostRegister(void *address, size_t bytes,
     INJECT(cuMemHostRegister);
     if (result != CUDA_SUCCESS)
         return result;
-    if (flags != CU_MEMHOSTREGISTER_PORTABLE)
+    if (flags !=
+        (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&fake_lock);
     if (fake_find(address, 1) != NULL)
@@ -338,7 +343,9 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
                                         CUipcMemHandle handle, unsigned flags)
 {
     CUresult result = fake_check(device, 1);
-    struct fake_memory m = {.type = CU_MEMORYTYPE_DEVICE, .opened = true};
+    struct fake_memory m = {.type = CU_MEMORYTYPE_DEVICE,
+                            .opened = true,
+                            .context = fake_current()};
     unsigned long long id;
     struct handle h;
     char path[64];

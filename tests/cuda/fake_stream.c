@@ -13,6 +13,7 @@ struct end {
 };
 
 struct copy {
+    struct fake_launch *launch; /* of a kernel: no copy at all */
     struct end to, from;
     size_t width, height;
 };
@@ -79,6 +80,11 @@ API CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
 
 static void do_copy(CUstream s, const struct copy *c)
 {
+    if (c->launch != NULL) {
+        s->failed = fake_run_kernel(s->context, c->launch);
+        free(c->launch);
+        return;
+    }
     if ((c->to.memory != NULL && c->to.memory->gone) ||
         (c->from.memory != NULL && c->from.memory->gone)) {
         s->failed = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -123,6 +129,8 @@ API CUresult CUDAAPI cuStreamDestroy(CUstream stream)
         fake_die("is destroyed with copies under way", stream);
     fake_counts[FAKE_STREAMS]--;
     pthread_mutex_unlock(&fake_lock);
+    while (stream->done < stream->number)
+        free(stream->copies[stream->done++ - stream->first].launch);
     free(stream->copies);
     free(stream);
     return CUDA_SUCCESS;
@@ -198,6 +206,31 @@ static CUresult find_end(CUcontext context, CUdeviceptr address, size_t width,
     return CUDA_SUCCESS;
 }
 
+static void append(CUstream s, const struct copy *c)
+{
+    if (s->number == s->done)
+        s->first = s->done;
+    if (s->number - s->first == s->room) {
+        s->room = s->room == 0 ? 64 : 2 * s->room;
+        s->copies = realloc(s->copies, s->room * sizeof(*s->copies));
+        if (s->copies == NULL)
+            abort();
+    }
+    s->copies[s->number++ - s->first] = *c;
+}
+
+CUresult fake_enqueue_launch(CUstream stream, struct fake_launch *launch)
+{
+    const struct copy c = {.launch = launch};
+
+    if (stream == NULL || fake_current() != stream->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&fake_lock);
+    append(stream, &c);
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_SUCCESS;
+}
+
 static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
                         CUdeviceptr from, size_t from_pitch, size_t width,
                         size_t height)
@@ -212,18 +245,8 @@ static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
     if (result == CUDA_SUCCESS)
         result = find_end(stream->context, from, width, height, from_pitch,
                           &c.from);
-    if (result == CUDA_SUCCESS && stream->number == stream->done)
-        stream->first = stream->done;
-    if (result == CUDA_SUCCESS &&
-        stream->number - stream->first == stream->room) {
-        stream->room = stream->room == 0 ? 64 : 2 * stream->room;
-        stream->copies = realloc(stream->copies,
-                                 stream->room * sizeof(*stream->copies));
-        if (stream->copies == NULL)
-            abort();
-    }
     if (result == CUDA_SUCCESS)
-        stream->copies[stream->number++ - stream->first] = c;
+        append(stream, &c);
     pthread_mutex_unlock(&fake_lock);
     return result;
 }

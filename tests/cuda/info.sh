@@ -55,6 +55,12 @@ contains "no NIC" "$two" \
 contains "no GDRCopy" "$two" "      gdrcopy       not here: no GDRCopy: "
 contains "IPC" "$two" "      cuda-ipc      possible"
 
+case $two in
+*"  blocks in GPU memory are packed by kernels"*) ;;
+*"  blocks in GPU memory are copied one by one: built without nvcc"*) ;;
+*) printf 'no word about kernels in\n%s\n' "$two"; status=1 ;;
+esac
+
 expect "one node" "$(info "$fake")" "  0 - 1     same-numa" \
     "      staged        possible"
 expect "no NUMA" "$(info "$fake" FAKE_CUDA_NUMA=-1,-1)" "  0 - 1     same-numa" \

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Faces of boxes in GPU memory, packed and unpacked by kernels, over the driver
+ * in software, which runs the kernel on the processor:
+ *
+ *     cuda_faces processes|threads CASE
+ *
+ * How many launches that takes is counted. RSCHED_PROGRESS is 0, so nothing is
+ * launched but by the calls below.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <rsched/rsched.h>
+
+#include "tests/cuda/program.h"
+#include "tests/runtime/ranks.h"
+
+enum { SIDE = 32, EPOCHS = 3, RANKS = 4, GPUS = 2, FACES = 3 };
+
+#define ROW ((uint64_t)SIDE * 8)
+#define PLANE (ROW * SIDE)
+#define BOX (PLANE * SIDE)
+
+/* The faces of a box of numbers of 8 bytes: single numbers, rows, one piece. */
+static const struct rsched_run faces[FACES] = {
+    {.bytes = 8, .count = SIDE * SIDE, .stride = (int64_t)ROW},
+    {.bytes = ROW, .count = SIDE, .stride = (int64_t)PLANE},
+    {.bytes = PLANE, .count = 1, .stride = 0}};
+
+/* Where they begin; the last numbers, rows and planes. */
+static const uint64_t corners[FACES] = {ROW - 8, PLANE - ROW, BOX - PLANE};
+
+/* Not where the kernel could move more than four bytes at once. */
+enum { SHIFT = 4 };
+
+static bool threads; /* the ranks are: they share the fake's counts */
+
+struct box {
+    CUdeviceptr device;
+    unsigned char *touch;
+};
+
+struct world {
+    struct program p;
+    bool sends, receives; /* this rank */
+    struct box send, receive[RANKS];
+    struct rsched_exchange *x;
+    unsigned long long allocations; /* before the exchange */
+};
+
+static void make(struct program *p, struct box *b)
+{
+    if (p->cuMemAlloc(&b->device, BOX + SHIFT) != CUDA_SUCCESS)
+        abort();
+    b->touch = p->fakeTouch(b->device);
+}
+
+/* Who sends to whom: everybody, himself included; or to or from rank 0. */
+enum kind { ALL, GATHER, SCATTER };
+
+static bool sends_to(enum kind kind, int from, int to)
+{
+    return kind == ALL || (kind == GATHER ? to == 0 && from != 0 : from == 0);
+}
+
+static int begin(struct rank *self, struct world *w, enum kind kind)
+{
+    const void *send[RANKS * FACES];
+    void *receive[RANKS * FACES];
+    struct rsched_pattern *pattern;
+    struct rsched_exchange_params params = {.send = send, .receive = receive};
+    int puts = 0, receives = 0;
+
+    *w = (struct world){0};
+    program_begin(&w->p, self->rank % GPUS);
+    make(&w->p, &w->send);
+    RANK_CHECK(rsched_pattern_create("faces", &pattern) == 0);
+    for (int other = 0; other < RANKS; other++) {
+        make(&w->p, &w->receive[other]);
+        for (int f = 0; f < FACES; f++) {
+            struct rsched_put put = {.bytes = faces[f].bytes * faces[f].count,
+                                     .layout = {&faces[f], 1},
+                                     .source = self->rank,
+                                     .destination = other};
+
+            if (sends_to(kind, self->rank, other)) {
+                RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+                send[puts++] = (char *)(uintptr_t)(w->send.device + corners[f]);
+            }
+            if (!sends_to(kind, other, self->rank))
+                continue;
+            put.source = other;
+            put.destination = self->rank;
+            RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+            receive[receives++] = (char *)(uintptr_t)(w->receive[other].device +
+                                                      corners[f] + SHIFT);
+        }
+    }
+    w->sends = puts > 0;
+    w->receives = receives > 0;
+    w->allocations = w->p.fakeCount(FAKE_DEVICE);
+    params.pattern = pattern;
+    RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
+    rsched_pattern_destroy(pattern);
+    return 0;
+}
+
+static int end(struct rank *self, struct world *w)
+{
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    RANK_CHECK(threads || w->p.fakeCount(FAKE_DEVICE) == w->allocations);
+    w->p.cuMemFree(w->send.device);
+    for (int i = 0; i < RANKS; i++)
+        w->p.cuMemFree(w->receive[i].device);
+    program_end(&w->p, self->rank % GPUS);
+    return 0;
+}
+
+static unsigned char byte_of(int rank, int epoch, uint64_t i)
+{
+    return (unsigned char)((uint64_t)(rank * 89 + epoch * 41 + 1) + i +
+                           i / 251);
+}
+
+static void fill(struct rank *self, struct world *w, int epoch)
+{
+    for (uint64_t i = 0; i < BOX; i++)
+        w->send.touch[i] = byte_of(self->rank, epoch, i);
+    for (int i = 0; i < RANKS; i++)
+        memset(w->receive[i].touch, 0, BOX + SHIFT);
+}
+
+/* The faces have come, and nothing else has changed. */
+static int compare(struct rank *self, struct world *w, enum kind kind,
+                   int epoch)
+{
+    unsigned char *expected = malloc(BOX + SHIFT);
+
+    for (int other = 0; other < RANKS; other++) {
+        memset(expected, 0, BOX + SHIFT);
+        for (int f = 0; f < FACES && sends_to(kind, other, self->rank); f++) {
+            for (uint64_t k = 0; k < faces[f].count; k++) {
+                for (uint64_t i = 0; i < faces[f].bytes; i++) {
+                    uint64_t at =
+                        corners[f] + k * (uint64_t)faces[f].stride + i;
+
+                    expected[SHIFT + at] = byte_of(other, epoch, at);
+                }
+            }
+        }
+        RANK_CHECK(memcmp(expected, w->receive[other].touch, BOX + SHIFT) == 0);
+    }
+    free(expected);
+    return 0;
+}
+
+static bool staged(void)
+{
+    return strcmp(getenv("RSCHED_GPU_WAY"), "staged") == 0;
+}
+
+/* All ranks, in all directions. */
+static int case_all(struct rank *self)
+{
+    struct world w;
+
+    RANK_CHECK(begin(self, &w, ALL) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        fill(self, &w, epoch);
+        RANK_CHECK(rsched_exchange_start(w.x) == 0);
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        RANK_CHECK(compare(self, &w, ALL, epoch) == 0);
+    }
+    return end(self, &w);
+}
+
+/* A start packs for all neighbors, and for the process itself, in one
+ * launch. */
+static int case_scatter(struct rank *self)
+{
+    unsigned long long copies, launches;
+    struct world w;
+
+    RANK_CHECK(begin(self, &w, SCATTER) == 0);
+    copies = w.p.fakeCount(FAKE_COPIES);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        fill(self, &w, epoch);
+        launches = w.p.fakeCount(FAKE_LAUNCHES);
+        RANK_CHECK(rsched_exchange_start(w.x) == 0);
+        RANK_CHECK(w.p.fakeCount(FAKE_LAUNCHES) - launches == w.sends);
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        RANK_CHECK(compare(self, &w, SCATTER, epoch) == 0);
+    }
+    /* of the sender, who has nothing else to bring to the GPU */
+    RANK_CHECK(!w.sends || w.p.fakeCount(FAKE_COPIES) == copies);
+    return end(self, &w);
+}
+
+/* What has come from all neighbors is unpacked, or pulled, in one launch. */
+static int case_gather(struct rank *self)
+{
+    unsigned long long copies = 0, launches;
+    struct world w;
+
+    RANK_CHECK(begin(self, &w, GATHER) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        fill(self, &w, epoch);
+        if (w.sends) {
+            RANK_CHECK(rsched_exchange_start(w.x) == 0);
+            /* Through slots it is complete without the receiver. */
+            RANK_CHECK(!staged() || rsched_exchange_wait(w.x) == 0);
+            mesh_barrier(self->end);
+            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        } else {
+            mesh_barrier(self->end);
+            launches = w.p.fakeCount(FAKE_LAUNCHES);
+            RANK_CHECK(rsched_exchange_start(w.x) == 0);
+            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+            RANK_CHECK(w.p.fakeCount(FAKE_LAUNCHES) - launches == 1);
+            /* The first epoch brings tables to the GPU. */
+            RANK_CHECK(epoch == 0 || w.p.fakeCount(FAKE_COPIES) == copies);
+            copies = w.p.fakeCount(FAKE_COPIES);
+        }
+        RANK_CHECK(compare(self, &w, GATHER, epoch) == 0);
+        mesh_barrier(self->end);
+    }
+    return end(self, &w);
+}
+
+/* What the driver does not take, or does not reach, is left to copy engines. */
+static int case_refused(struct rank *self)
+{
+    struct world w;
+
+    RANK_CHECK(begin(self, &w, ALL) == 0);
+    fill(self, &w, 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    RANK_CHECK(compare(self, &w, ALL, 0) == 0);
+    RANK_CHECK(w.p.fakeCount(FAKE_LAUNCHES) == 0);
+    RANK_CHECK(w.p.fakeCount(FAKE_COPIES) > 0);
+    return end(self, &w);
+}
+
+/* A launch that the driver refuses fails the exchange, and those of others. */
+static int case_failing(struct rank *self)
+{
+    struct world w;
+    int error;
+
+    RANK_CHECK(begin(self, &w, ALL) == 0);
+    if (self->rank == 0)
+        setenv("FAKE_CUDA_FAIL", "cuLaunchKernel:1:701", 1);
+    fill(self, &w, 0);
+    error = rsched_exchange_start(w.x);
+    RANK_CHECK((self->rank == 0) == (error != 0));
+    if (error == 0)
+        error = rsched_exchange_wait(w.x);
+    RANK_CHECK(error == (self->rank == 0 ? RSCHED_ESYS : RSCHED_EPEER));
+    RANK_CHECK(self->rank != 0 ||
+               strstr(rsched_last_error(), "cuLaunchKernel") != NULL);
+    return end(self, &w);
+}
+
+static const struct {
+    const char *name;
+    rank_fn *main;
+} cases[] = {{"all", case_all},
+             {"scatter", case_scatter},
+             {"gather", case_gather},
+             {"refused", case_refused},
+             {"failing", case_failing}};
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    threads = strcmp(argv[1], "threads") == 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(argv[2], cases[i].name) == 0)
+            return ranks_run(RANKS, threads, cases[i].main, NULL);
+    }
+    return 2;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A driver in software: modules, and the kernel of engines/cuda, compiled for
+ * the processor from the very file that nvcc compiles. Each of its accesses is
+ * looked at: it has to be aligned, and in memory that the context's GPU reaches
+ * by the address that it has there. */
+#include "tests/cuda/fake_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Kernels see host memory at another address than processors do, so whoever
+ * does not ask for it is found out. */
+#define SEEN_BY_KERNELS (UINT64_C(1) << 56)
+
+/* What a nvcc's fat binary begins with. */
+enum { IMAGE_MAGIC = 0xba55ed50 };
+
+struct CUmod_st {
+    CUcontext context;
+    struct CUfunc_st *function;
+};
+
+struct CUfunc_st {
+    CUmodule module;
+};
+
+/* Of the launch that runs; with the lock. */
+static CUcontext running;
+static bool failed;
+static struct fake_memory *last; /* that was found */
+static bool is_reached(const struct fake_memory *m, bool host)
+{
+    if (m->type == CU_MEMORYTYPE_HOST || m->managed)
+        return host != m->managed;
+    if (host)
+        return false;
+    if (m->physical != NULL)
+        return (m->access >> running->gpu & 1) != 0;
+    return m->opened ? m->context == running : m->gpu == running->gpu;
+}
+
+static void *reach(uint64_t address, size_t bytes, bool store)
+{
+    static _Alignas(64) char nowhere[256];
+    bool host = (address & SEEN_BY_KERNELS) != 0;
+    char *at = (char *)(uintptr_t)(address & ~SEEN_BY_KERNELS);
+
+    (void)store;
+    if (last == NULL || at < last->address ||
+        at + bytes > last->address + last->bytes)
+        last = fake_find(at, bytes);
+    if (last != NULL && is_reached(last, host))
+        return last->touch + (at - last->address);
+    if (!fake_is_gone(at))
+        fake_die("is not in reach of a kernel", at);
+    failed = true;
+    return nowhere;
+}
+
+#include "tests/cuda/pack_here.h"
+
+CUresult fake_run_kernel(CUcontext context, const struct fake_launch *l)
+{
+    running = context;
+    failed = false;
+    last = NULL;
+    run_launch(&l->parameter, l->blocks);
+    return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
+{
+    CUresult result = fake_check(module, 1);
+    unsigned magic;
+    CUmodule m;
+
+    INJECT(cuModuleLoadData);
+    if (result != CUDA_SUCCESS)
+        return result;
+    memcpy(&magic, image, sizeof(magic));
+    if (magic != IMAGE_MAGIC || (uintptr_t)image % 8 != 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    m = calloc(1, sizeof(*m));
+    if (m == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    m->context = fake_current();
+    fake_count(FAKE_MODULES, 1);
+    *module = m;
+    return CUDA_SUCCESS;
+}
+
+API CUresult CUDAAPI cuModuleUnload(CUmodule module)
+{
+    if (fake_check(module, 1) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (fake_current() != module->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    fake_count(FAKE_MODULES, -1);
+    free(module->function);
+    free(module);
+    return CUDA_SUCCESS;
+}
+
+API CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
+                                         const char *name)
+{
+    CUresult result = fake_check(function, 1);
+
+    INJECT(cuModuleGetFunction);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (strcmp(name, "rs_pack") != 0)
+        return CUDA_ERROR_NOT_FOUND;
+    if (module->function == NULL) {
+        module->function = calloc(1, sizeof(*module->function));
+        if (module->function == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        module->function->module = module;
+    }
+    *function = module->function;
+    return CUDA_SUCCESS;
+}
+
+API CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned x, unsigned y,
+                                    unsigned z, unsigned threads, unsigned ty,
+                                    unsigned tz, unsigned shared,
+                                    CUstream stream, void **parameters,
+                                    void **extra)
+{
+    CUresult result = fake_check(f, 1);
+    struct fake_launch *l;
+
+    INJECT(cuLaunchKernel);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (f->module->context != fake_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (x == 0 || y != 1 || z != 1 || threads != RS_PACK_THREADS || ty != 1 ||
+        tz != 1 || shared != 0 || parameters == NULL || extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    l = malloc(sizeof(*l));
+    if (l == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    l->blocks = x;
+    memcpy(&l->parameter, parameters[0], sizeof(l->parameter));
+    result = fake_enqueue_launch(stream, l);
+    if (result == CUDA_SUCCESS)
+        fake_count(FAKE_LAUNCHES, 1);
+    else
+        free(l);
+    return result;
+}
+
+API CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *device, void *host,
+                                               unsigned flags)
+{
+    CUresult result = fake_check(device, 1);
+    struct fake_memory *m;
+
+    INJECT(cuMemHostGetDevicePointer);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&fake_lock);
+    m = fake_find(host, 1);
+    if (m == NULL || m->type != CU_MEMORYTYPE_HOST)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else
+        *device = (CUdeviceptr)(uintptr_t)host | SEEN_BY_KERNELS;
+    pthread_mutex_unlock(&fake_lock);
+    return result;
+}
