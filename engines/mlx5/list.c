@@ -147,7 +147,7 @@ static uint32_t count_padding(const struct rs_wqe_limits *limits,
 {
     uint32_t length = 1;
 
-    while (length < blocks)
+    while (length < blocks || length < limits->at_least)
         length *= 2;
     return limits->recur ? length - blocks : 0;
 }

@@ -25,6 +25,7 @@ struct rs_wqe_limits {
     uint32_t max_segments; /* of a WQE, up to RS_WQE_MAX_SEGMENTS */
     uint32_t max_inline;   /* bytes */
     bool recur;
+    uint32_t at_least; /* recur: blocks of the list, a power of two; 0: any */
 };
 
 struct rs_wqe_entry {

@@ -38,6 +38,7 @@ MAY_INCLUDE = {
 # belongs to librsched/run, the last of them.
 HEADER_OF = {
     "rsched/config.h": "librsched/base",
+    "rsched/device.h": "librsched/base",  # stands alone: kernels have nothing else
     "rsched/error.h": "librsched/base",
     "rsched/memory.h": "librsched/base",
     "rsched/version.h": "librsched/base",

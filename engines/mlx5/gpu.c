@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/mlx5/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/mlx5/cq.h"
+#include "engines/mlx5/gpu_inside.h"
+#include "librsched/base/error.h"
+
+/* ---- memory ---- */
+
+static int plain_allocate(void *arg, uint64_t bytes, bool in_host, void **memory)
+{
+    uint64_t whole = (bytes + RS_WQE_BLOCK - 1) / RS_WQE_BLOCK * RS_WQE_BLOCK;
+    void *m = aligned_alloc(RS_WQE_BLOCK, whole);
+
+    (void)arg;
+    (void)in_host;
+    if (m == NULL)
+        return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for what kernels use");
+    *memory = memset(m, 0, whole);
+    return 0;
+}
+
+static void plain_release(void *arg, void *memory)
+{
+    (void)arg;
+    free(memory);
+}
+
+static int plain_map(void *arg, void *host, uint64_t bytes, bool is_register,
+                     void **mapped)
+{
+    (void)arg;
+    (void)bytes;
+    (void)is_register;
+    *mapped = host;
+    return 0;
+}
+
+static void plain_unmap(void *arg, void *host, void *mapped)
+{
+    (void)arg;
+    (void)host;
+    (void)mapped;
+}
+
+const struct rs_gpu_memory rs_gpu_memory_plain = {
+    .allocate = plain_allocate,
+    .release = plain_release,
+    .map = plain_map,
+    .unmap = plain_unmap,
+};
+
+/* ---- queue pairs ---- */
+
+static bool is_power_of_two(uint32_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+static int check_queue(const struct rs_mlx5_memory *q)
+{
+    if (!is_power_of_two(q->send_blocks) ||
+        q->send_blocks > RS_MLX5_MAX_BLOCKS ||
+        !is_power_of_two(q->cq_entries) || q->cq_entries < q->send_blocks)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "mlx5 qp 0x%x: a send queue of %u blocks with a "
+                       "completion queue of %u",
+                       q->qpn, q->send_blocks, q->cq_entries);
+    return 0;
+}
+
+static void unmap_queue(const struct rs_gpu_memory *memory,
+                        struct rs_gpu_mapped_queue *mapped)
+{
+    while (mapped->num_mappings > 0) {
+        struct rs_gpu_mapping *m = &mapped->mappings[--mapped->num_mappings];
+
+        memory->unmap(memory->arg, m->host, m->mapped);
+    }
+}
+
+/* @return where the GPU sees it; NULL after a failure, which *error has */
+static void *map_part(const struct rs_gpu_memory *memory,
+                      struct rs_gpu_mapped_queue *mapped, void *host,
+                      uint64_t bytes, bool is_register, int *error)
+{
+    void *there = NULL;
+
+    if (*error != 0)
+        return NULL;
+    *error = memory->map(memory->arg, host, bytes, is_register, &there);
+    if (*error == 0)
+        mapped->mappings[mapped->num_mappings++] =
+            (struct rs_gpu_mapping){host, there};
+    return there;
+}
+
+/* The queue pair for who writes its ring: with `memory` the GPU, else a thread
+ * of the host. */
+static int map_queue(const struct rs_gpu_memory *memory,
+                     const struct rs_mlx5_memory *from,
+                     struct rs_gpu_mapped_queue *mapped,
+                     struct rsched_device_queue *to)
+{
+    uint64_t cq_bytes = (uint64_t)from->cq_entries * from->cqe_bytes;
+    struct rsched_device_queue q = {
+        .mask = from->send_blocks - 1,
+        .qpn = from->qpn,
+        .cq_mask = from->cq_entries - 1,
+        .cqe_stride = from->cqe_bytes,
+    };
+    unsigned char *cq;
+    uint32_t *dbrec;
+    int error = check_queue(from);
+
+    q.ring = map_part(memory, mapped, from->send_ring,
+                      (uint64_t)from->send_blocks * RS_WQE_BLOCK, false, &error);
+    dbrec = map_part(memory, mapped, (void *)from->dbrec, 8, false, &error);
+    q.doorbells[0] =
+        map_part(memory, mapped, (void *)from->doorbell,
+                 from->doorbell_bytes + sizeof(uint64_t), true, &error);
+    cq = map_part(memory, mapped, from->cq_ring, cq_bytes, false, &error);
+    q.cq_dbrec = map_part(memory, mapped, (void *)from->cq_dbrec, 4, false,
+                          &error);
+    if (error != 0) {
+        unmap_queue(memory, mapped);
+        return error;
+    }
+    q.dbrec = dbrec + RS_MLX5_DBREC_SEND;
+    q.doorbells[1] = q.doorbells[0] + from->doorbell_bytes / sizeof(uint64_t);
+    /* Of a longer entry the last 64 bytes are the CQE. */
+    q.cq = cq + from->cqe_bytes - 64;
+    *to = q;
+    return 0;
+}
+
+/* ---- exchanges ---- */
+
+static int check_ops(const struct rs_mlx5_memory *queue,
+                     const struct rs_rdma_op *ops, uint32_t num_ops)
+{
+    for (uint32_t i = 0; i + 1 < num_ops; i++) {
+        if (ops[i].inlined || ops[i].stamp != RS_STAMP_NONE)
+            return rs_fail(RSCHED_EINVAL,
+                           "mlx5 qp 0x%x: operation %u: a kernel changes "
+                           "nothing but the notification",
+                           queue->qpn, i);
+    }
+    if (num_ops == 0 || ops[num_ops - 1].stamp != RS_STAMP_EPOCH)
+        return rs_fail(RSCHED_EINVAL,
+                       "mlx5 qp 0x%x: a list without a notification",
+                       queue->qpn);
+    return 0;
+}
+
+/* The lists of even and odd epochs, of one length. */
+static int make_lists(const struct rs_gpu_lane *lane, struct rs_wqe_list **lists)
+{
+    struct rs_wqe_limits limits = {
+        .qpn = lane->queue->qpn,
+        .blocks = lane->queue->send_blocks / 2,
+        .max_segments = lane->queue->max_segments,
+        .max_inline = lane->queue->max_inline,
+        .recur = true,
+    };
+    int error = 0;
+
+    for (int set = 0; set < 2 && error == 0; set++)
+        error = check_ops(lane->queue, lane->ops[set], lane->num_ops[set]);
+    if (error == 0)
+        error = rs_wqe_list_create(&limits, lane->ops[0], lane->num_ops[0],
+                                   &lists[0]);
+    if (error != 0)
+        return error;
+    limits.at_least = lists[0]->blocks;
+    error = rs_wqe_list_create(&limits, lane->ops[1], lane->num_ops[1],
+                               &lists[1]);
+    if (error != 0 || lists[1]->blocks == lists[0]->blocks)
+        return error;
+    rs_wqe_list_destroy(lists[0]);
+    lists[0] = NULL;
+    limits.at_least = lists[1]->blocks;
+    return rs_wqe_list_create(&limits, lane->ops[0], lane->num_ops[0],
+                              &lists[0]);
+}
+
+/* The whole ring: a list for each epoch that fits. */
+static void fill_ring(const struct rs_mlx5_memory *queue,
+                      struct rs_wqe_list *const *lists)
+{
+    size_t bytes = (size_t)lists[0]->blocks * RS_WQE_BLOCK;
+    uint32_t epochs = queue->send_blocks / lists[0]->blocks;
+
+    for (uint32_t i = 0; i < epochs; i++)
+        memcpy((char *)queue->send_ring + i * bytes, lists[i % 2]->image,
+               bytes);
+}
+
+/* @return behind the table */
+static uint32_t *describe_list(const struct rs_wqe_list *list, uint32_t *table,
+                               struct rsched_device_list *to)
+{
+    const struct rs_wqe_entry *last = &list->wqes[list->num_wqes - 1];
+    const struct rs_wqe_patch *stamp = &list->patches[list->num_patches - 1];
+
+    for (uint32_t i = 0; i < list->num_wqes; i++)
+        table[i] = (uint32_t)list->wqes[i].block << 8 | list->wqes[i].opcode;
+    *to = (struct rsched_device_list){
+        .wqes = table,
+        .num_wqes = list->num_wqes,
+        .last_block = last->block,
+        .stamp = (uint32_t)stamp->block * RS_WQE_BLOCK + stamp->offset,
+    };
+    memcpy(&to->second_word,
+           list->image + (size_t)last->block * RS_WQE_BLOCK + 4, 4);
+    return table + list->num_wqes;
+}
+
+static int allocate_view(struct rs_gpu_exchange *x)
+{
+    const struct rs_gpu_memory *m = &x->memory;
+    uint64_t bytes = x->num_lanes * sizeof(*x->lanes);
+    void *memory;
+    int error;
+
+    for (uint32_t i = 0; i < 2 * x->num_lanes; i++)
+        bytes += x->lists[i]->num_wqes * sizeof(uint32_t);
+    error = m->allocate(m->arg, bytes, x->proxy != NULL, &memory);
+    if (error != 0)
+        return error;
+    x->lanes = memory;
+    error = m->allocate(m->arg, sizeof(*x->view), false, &memory);
+    if (error != 0)
+        return error;
+    x->view = memory;
+    error = m->allocate(m->arg, sizeof(*x->stop), true, &memory);
+    if (error == 0)
+        x->stop = memory;
+    return error;
+}
+
+static int fill_view(struct rs_gpu_exchange *x, const struct rs_gpu_lane *lanes)
+{
+    const struct rs_gpu_memory *m =
+        x->proxy == NULL ? &x->memory : &rs_gpu_memory_plain;
+    uint32_t *table = (uint32_t *)(x->lanes + x->num_lanes);
+
+    for (uint32_t i = 0; i < x->num_lanes; i++) {
+        struct rsched_device_lane *to = &x->lanes[i];
+        int error = map_queue(m, lanes[i].queue, &x->queues[i], &to->queue);
+
+        if (error != 0)
+            return error;
+        for (int set = 0; set < 2; set++)
+            table = describe_list(x->lists[2 * i + (uint32_t)set], table,
+                                  &to->lists[set]);
+        to->blocks = x->lists[2 * i]->blocks;
+        to->arrived = lanes[i].arrived;
+        fill_ring(lanes[i].queue, &x->lists[(size_t)2 * i]);
+    }
+    x->host = (struct rsched_device_exchange){
+        .lanes = x->lanes, .num_lanes = x->num_lanes, .stop = x->stop};
+    *x->view = x->host;
+    if (x->proxy != NULL) {
+        x->view->proxy = x->proxy->view;
+        x->view->host = x;
+        x->next = x->proxy->exchanges;
+        x->proxy->exchanges = x;
+    }
+    return 0;
+}
+
+int rs_gpu_exchange_create(const struct rs_gpu_memory *memory,
+                           const struct rs_gpu_lane *lanes, uint32_t num_lanes,
+                           struct rs_gpu_proxy *proxy,
+                           struct rs_gpu_exchange **exchange)
+{
+    struct rs_gpu_exchange *x = calloc(1, sizeof(*x));
+    int error = 0;
+
+    if (x == NULL)
+        return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for an exchange");
+    x->memory = *memory;
+    x->proxy = proxy;
+    x->queues = calloc(num_lanes, sizeof(*x->queues));
+    x->lists = calloc(num_lanes, 2 * sizeof(struct rs_wqe_list *));
+    x->num_lanes = num_lanes;
+    if (num_lanes != 0 && (x->queues == NULL || x->lists == NULL))
+        error = rs_fail(RSCHED_ENOMEM, "mlx5: no memory for an exchange");
+    for (uint32_t i = 0; i < num_lanes && error == 0; i++)
+        error = make_lists(&lanes[i], &x->lists[(size_t)2 * i]);
+    if (error == 0)
+        error = allocate_view(x);
+    if (error == 0)
+        error = fill_view(x, lanes);
+    if (error != 0) {
+        rs_gpu_exchange_destroy(x);
+        return error;
+    }
+    *exchange = x;
+    return 0;
+}
+
+static void leave_proxy(struct rs_gpu_exchange *x)
+{
+    struct rs_gpu_exchange **link = &x->proxy->exchanges;
+
+    while (*link != NULL && *link != x)
+        link = &(*link)->next;
+    if (*link == x)
+        *link = x->next;
+}
+
+void rs_gpu_exchange_destroy(struct rs_gpu_exchange *x)
+{
+    const struct rs_gpu_memory *m = &x->memory;
+
+    if (x->proxy != NULL)
+        leave_proxy(x);
+    for (uint32_t i = 0; i < x->num_lanes; i++) {
+        if (x->queues != NULL)
+            unmap_queue(x->proxy == NULL ? m : &rs_gpu_memory_plain,
+                        &x->queues[i]);
+        for (uint32_t set = 0; set < 2 && x->lists != NULL; set++) {
+            if (x->lists[2 * i + set] != NULL)
+                rs_wqe_list_destroy(x->lists[2 * i + set]);
+        }
+    }
+    if (x->lanes != NULL)
+        m->release(m->arg, x->lanes);
+    if (x->view != NULL)
+        m->release(m->arg, x->view);
+    if (x->stop != NULL)
+        m->release(m->arg, x->stop);
+    free(x->lists);
+    free(x->queues);
+    free(x);
+}
+
+struct rsched_device_exchange *
+rs_gpu_exchange_view(const struct rs_gpu_exchange *exchange)
+{
+    return exchange->view;
+}
+
+void rs_gpu_exchange_stop(struct rs_gpu_exchange *exchange, int error)
+{
+    rsched_device_store32((uint32_t *)exchange->stop, (uint32_t)error);
+}
+
+static int explain(uint32_t qpn, const struct rsched_device_failure *failure,
+                   int status, uint32_t op)
+{
+    if (status == RSCHED_ESYS)
+        return rs_fail(RSCHED_ESYS,
+                       "mlx5 qp 0x%x: unexpected completion of index %u", qpn,
+                       failure->index);
+    return rs_fail(status,
+                   "mlx5 qp 0x%x: operation %u (index %u): %s (syndrome 0x%x, "
+                   "vendor error 0x%x)",
+                   qpn, op, failure->index,
+                   rs_cqe_syndrome_text(failure->syndrome), failure->syndrome,
+                   failure->vendor_error);
+}
+
+int rs_gpu_exchange_check(const struct rs_gpu_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_lanes; i++) {
+        const struct rsched_device_lane *lane = &x->lanes[i];
+        const struct rs_wqe_list *list =
+            x->lists[2 * i + (lane->completed & 1)];
+        uint16_t block = (uint16_t)(lane->failure.index -
+                                    lane->completed * lane->blocks);
+
+        if (lane->status != 0)
+            return explain(lane->queue.qpn, &lane->failure, lane->status,
+                           rs_wqe_list_op_at(list, block));
+    }
+    if (x->view->status != 0)
+        return rs_fail(x->view->status, "the exchange was stopped: %s",
+                       rsched_strerror(x->view->status));
+    return 0;
+}
+
+/* ---- targets ---- */
+
+static int allocate_target(struct rs_gpu_target *t)
+{
+    const struct rs_gpu_memory *m = &t->memory;
+    void *memory;
+    int error = m->allocate(m->arg, sizeof(*t->view), false, &memory);
+
+    if (error != 0)
+        return error;
+    t->view = memory;
+    if (t->proxy == NULL)
+        return 0;
+    error = m->allocate(m->arg, sizeof(*t->word), true, &memory);
+    if (error != 0)
+        return error;
+    t->word = memory;
+    t->host = calloc(1, sizeof(*t->host));
+    return t->host != NULL ? 0 : rs_fail(RSCHED_ENOMEM, "mlx5: no memory");
+}
+
+static void join_proxy(struct rs_gpu_target *t)
+{
+    *t->host = *t->view;
+    t->view->proxy = t->proxy->view;
+    t->view->host = t;
+    t->view->flushed = &t->word->flushed;
+    t->view->proxy_status = &t->word->status;
+    t->next = t->proxy->targets;
+    t->proxy->targets = t;
+}
+
+int rs_gpu_target_create(const struct rs_gpu_memory *memory,
+                         const struct rs_mlx5_memory *queue, uint64_t remote,
+                         uint32_t rkey, uint64_t bytes,
+                         struct rs_gpu_proxy *proxy,
+                         struct rs_gpu_target **target)
+{
+    struct rs_gpu_target *t;
+    int error;
+
+    if (remote % 8 != 0)
+        return rs_fail(RSCHED_EINVAL,
+                       "mlx5 qp 0x%x: words at a remote address that is not a "
+                       "multiple of 8",
+                       queue->qpn);
+    if (queue->max_inline < 8 || queue->send_blocks < RSCHED_DEVICE_MAX_GROUP)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "mlx5 qp 0x%x: %u bytes inline, %u blocks: too little "
+                       "for a warp's words",
+                       queue->qpn, queue->max_inline, queue->send_blocks);
+    t = calloc(1, sizeof(*t));
+    if (t == NULL)
+        return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for a target");
+    t->memory = *memory;
+    t->proxy = proxy;
+    error = allocate_target(t);
+    if (error == 0)
+        error = map_queue(proxy == NULL ? memory : &rs_gpu_memory_plain, queue,
+                          &t->queue, &t->view->queue);
+    if (error != 0) {
+        rs_gpu_target_destroy(t);
+        return error;
+    }
+    t->view->remote = remote;
+    t->view->bytes = bytes;
+    t->view->rkey = rkey;
+    t->view->max_inline = queue->max_inline;
+    if (proxy != NULL)
+        join_proxy(t);
+    *target = t;
+    return 0;
+}
+
+void rs_gpu_target_destroy(struct rs_gpu_target *t)
+{
+    const struct rs_gpu_memory *m = &t->memory;
+
+    if (t->proxy != NULL) {
+        struct rs_gpu_target **link = &t->proxy->targets;
+
+        while (*link != NULL && *link != t)
+            link = &(*link)->next;
+        if (*link == t)
+            *link = t->next;
+    }
+    unmap_queue(t->proxy == NULL ? m : &rs_gpu_memory_plain, &t->queue);
+    if (t->view != NULL)
+        m->release(m->arg, t->view);
+    if (t->word != NULL)
+        m->release(m->arg, t->word);
+    free(t->host);
+    free(t);
+}
+
+struct rsched_device_target *
+rs_gpu_target_view(const struct rs_gpu_target *target)
+{
+    return target->view;
+}
+
+int rs_gpu_target_check(const struct rs_gpu_target *target)
+{
+    const struct rsched_device_target *t =
+        target->proxy == NULL ? target->view : target->host;
+
+    return t->status == 0
+               ? 0
+               : explain(t->queue.qpn, &t->failure, t->status, 0);
+}

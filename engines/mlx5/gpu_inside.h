@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What gpu.c and gpu_proxy.c share. */
+#ifndef RS_MLX5_GPU_INSIDE_H
+#define RS_MLX5_GPU_INSIDE_H
+
+#include <pthread.h>
+
+#include "engines/mlx5/gpu.h"
+#include "engines/mlx5/list.h"
+
+/* A pointer of the host's and what the GPU has for it. */
+struct rs_gpu_mapping {
+    void *host, *mapped;
+};
+
+enum { RS_GPU_MAPPINGS = 5 }; /* of a queue pair */
+
+struct rs_gpu_mapped_queue {
+    struct rs_gpu_mapping mappings[RS_GPU_MAPPINGS];
+    uint32_t num_mappings;
+};
+
+struct rs_gpu_exchange {
+    struct rs_gpu_exchange *next; /* of the same proxy */
+    struct rs_gpu_memory memory;
+    struct rs_gpu_proxy *proxy;
+    uint32_t num_lanes;
+    struct rs_gpu_mapped_queue *queues;  /* num_lanes */
+    struct rs_wqe_list **lists;          /* two for each lane */
+    struct rsched_device_exchange *view;
+    struct rsched_device_lane *lanes;    /* with their tables behind */
+    int32_t *stop;
+    struct rsched_device_exchange host;  /* that the proxy starts */
+};
+
+/* What the proxy tells of a target, in host memory. */
+struct rs_gpu_target_word {
+    uint64_t flushed;
+    int32_t status;
+    int32_t reserved;
+};
+
+struct rs_gpu_target {
+    struct rs_gpu_target *next; /* of the same proxy */
+    struct rs_gpu_memory memory;
+    struct rs_gpu_proxy *proxy;
+    struct rs_gpu_mapped_queue queue;
+    struct rsched_device_target *view;
+    struct rsched_device_target *host; /* that the proxy uses */
+    struct rs_gpu_target_word *word;
+};
+
+struct rs_gpu_proxy {
+    struct rs_gpu_memory memory;
+    struct rsched_device_proxy *view; /* what kernels are given */
+    struct rsched_device_request *requests;
+    uint64_t *asked, *taken;
+    struct rs_gpu_exchange *exchanges;
+    struct rs_gpu_target *targets;
+    pthread_t thread;
+    bool has_thread;
+    int stop; /* atomic */
+};
+
+#endif

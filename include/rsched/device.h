@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * DEVICE: exchanges and puts that are started from inside a GPU kernel.
+ *
+ * What a network card has to be told is in memory before the kernel runs: for
+ * each neighbor a queue pair of its own, whose ring is full of ready-made work
+ * requests (WQEs). A start from the kernel stores the 16-bit index of each WQE
+ * and the epoch, says in the doorbell record how far the ring is filled, and
+ * rings one doorbell per neighbor. No processor takes part. The same calls can
+ * hand over to a thread of the host instead (the **proxy**), for comparison
+ * and where the GPU cannot reach the card's doorbell.
+ *
+ * This header is all that a kernel needs. It compiles as CUDA C++ (compute
+ * capability 7.0 and later), and for processors as C11 and C++11 (gcc, clang),
+ * where a thread is a thread and a group of threads brings its own barrier.
+ *
+ * ## An exchange
+ *
+ * struct rsched_device_exchange is made by the host (inside the library so far:
+ * no public function makes one yet), of two sets of buffers: epochs are counted
+ * from 0, and epoch k sends from and receives into set k mod 2. A kernel calls
+ * start, computes, calls wait:
+ *
+ *     for (uint64_t k = 0; k < steps; k++) {
+ *         ... write the send buffers of set k % 2 ...
+ *         barrier with those of other groups who have written them
+ *         rsched_device_start(x, &group);
+ *         ... compute what needs no halo ...
+ *         rsched_device_wait(x, &group);
+ *         barrier with those of other groups who read them
+ *         ... read the receive buffers of set k % 2 ...
+ *     }
+ *
+ * start is never held up by a neighbor, and there is no message that only says
+ * "my buffer is free": epoch k is written to where epoch k - 2 was, and where a
+ * neighbor's epoch k - 1 has arrived it has started it, so it no longer reads
+ * its receive buffers of epoch k - 2. That stands on two rules:
+ *
+ *   - **A start ends the reading of the receive buffers of the epoch before.**
+ *     What comes two epochs later may be in their place from then on.
+ *   - Every two neighbors send to each other in each epoch, if nothing else
+ *     then the notification.
+ *   - From start to wait the send buffers of the epoch must not be written.
+ *
+ * wait() == 0 says: the send buffers of the epoch are free, the receive
+ * buffers hold its data, for all threads of the group.
+ *
+ * ## Who may call
+ *
+ * An exchange belongs to one **group** of threads at a time: one thread, a
+ * warp, or a block. All threads of the group call, with the same arguments.
+ * The threads share the work: each stores every size-th WQE, then each rings
+ * every size-th neighbor, so that as many threads as there are WQEs are of use
+ * and more are not. It may go to another group, or to another kernel, between
+ * wait and start, if these are ordered (a barrier of the grid, the stream).
+ *
+ * A kernel that waits for a neighbor needs that neighbor to run. Two processes
+ * that share a GPU without MPS take turns, and may wait for each other for
+ * ever.
+ *
+ * ## Memory, and who owns it
+ *
+ * All pointers in these structures are valid on the GPU. The structures belong
+ * to the host, which makes and destroys them while no kernel uses them; their
+ * members are no interface. Between kernels the host may read counters and
+ * failure.
+ *
+ *   ring, records    host memory that the GPU has mapped, or GPU memory that
+ *                    the card reads by peer access
+ *   doorbell         a register of the card, mapped to the GPU, uncached or
+ *                    write-combining; only ever stored to, 8 bytes at once
+ *   CQ               written by the card, as the ring
+ *   arrived          8 bytes that the neighbor's card writes, in the memory that
+ *                    its data goes to
+ *
+ * ## Order
+ *
+ * Who must see what before what, and what makes it so:
+ *
+ *   1. Payload, then WQE, before the doorbell record: a release store at system
+ *      scope (`st.release.sys`). It is cumulative over the barrier of the
+ *      group, so one thread may publish what others have written.
+ *   2. The record before the doorbell: `fence.sc.sys`. Should a doorbell be
+ *      lost, the card finds its work by the record.
+ *   3. The doorbell is the first 8 bytes of the last WQE, in one store
+ *      (`st.mmio.relaxed.sys`), alternately to the two halves of the register,
+ *      which must not be combined; a fence follows before the next one.
+ *      BlueFlame, which would push a whole WQE of 64 bytes through the
+ *      register, is not used: a GPU cannot promise one write of 64 bytes.
+ *   4. A completion's owner byte before the rest of it, and `arrived` before
+ *      the data that it announces: acquire loads at system scope
+ *      (`ld.acquire.sys`).
+ *
+ * That the data of an earlier write is seen in GPU memory once the flag behind
+ * it is seen holds where card and GPU keep the order of writes (no relaxed
+ * ordering is registered). **None of this has run on hardware.**
+ *
+ * ## Wrap
+ *
+ * A WQE lies in blocks of 64 bytes. Blocks are counted by 64 bits; block n lies
+ * in slot n mod (length of the ring), its WQE carries n mod 65536, the record
+ * holds n mod 65536. Rings have at most 32768 blocks, so that 16 bits tell full
+ * from empty. A WQE may go on at the beginning of the ring. An exchange's lists
+ * are padded so that each finds itself in the ring again: two of them, one for
+ * each set, divide its length.
+ *
+ * ## What is not allowed
+ *
+ *   - two groups in one exchange at once, threads of a group that do not call
+ *   - start before the wait of the epoch before has returned 0
+ *   - writing ring, records or doorbell by anybody else, or WQEs between start
+ *     and wait
+ *   - a peer other than those the host has connected; puts beyond a target's
+ *     bytes (RSCHED_EINVAL)
+ *
+ * ## Errors
+ *
+ * A WQE that fails ends its queue pair. The group's wait, or the put or flush,
+ * returns RSCHED_EPEER, and so do all calls from then on; `failure` of the lane
+ * or target has the card's syndrome (0x15: the neighbor does not answer, 0x13:
+ * it does not allow the access, 0x04: wrong local key, 0x05: flushed because
+ * of an earlier one) and the index of the WQE. A completion that nobody has
+ * asked for is RSCHED_ESYS. A neighbor that is gone without a trace is noticed
+ * by the host only: it ends the waits by storing a negative RSCHED_E* code to
+ * `stop`.
+ */
+#ifndef RSCHED_DEVICE_H
+#define RSCHED_DEVICE_H
+
+#include <rsched/device_queue.h>
+#include <rsched/device_put.h>
+
+/* What one set's list needs in each epoch. */
+struct rsched_device_list {
+    const uint32_t *wqes; /* of each its block << 8 | opcode */
+    uint32_t num_wqes;
+    uint32_t last_block;  /* of the last WQE */
+    uint32_t stamp;       /* where the epoch goes, in bytes */
+    uint32_t second_word; /* of the last WQE, as in memory */
+};
+
+/** A neighbor. */
+struct rsched_device_lane {
+    struct rsched_device_queue queue;
+    struct rsched_device_list lists[2];
+    uint32_t blocks;         /* of each list */
+    const uint64_t *arrived; /* epochs that the neighbor has notified */
+    uint64_t posted;         /* epochs */
+    uint64_t completed;      /* of them */
+    struct rsched_device_failure failure; /**< if there is a status */
+    int32_t status;
+};
+
+/** An exchange. */
+struct rsched_device_exchange {
+    struct rsched_device_lane *lanes;
+    uint32_t num_lanes;
+    int32_t status;  /**< 0 or the error that it has failed with */
+    uint64_t epochs; /**< started */
+    int32_t verdict; /* of the thread that decides for its group */
+    int32_t reserved;
+    const int32_t *stop; /**< the host ends all waits by an RSCHED_E* code */
+    /** NULL, or who starts: then the lanes lie in host memory, and are that
+     * thread's but for reading. */
+    const struct rsched_device_proxy *proxy;
+    const void *host; /* the exchange that the proxy starts */
+};
+
+/* One thread's share of a list: store indices, and the epoch. */
+RSCHED_DEVICE void
+rsched_device_lane_patch(const struct rsched_device_lane *lane, uint64_t epoch,
+                         const struct rsched_device_group *g)
+{
+    const struct rsched_device_list *list = &lane->lists[epoch & 1];
+    uint64_t first = epoch * lane->blocks;
+
+    for (uint32_t i = g->rank; i < list->num_wqes; i += g->size) {
+        uint32_t wqe = list->wqes[i];
+
+        *rsched_device_queue_at(&lane->queue, first + (wqe >> 8), 0) =
+            rsched_device_big32((((uint32_t)first << 8) + wqe) & 0xffffff);
+    }
+    if (g->rank == 0) {
+        uint64_t notice = epoch + 1;
+
+        *rsched_device_queue_at(&lane->queue, first, list->stamp) =
+            (uint32_t)notice;
+        *rsched_device_queue_at(&lane->queue, first, list->stamp + 4) =
+            (uint32_t)(notice >> 32);
+    }
+}
+
+RSCHED_DEVICE void rsched_device_lane_ring(struct rsched_device_lane *lane,
+                                           uint64_t epoch)
+{
+    const struct rsched_device_list *list = &lane->lists[epoch & 1];
+    uint64_t first = epoch * lane->blocks;
+
+    lane->posted = epoch + 1;
+    rsched_device_queue_ring(
+        &lane->queue, first + lane->blocks,
+        *rsched_device_queue_at(&lane->queue, first + list->last_block, 0),
+        list->second_word);
+}
+
+RSCHED_DEVICE void
+rsched_device_lane_fail(struct rsched_device_lane *lane,
+                        const struct rsched_device_completion *c)
+{
+    lane->failure.syndrome = c->syndrome;
+    lane->failure.vendor_error = c->vendor_error;
+    lane->failure.index = c->index;
+    rsched_device_store32((uint32_t *)&lane->status,
+                          (uint32_t)(c->kind == RSCHED_DEVICE_CQE_ERROR
+                                         ? RSCHED_EPEER
+                                         : RSCHED_ESYS));
+}
+
+/* Take the completions that are there. */
+RSCHED_DEVICE void rsched_device_lane_poll(struct rsched_device_lane *lane)
+{
+    struct rsched_device_completion c;
+    uint64_t completed = lane->completed;
+
+    while (lane->status == 0 && rsched_device_queue_poll(&lane->queue, &c)) {
+        uint32_t last = lane->lists[completed & 1].last_block;
+
+        if (c.kind != RSCHED_DEVICE_CQE_SENT || completed == lane->posted ||
+            c.index != (uint16_t)(completed * lane->blocks + last)) {
+            rsched_device_lane_fail(lane, &c);
+        } else {
+            completed++;
+            /* Release: for a group that the proxy works for. */
+            rsched_device_store(&lane->completed, completed);
+        }
+    }
+}
+
+/* @return 1: a lane is through with all that was started; 0: not yet; or an
+ * error */
+RSCHED_DEVICE int rsched_device_lane_test(struct rsched_device_exchange *x,
+                                          struct rsched_device_lane *lane)
+{
+    int status;
+
+    if (x->proxy == NULL)
+        rsched_device_lane_poll(lane);
+    status = (int)rsched_device_load32((const uint32_t *)&lane->status);
+    if (status != 0)
+        return status;
+    /* Acquire: what was announced is read after. */
+    return rsched_device_load(&lane->completed) == x->epochs &&
+           rsched_device_load(lane->arrived) >= x->epochs;
+}
+
+/* Whether another epoch can be started; if so it counts as started. */
+RSCHED_DEVICE int rsched_device_admit(struct rsched_device_exchange *x)
+{
+    uint64_t epoch = x->epochs;
+
+    if (x->status != 0)
+        return x->status;
+    for (uint32_t i = 0; i < x->num_lanes; i++) {
+        if (rsched_device_load(&x->lanes[i].completed) != epoch ||
+            rsched_device_load(x->lanes[i].arrived) < epoch)
+            return RSCHED_ESTATE;
+    }
+    x->epochs = epoch + 1;
+    if (x->proxy != NULL)
+        rsched_device_proxy_ask(x->proxy, RSCHED_DEVICE_START, x->host, 0,
+                                epoch);
+    return 0;
+}
+
+/* The group's own start of an epoch that may be started. */
+RSCHED_DEVICE void rsched_device_begin(struct rsched_device_exchange *x,
+                                       const struct rsched_device_group *g,
+                                       uint64_t epoch)
+{
+    for (uint32_t i = 0; i < x->num_lanes; i++)
+        rsched_device_lane_patch(&x->lanes[i], epoch, g);
+    /* A list is rung by one thread, when all have stored their shares. */
+    rsched_device_sync(g);
+    for (uint32_t i = g->rank; i < x->num_lanes; i += g->size)
+        rsched_device_lane_ring(&x->lanes[i], epoch);
+}
+
+/**
+ * Start the next epoch. All threads of the group call; what any of them has
+ * written before is sent. Never waits for a neighbor; with a proxy, for room in
+ * its ring.
+ *
+ * @return for all threads alike 0; RSCHED_ESTATE: the epoch before is not
+ *         complete; or the error that the exchange has failed with
+ */
+RSCHED_DEVICE int rsched_device_start(struct rsched_device_exchange *x,
+                                      const struct rsched_device_group *g)
+{
+    int status;
+
+    rsched_device_sync(g);
+    if (g->rank == 0)
+        x->verdict = rsched_device_admit(x);
+    rsched_device_sync(g);
+    status = x->verdict;
+    if (status == 0 && x->proxy == NULL)
+        rsched_device_begin(x, g, x->epochs - 1);
+    return status;
+}
+
+/* One look of a thread at its share of the lanes.
+ * @return 1: they are through; 0: not yet; or an error */
+RSCHED_DEVICE int rsched_device_look(struct rsched_device_exchange *x,
+                                     const struct rsched_device_group *g)
+{
+    int all = 1;
+
+    for (uint32_t i = g->rank; i < x->num_lanes; i += g->size) {
+        int status = rsched_device_lane_test(x, &x->lanes[i]);
+
+        if (status < 0) {
+            /* The other threads need not go on. */
+            rsched_device_store32((uint32_t *)&x->status, (uint32_t)status);
+            return status;
+        }
+        all = all && status;
+    }
+    return all;
+}
+
+/* All threads have looked: one says for all what has come of it. */
+RSCHED_DEVICE int rsched_device_settle(struct rsched_device_exchange *x,
+                                       const struct rsched_device_group *g)
+{
+    rsched_device_sync(g);
+    if (g->rank == 0) {
+        const struct rsched_device_group alone = rsched_device_thread();
+
+        x->verdict = x->status != 0 ? x->status : rsched_device_look(x, &alone);
+    }
+    rsched_device_sync(g);
+    return x->verdict;
+}
+
+/**
+ * See whether the epoch is complete; true also where none was started. All
+ * threads of the group call.
+ *
+ * @param done for all threads alike
+ * @return 0, or the error that the exchange has failed with
+ */
+RSCHED_DEVICE int rsched_device_test(struct rsched_device_exchange *x,
+                                     const struct rsched_device_group *g,
+                                     bool *done)
+{
+    int status;
+
+    rsched_device_look(x, g);
+    status = rsched_device_settle(x, g);
+    if (status < 0)
+        return status;
+    *done = status == 1;
+    return 0;
+}
+
+/* How often a wait looks at the host's word, which may be far. */
+enum { RSCHED_DEVICE_STOP_LOOKS = 256 };
+
+/** Wait until the epoch is complete. All threads of the group call.
+ * @return as rsched_device_test(), or the code that the host has stopped it
+ *         with */
+RSCHED_DEVICE int rsched_device_wait(struct rsched_device_exchange *x,
+                                     const struct rsched_device_group *g)
+{
+    uint32_t looks = 0;
+    int status = 0;
+
+    for (;;) {
+        if (rsched_device_look(x, g) != 0 ||
+            rsched_device_load32((const uint32_t *)&x->status) != 0)
+            break;
+        rsched_device_pause();
+        if (++looks % RSCHED_DEVICE_STOP_LOOKS != 0)
+            continue;
+        status = (int)rsched_device_load32((const uint32_t *)x->stop);
+        if (status != 0) {
+            rsched_device_store32((uint32_t *)&x->status, (uint32_t)status);
+            break;
+        }
+    }
+    status = rsched_device_settle(x, g);
+    return status < 0 ? status : 0;
+}
+
+#endif

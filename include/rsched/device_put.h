@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Puts of single words from registers, by any number of threads: rsched/device.h
+ * has the whole.
+ *
+ * A put takes blocks of the ring by one atomic addition, writes its WQE, and
+ * publishes it behind those of the threads before it. Then it rings, unless
+ * another thread is at that: who rings looks again after it has let go, so a
+ * doorbell covers what was published meanwhile.
+ */
+#ifndef RSCHED_DEVICE_PUT_H
+#define RSCHED_DEVICE_PUT_H
+
+#include <rsched/device_queue.h>
+
+/** Memory of a neighbor, and a queue pair to write it with words from
+ * registers. Any number of threads may use it at once. */
+struct rsched_device_target {
+    struct rsched_device_queue queue;
+    uint64_t remote, bytes;
+    uint32_t rkey;
+    uint32_t max_inline; /* bytes of a WQE */
+    /* Blocks: given to writers, written, back from the card. */
+    uint64_t reserved;
+    uint64_t published; /* blocks << 6 | segments of the last WQE */
+    uint64_t retired;
+    uint64_t rung;
+    uint64_t ringing, polling; /* 1: a thread is at it */
+    uint64_t puts, wqes;       /**< so far */
+    struct rsched_device_failure failure; /**< if there is a status */
+    int32_t status; /**< 0 or the error that it has failed with */
+    const struct rsched_device_proxy *proxy; /* NULL, or who writes WQEs */
+    const void *host; /* the target that the proxy uses */
+    /* Of the proxy: all of its requests below are through; its status. */
+    const uint64_t *flushed;
+    const int32_t *proxy_status;
+};
+
+enum { RSCHED_DEVICE_MAX_GROUP = 32 };
+
+/* Whether it is so for all threads of the group. */
+RSCHED_DEVICE bool rsched_device_all(const struct rsched_device_group *g,
+                                     bool is_so)
+{
+#if defined(__CUDA_ARCH__)
+    return g->size == 1 ? is_so : __all_sync(g->mask, is_so) != 0;
+#else
+    bool all = is_so;
+
+    if (g->size == 1)
+        return is_so;
+    g->words[g->rank] = is_so;
+    g->sync(g->arg);
+    for (uint32_t i = 0; i < g->size; i++)
+        all = all && g->words[i] != 0;
+    g->sync(g->arg);
+    return all;
+#endif
+}
+
+/* The value that thread 0 of the group has. */
+RSCHED_DEVICE uint64_t rsched_device_first(const struct rsched_device_group *g,
+                                           uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    return g->size == 1 ? value
+                        : __shfl_sync(g->mask, (unsigned long long)value,
+                                      __ffs((int)g->mask) - 1);
+#else
+    uint64_t first;
+
+    if (g->size == 1)
+        return value;
+    if (g->rank == 0)
+        g->words[0] = value;
+    g->sync(g->arg);
+    first = g->words[0];
+    g->sync(g->arg);
+    return first;
+#endif
+}
+
+RSCHED_DEVICE int
+rsched_device_target_status(const struct rsched_device_target *t)
+{
+    const int32_t *status = t->proxy == NULL ? &t->status : t->proxy_status;
+
+    return (int)rsched_device_load32((const uint32_t *)status);
+}
+
+/* A completion frees the blocks up to the end of its WQE: those before it on
+ * the queue pair are complete too. */
+RSCHED_DEVICE void
+rsched_device_target_retire(struct rsched_device_target *t,
+                            const struct rsched_device_completion *c)
+{
+    uint64_t first = t->retired + (uint16_t)(c->index - t->retired);
+    uint32_t segments = *rsched_device_queue_at(&t->queue, first, 4) >> 24;
+
+    if (c->kind != RSCHED_DEVICE_CQE_SENT || first >= rsched_device_load(&t->rung)) {
+        t->failure.syndrome = c->syndrome;
+        t->failure.vendor_error = c->vendor_error;
+        t->failure.index = c->index;
+        rsched_device_store32((uint32_t *)&t->status,
+                              (uint32_t)(c->kind == RSCHED_DEVICE_CQE_ERROR
+                                             ? RSCHED_EPEER
+                                             : RSCHED_ESYS));
+        return;
+    }
+    /* Release: the completion came before the blocks are written again. */
+    rsched_device_store(&t->retired, first + (segments + 3) / 4);
+}
+
+/* Take the completions that are there, if no other thread does. */
+RSCHED_DEVICE void rsched_device_target_poll(struct rsched_device_target *t)
+{
+    struct rsched_device_completion c;
+
+    if (rsched_device_swap_ordered(&t->polling, 1) != 0)
+        return;
+    while (t->status == 0 && rsched_device_queue_poll(&t->queue, &c))
+        rsched_device_target_retire(t, &c);
+    rsched_device_store_ordered(&t->polling, 0);
+}
+
+/* Blocks to write, once there is room. @return 0 or an error */
+RSCHED_DEVICE int
+rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
+                             uint64_t *first)
+{
+    int status = rsched_device_target_status(t);
+
+    if (status != 0)
+        return status;
+    *first = rsched_device_fetch_add(&t->reserved, blocks);
+    /* Acquire: the card has done with what was there before. */
+    while (*first + blocks - rsched_device_load(&t->retired) >
+           (uint64_t)t->queue.mask + 1) {
+        status = rsched_device_target_status(t);
+        if (status != 0)
+            return status;
+        rsched_device_target_poll(t);
+        rsched_device_pause();
+    }
+    return 0;
+}
+
+/* Ring for all that is published. Who finds another thread ringing leaves it
+ * to that one, which looks again after it has let go. */
+RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
+{
+    uint64_t published;
+
+    do {
+        uint64_t end;
+        uint32_t segments, blocks;
+
+        if (rsched_device_swap_ordered(&t->ringing, 1) != 0)
+            return;
+        published = rsched_device_load(&t->published);
+        end = published >> 6;
+        segments = (uint32_t)published & 63;
+        blocks = (segments + 3) / 4;
+        if (end != t->rung) {
+            /* Before the doorbell: completions are held against it. */
+            rsched_device_store(&t->rung, end);
+            rsched_device_queue_ring(
+                &t->queue, end,
+                *rsched_device_queue_at(&t->queue, end - blocks, 0),
+                rsched_device_big32(t->queue.qpn << 8 | segments));
+        }
+        rsched_device_store_ordered(&t->ringing, 0);
+    } while (rsched_device_load_ordered(&t->published) != published);
+}
+
+/* Blocks are published in their order, each thread behind the one before. */
+RSCHED_DEVICE int
+rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
+                             uint32_t blocks, uint32_t segments, uint32_t wqes,
+                             uint32_t puts)
+{
+    int status = 0;
+
+    /* Acquire: what was written before is published with this. */
+    while (rsched_device_load(&t->published) >> 6 != first) {
+        status = rsched_device_target_status(t);
+        if (status != 0)
+            return status;
+        rsched_device_pause();
+    }
+    t->wqes += wqes;
+    t->puts += puts;
+    /* Before the look whether somebody rings. */
+    rsched_device_store_ordered(&t->published,
+                                (first + blocks) << 6 | segments);
+    rsched_device_target_ring(t);
+    return 0;
+}
+
+/* Control and remote address of an inline write, and its length. */
+RSCHED_DEVICE void
+rsched_device_target_head(const struct rsched_device_target *t, uint64_t first,
+                          uint64_t offset, uint32_t bytes, bool signalled)
+{
+    uint32_t segments = 2 + (bytes + 4 + 15) / 16;
+    uint64_t remote = t->remote + offset;
+    /* One block: it holds all of this. */
+    uint32_t *w = rsched_device_queue_at(&t->queue, first, 0);
+
+    w[0] = rsched_device_big32(((uint32_t)first & 0xffff) << 8 | 0x08);
+    w[1] = rsched_device_big32(t->queue.qpn << 8 | segments);
+    w[2] = rsched_device_big32(signalled ? 8 : 0);
+    w[3] = 0;
+    w[4] = rsched_device_big32((uint32_t)(remote >> 32));
+    w[5] = rsched_device_big32((uint32_t)remote);
+    w[6] = rsched_device_big32(t->rkey);
+    w[7] = 0;
+    w[8] = rsched_device_big32(bytes | UINT32_C(0x80000000));
+}
+
+/* The word behind it at `number`, in this machine's order. */
+RSCHED_DEVICE void
+rsched_device_target_word(const struct rsched_device_target *t, uint64_t first,
+                          uint32_t number, uint64_t value)
+{
+    uint32_t at = 36 + 8 * number;
+
+    *rsched_device_queue_at(&t->queue, first, at) = (uint32_t)value;
+    *rsched_device_queue_at(&t->queue, first, at + 4) = (uint32_t)(value >> 32);
+}
+
+/* Zeros from the end of the last word to the end of the last block. */
+RSCHED_DEVICE void
+rsched_device_target_tail(const struct rsched_device_target *t, uint64_t first,
+                          uint32_t words, uint32_t blocks)
+{
+    for (uint32_t at = 36 + 8 * words; at < blocks * RSCHED_DEVICE_BLOCK_BYTES;
+         at += 4)
+        *rsched_device_queue_at(&t->queue, first, at) = 0;
+}
+
+RSCHED_DEVICE int
+rsched_device_target_write(struct rsched_device_target *t,
+                           const struct rsched_device_group *g,
+                           uint64_t offset, uint64_t value, bool together)
+{
+    uint32_t bytes = together ? 8 * g->size : 8;
+    uint32_t segments = 2 + (bytes + 4 + 15) / 16;
+    uint32_t wqe_blocks = (segments + 3) / 4;
+    uint32_t blocks = together ? wqe_blocks : g->size;
+    uint64_t first = 0, mine;
+    int status = 0;
+
+    if (g->rank == 0)
+        status = rsched_device_target_reserve(t, blocks, &first);
+    status = (int)rsched_device_first(g, (uint64_t)(int64_t)status);
+    if (status != 0)
+        return status;
+    first = rsched_device_first(g, first);
+    mine = together ? first : first + g->rank;
+    if (!together || g->rank == 0) {
+        rsched_device_target_head(t, mine, offset, bytes,
+                                  together || g->rank == g->size - 1);
+        rsched_device_target_tail(t, mine, together ? g->size : 1, wqe_blocks);
+    }
+    rsched_device_target_word(t, mine, together ? g->rank : 0, value);
+    /* One thread publishes what all have written. */
+    rsched_device_sync(g);
+    if (g->rank == 0)
+        status = rsched_device_target_publish(t, first, blocks, segments,
+                                              together ? 1 : g->size, g->size);
+    return (int)rsched_device_first(g, (uint64_t)(int64_t)status);
+}
+
+/**
+ * Put 8 bytes from a register to a neighbor's memory. Each thread of the group
+ * (a thread, or threads of a warp) has an offset and a value of its own; if the
+ * offsets follow one another in the order of the threads, one WQE carries them
+ * all (coalescing), else each has its own; one doorbell in either case, and
+ * none where another thread is about to ring. What a thread or group has put
+ * arrives in the order of its puts, and the words of one call are complete with
+ * the last of them. They have been read from the registers when it returns.
+ *
+ * Waits while the ring is full.
+ *
+ * @param offset in the target's memory, a multiple of 8
+ * @return for all threads alike 0; RSCHED_EINVAL: a thread's offset is wrong,
+ *         or the group is no warp or thread; nothing is put; or the error that
+ *         the target has failed with
+ */
+RSCHED_DEVICE int rsched_device_put(struct rsched_device_target *t,
+                                    const struct rsched_device_group *g,
+                                    uint64_t offset, uint64_t value)
+{
+    bool fits = offset % 8 == 0 && offset < t->bytes && t->bytes - offset >= 8;
+    bool together;
+    int status;
+
+    if (g->kind == RSCHED_DEVICE_BLOCK || g->size > RSCHED_DEVICE_MAX_GROUP ||
+        !rsched_device_all(g, fits))
+        return RSCHED_EINVAL;
+    if (t->proxy != NULL) {
+        status = (int)rsched_device_first(
+            g, (uint64_t)(int64_t)rsched_device_target_status(t));
+        if (status != 0)
+            return status;
+        rsched_device_proxy_ask(t->proxy, RSCHED_DEVICE_PUT, t->host, offset,
+                                value);
+        return 0;
+    }
+    together = rsched_device_all(
+        g, offset == rsched_device_first(g, offset) + 8 * (uint64_t)g->rank);
+    together = together && 8 * g->size <= t->max_inline;
+    return rsched_device_target_write(t, g, offset, value, together);
+}
+
+/**
+ * Wait until all puts that have returned, of any thread, have been taken by
+ * the neighbor's card. Each thread may call it by itself.
+ *
+ * @return 0 or the error that the target has failed with
+ */
+RSCHED_DEVICE int rsched_device_flush(struct rsched_device_target *t)
+{
+    uint64_t end = t->proxy != NULL
+                       ? rsched_device_load(t->proxy->asked)
+                       : rsched_device_load(&t->published) >> 6;
+    const uint64_t *done = t->proxy != NULL ? t->flushed : &t->retired;
+
+    while (rsched_device_load(done) < end) {
+        int status = rsched_device_target_status(t);
+
+        if (status != 0)
+            return status;
+        if (t->proxy == NULL)
+            rsched_device_target_poll(t);
+        rsched_device_pause();
+    }
+    return 0;
+}
+
+#endif

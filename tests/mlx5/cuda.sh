@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Compiles what kernels use for GPUs, and looks whether the orderings that
+# rsched/device.h promises are in the code. Nothing is run.
+# Usage: cuda.sh SOURCE_DIR SCRATCH
+set -eu
+
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+if [ ! -x "$nvcc" ]; then
+    echo "SKIP: no nvcc"
+    exit 77
+fi
+source=$1 scratch=$2
+mkdir -p "$scratch"
+
+has() {
+    grep -q "$2" "$scratch/$1.ptx" || {
+        echo "$1: no $2"
+        exit 1
+    }
+}
+
+for unit in tests/mlx5/kernels examples/jacobi-device/jacobi; do
+    name=$(basename $unit)
+    for kind in ptx cubin; do
+        for arch in sm_75 sm_90; do
+            "$nvcc" -$kind -arch=$arch --fmad=false -Werror all-warnings \
+                -I"$source/include" "$source/$unit.cu" -o "$scratch/$name.$kind"
+        done
+    done
+    # Record, fence, doorbell; completion and notification; barrier of a block.
+    has "$name" 'st.release.sys.u32'
+    has "$name" 'membar.sys\|fence.sc.sys'
+    has "$name" 'st.mmio.relaxed.sys.u64'
+    has "$name" 'ld.acquire.sys.u64'
+    has "$name" 'ld.acquire.sys.u8'
+done
+has jacobi 'bar.sync\|barrier.sync'
+has kernels 'shfl.sync'
+has kernels 'vote.sync.all'
+has kernels 'atom.acq_rel.sys.exch'
+# In the code of one lane: the record, then a fence, then the register.
+order=$(grep -o 'st.release.sys.u32\|membar.sys\|fence.sc.sys\|st.mmio' "$scratch/jacobi.ptx" |
+    tr '\n' ' ')
+case $order in
+*'st.release.sys.u32 membar.sys st.mmio membar.sys'* | \
+    *'st.release.sys.u32 fence.sc.sys st.mmio fence.sc.sys'*) ;;
+*)
+    echo "jacobi: record and doorbell are not in their order: $order"
+    exit 1
+    ;;
+esac
+echo "compiled for sm_75 and sm_90; not run"
