@@ -35,6 +35,7 @@
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
  *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
  *                         time, 2 unless told
+ *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
  *   FAKE_CUDA_FAIL=NAME:K:N,..  the K-th call of a function, from 1, and all
  *                         after it return N; K=0 is none
  *

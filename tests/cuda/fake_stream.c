@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/clock.h"
+
 /* An end of a copy: the driver's memory, or whatever is at an address. */
 struct end {
     struct fake_memory *memory; /* NULL: pageable */
@@ -30,6 +32,7 @@ struct CUevent_st {
     CUstream stream; /* NULL: not recorded */
     size_t after;    /* copies of the stream */
     unsigned asked;
+    uint64_t recorded_ps; /* when */
 };
 
 static CUresult make(void **object, size_t bytes, enum fake_count what)
@@ -163,8 +166,18 @@ API CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
     event->stream = stream;
     event->after = stream->number;
     event->asked = 0;
+    event->recorded_ps = rs_clock_now();
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
+}
+
+static bool has_happened(CUevent event)
+{
+    uint64_t late_ps = (uint64_t)fake_setting("FAKE_CUDA_LATE", 0) *
+                       UINT64_C(1000000000);
+
+    return ++event->asked >= (unsigned)fake_setting("FAKE_CUDA_ASKED", 2) &&
+           rs_clock_now() - event->recorded_ps >= late_ps;
 }
 
 API CUresult CUDAAPI cuEventQuery(CUevent event)
@@ -179,7 +192,7 @@ API CUresult CUDAAPI cuEventQuery(CUevent event)
     if (event->stream == NULL)
         return CUDA_SUCCESS;
     pthread_mutex_lock(&fake_lock);
-    if (++event->asked < (unsigned)fake_setting("FAKE_CUDA_ASKED", 2))
+    if (!has_happened(event))
         result = event->stream->failed != CUDA_SUCCESS ? event->stream->failed
                                                        : CUDA_ERROR_NOT_READY;
     else
