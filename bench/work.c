@@ -342,6 +342,8 @@ void work_rewrite(const struct work *w)
     for (int s = 0; s < w->messages; s++) {
         const struct box *b = &w->from_box[s];
 
+        if (b->bytes == 0)
+            continue;
         for (size_t row = 0; row < b->planes * b->rows; row++) {
             char *at = w->send + box_offset(b, row * b->bytes);
 

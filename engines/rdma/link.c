@@ -148,11 +148,13 @@ void rs_rdma_link_poll(struct rs_rdma_link *link)
         atomic_uint_fast64_t *count = (void *)(uintptr_t)done.id;
 
         link->completed++;
-        if (__builtin_expect(done.failed, 0))
-            fail_of_post(link, &done);
         if (count != NULL)
             /* Release: whoever sees it may give the lane's memory away. */
             atomic_fetch_add_explicit(count, 1, memory_order_release);
+        /* After that: nobody waits for the counts of a broken link, and they
+         * may be gone. */
+        if (__builtin_expect(done.failed, 0))
+            fail_of_post(link, &done);
     }
     if (got < 0)
         fail(link, rsched_last_error());

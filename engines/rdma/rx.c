@@ -236,6 +236,11 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
         rs_rdma_link_doubt(rx->lane.link);
     if (!lane->attached)
         rx->lane.block->writer = NULL; /* nobody ever learnt of it */
+    /* At once, however long the lane has to stay until it has said what it has
+     * to: the user may do with the buffers what he likes. No list reads them. */
+    rs_rdma_lane_lock(&rx->lane);
+    rs_rdma_regions_release(rx->lane.link->memory, &rx->lane.regions);
+    rs_rdma_lane_unlock(&rx->lane);
     rs_rdma_lane_drop(&rx->lane);
 }
 

@@ -104,7 +104,8 @@ rsched_exchange_create(struct rsched_context *context,
  * The exchange must be inactive and not variable.
  *
  * @return 0, RSCHED_ESTATE, RSCHED_EINVAL, RSCHED_ENOTSUP (GPU memory, for puts
- *         that had both ends in host memory when the exchange was made)
+ *         that had both ends in host memory when the exchange was made); the
+ *         error by which the exchange has failed before
  */
 RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
                                     const void *const *send,
@@ -119,7 +120,7 @@ RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
  *
  * @return 0, RSCHED_ESTATE (active, or not variable), RSCHED_EINVAL,
  *         RSCHED_ENOTSUP (GPU memory that the exchange's pattern did not have),
- *         RSCHED_ENOMEM
+ *         RSCHED_ENOMEM; the error by which the exchange has failed before
  */
 RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
                                     const struct rsched_pattern *pattern,

@@ -71,7 +71,7 @@ int rs_exchange_fail(struct rsched_exchange *x, int error)
     return error;
 }
 
-static int __attribute__((cold)) failed(const struct rsched_exchange *x)
+int rs_exchange_failed(const struct rsched_exchange *x)
 {
     return rs_fail(x->error, "exchange %llu: %s", (unsigned long long)x->tag,
                    x->error_text != NULL ? x->error_text : "failed");
@@ -140,7 +140,7 @@ static inline bool is_complete(const struct rsched_exchange *x)
 static int finish(struct rsched_exchange *x)
 {
     x->active = false;
-    return likely(x->error == 0) ? 0 : failed(x);
+    return likely(x->error == 0) ? 0 : rs_exchange_failed(x);
 }
 
 int rsched_exchange_start(struct rsched_exchange *x)
@@ -156,7 +156,7 @@ int rsched_exchange_start(struct rsched_exchange *x)
                  (atomic_load_explicit(&x->context->any_dead,
                                        memory_order_relaxed) &&
                   rs_exchange_check_peers(x) != 0)))
-        return failed(x);
+        return rs_exchange_failed(x);
     RS_FAILPOINT("start");
     own(x);
     x->active = true;

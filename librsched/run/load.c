@@ -225,6 +225,8 @@ static int check_inactive(const struct rsched_exchange *x, bool variable)
     if (x->active)
         return rs_fail(RSCHED_ESTATE, "exchange %llu: changed while active",
                        (unsigned long long)x->tag);
+    if (x->error != 0) /* its lanes have been abandoned: no load any more */
+        return rs_exchange_failed(x);
     if (variable != ((x->flags & RSCHED_EXCHANGE_VARIABLE) != 0))
         return rs_fail(RSCHED_ESTATE, "exchange %llu is%s variable",
                        (unsigned long long)x->tag, variable ? " not" : "");

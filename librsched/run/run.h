@@ -227,6 +227,8 @@ bool rs_exchange_is_deferred(const struct rsched_exchange *x);
 
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
+/** @return that error, with its text */
+int __attribute__((cold)) rs_exchange_failed(const struct rsched_exchange *x);
 
 /** Fail the exchange if it waits for a peer that has given it up, or that
  * rs_context_look() has found dead; before a start, if it has such a peer. */

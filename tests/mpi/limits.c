@@ -120,7 +120,7 @@ int main(int argc, char **argv)
         CHECK(counter("neighbor_alltoall_init.accelerated") == 0, "accelerated");
     } else {
         MPI_Allreduce(&lanes, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-        CHECK(all > ROUNDS, "%" PRIu64 " messages through lanes", all);
+        CHECK(all > 0, "no message through lanes");
         CHECK(world_size == 1 || counter("lane_receives") == lanes,
               "%" PRIu64 " long messages through lanes",
               counter("lane_receives") - lanes);

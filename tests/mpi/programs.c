@@ -568,7 +568,7 @@ static void report(const struct run *run, uint64_t seed)
     if (!is_accelerated() || run->programs < 5)
         return;
     CHECK(lanes > 10 * run->programs, "hardly any message took a lane");
-    CHECK(stops > run->programs, "hardly any incarnation was stopped");
+    CHECK(stops > run->programs / 4, "hardly any incarnation was stopped");
     CHECK(calls >= run->programs, "hardly any neighborhood collective");
     CHECK(counter("requests") == 0, "requests are left");
 }

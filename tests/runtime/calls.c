@@ -216,6 +216,8 @@ static int run_give_up(struct rank *self)
                        (error == RSCHED_EPEER &&
                         strstr(rsched_last_error(), "given up") != NULL));
             told += error != 0;
+            if (error != 0) /* and stays so, whatever is bound to it */
+                RANK_CHECK(halo_rebind(h) == error);
         }
         halo_destroy(h);
     }
