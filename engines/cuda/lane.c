@@ -327,16 +327,10 @@ static void unpin(struct rs_cuda_lane *l)
     l->slots_of_kernel = 0;
 }
 
-/* Nothing that was begun for the lane is under way any more. */
-static void drain(struct rs_cuda_lane *l)
-{
-    rs_batch_drain(l->batch);
-    rs_stream_drain(&l->stream);
-}
-
+/* The lane has nothing in the batch: others may, and go on. */
 static void close_stream(struct rs_cuda_lane *l)
 {
-    drain(l);
+    rs_stream_drain(&l->stream);
     unpin(l);
     rs_moves_withdraw(&l->moves, &l->stream);
     rs_moves_withdraw(&l->straight, &l->stream);
@@ -371,7 +365,8 @@ int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error)
 static void give_up(struct rs_cuda_lane *l)
 {
     l->abandoned = true;
-    drain(l);
+    rs_batch_drain(l->batch);
+    rs_stream_drain(&l->stream);
 }
 
 void rs_cuda_rx_abandon(struct rsched_lane *lane)
@@ -444,8 +439,8 @@ void rs_cuda_rx_destroy(struct rsched_lane *lane)
 
     if (l->other != NULL)
         l->other->other = NULL;
-    close_stream(l);
     rs_cuda_rx_abandon(lane);
+    close_stream(l);
     if (l->words != NULL)
         release_block(l);
     lane_free(l);
@@ -457,8 +452,8 @@ void rs_cuda_tx_destroy(struct rsched_lane *lane)
 
     if (l->other != NULL)
         l->other->other = NULL;
-    close_stream(l);
     rs_cuda_tx_abandon(lane);
+    close_stream(l);
     unmap_block(l);
     lane_free(l);
 }

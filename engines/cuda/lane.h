@@ -257,7 +257,8 @@ void rs_cuda_tx_destroy(struct rsched_lane *);
 void rs_cuda_lanes_forget(const struct rsched_connection *connection);
 
 /** Have a stream in a context of that GPU, and slots that copy engines reach;
- * nothing if there is one. */
+ * nothing if there is one. Nothing of the lane is under way, in the stream or
+ * in the batch; of other lanes of the group there may be. */
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
 
 /** Append "peer N: " to the last error's text and return it. */

@@ -37,7 +37,7 @@ enum { SHIFT = 4 };
 static bool threads; /* the ranks are: they share the fake's counts */
 
 struct box {
-    CUdeviceptr device;
+    CUdeviceptr device; /* or host memory, if that is what touch is too */
     unsigned char *touch;
 };
 
@@ -45,23 +45,68 @@ struct world {
     struct program p;
     bool sends, receives; /* this rank */
     struct box send, receive[RANKS];
+    struct box other; /* on another GPU, in place of `send` */
     struct rsched_exchange *x;
     unsigned long long allocations; /* before the exchange */
 };
 
-static void make(struct program *p, struct box *b)
+static void make(struct program *p, struct box *b, bool on_gpu)
 {
+    if (!on_gpu) {
+        b->touch = calloc(1, BOX + SHIFT);
+        b->device = (CUdeviceptr)(uintptr_t)b->touch;
+        return;
+    }
     if (p->cuMemAlloc(&b->device, BOX + SHIFT) != CUDA_SUCCESS)
         abort();
     b->touch = p->fakeTouch(b->device);
 }
 
-/* Who sends to whom: everybody, himself included; or to or from rank 0. */
-enum kind { ALL, GATHER, SCATTER };
+static void unmake(struct program *p, struct box *b)
+{
+    if (b->device == (CUdeviceptr)(uintptr_t)b->touch)
+        free(b->touch);
+    else
+        p->cuMemFree(b->device);
+}
+
+/* Who sends to whom: everybody, himself included; or to or from rank 0. What
+ * HALF_HOST's rank 2 sends to rank 0 goes to host memory. */
+enum kind { ALL, GATHER, SCATTER, HALF_HOST };
 
 static bool sends_to(enum kind kind, int from, int to)
 {
-    return kind == ALL || (kind == GATHER ? to == 0 && from != 0 : from == 0);
+    switch (kind) {
+    case ALL:
+        return true;
+    case SCATTER:
+        return from == 0;
+    default:
+        return to == 0 && from != 0;
+    }
+}
+
+static bool is_received_on_gpu(enum kind kind, int from)
+{
+    return kind != HALF_HOST || from != 2;
+}
+
+static void addresses(const struct rank *self, const struct world *w,
+                      enum kind kind, const void **send, void **receive)
+{
+    CUdeviceptr from = w->other.device != 0 ? w->other.device : w->send.device;
+    int puts = 0, receives = 0;
+
+    for (int other = 0; other < RANKS; other++) {
+        for (int f = 0; f < FACES; f++) {
+            if (sends_to(kind, self->rank, other))
+                send[puts++] = (char *)(uintptr_t)(from + corners[f]);
+            if (sends_to(kind, other, self->rank))
+                receive[receives++] =
+                    (char *)(uintptr_t)(w->receive[other].device + corners[f] +
+                                        SHIFT);
+        }
+    }
 }
 
 static int begin(struct rank *self, struct world *w, enum kind kind)
@@ -70,14 +115,13 @@ static int begin(struct rank *self, struct world *w, enum kind kind)
     void *receive[RANKS * FACES];
     struct rsched_pattern *pattern;
     struct rsched_exchange_params params = {.send = send, .receive = receive};
-    int puts = 0, receives = 0;
 
     *w = (struct world){0};
     program_begin(&w->p, self->rank % GPUS);
-    make(&w->p, &w->send);
+    make(&w->p, &w->send, true);
     RANK_CHECK(rsched_pattern_create("faces", &pattern) == 0);
     for (int other = 0; other < RANKS; other++) {
-        make(&w->p, &w->receive[other]);
+        make(&w->p, &w->receive[other], is_received_on_gpu(kind, other));
         for (int f = 0; f < FACES; f++) {
             struct rsched_put put = {.bytes = faces[f].bytes * faces[f].count,
                                      .layout = {&faces[f], 1},
@@ -86,19 +130,17 @@ static int begin(struct rank *self, struct world *w, enum kind kind)
 
             if (sends_to(kind, self->rank, other)) {
                 RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
-                send[puts++] = (char *)(uintptr_t)(w->send.device + corners[f]);
+                w->sends = true;
             }
             if (!sends_to(kind, other, self->rank))
                 continue;
             put.source = other;
             put.destination = self->rank;
             RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
-            receive[receives++] = (char *)(uintptr_t)(w->receive[other].device +
-                                                      corners[f] + SHIFT);
+            w->receives = true;
         }
     }
-    w->sends = puts > 0;
-    w->receives = receives > 0;
+    addresses(self, w, kind, send, receive);
     w->allocations = w->p.fakeCount(FAKE_DEVICE);
     params.pattern = pattern;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
@@ -111,9 +153,13 @@ static int end(struct rank *self, struct world *w)
     rsched_exchange_destroy(w->x);
     mesh_barrier(self->end);
     RANK_CHECK(threads || w->p.fakeCount(FAKE_DEVICE) == w->allocations);
-    w->p.cuMemFree(w->send.device);
+    unmake(&w->p, &w->send);
+    if (w->other.device != 0) {
+        unmake(&w->p, &w->other);
+        program_end(&w->p, (self->rank + 1) % GPUS);
+    }
     for (int i = 0; i < RANKS; i++)
-        w->p.cuMemFree(w->receive[i].device);
+        unmake(&w->p, &w->receive[i]);
     program_end(&w->p, self->rank % GPUS);
     return 0;
 }
@@ -126,8 +172,10 @@ static unsigned char byte_of(int rank, int epoch, uint64_t i)
 
 static void fill(struct rank *self, struct world *w, int epoch)
 {
+    unsigned char *send = w->other.device != 0 ? w->other.touch : w->send.touch;
+
     for (uint64_t i = 0; i < BOX; i++)
-        w->send.touch[i] = byte_of(self->rank, epoch, i);
+        send[i] = byte_of(self->rank, epoch, i);
     for (int i = 0; i < RANKS; i++)
         memset(w->receive[i].touch, 0, BOX + SHIFT);
 }
@@ -198,34 +246,86 @@ static int case_scatter(struct rank *self)
     return end(self, &w);
 }
 
+/* All has been sent before rank 0 looks, who copies it with one launch. */
+static int gather(struct rank *self, struct world *w, enum kind kind, int epoch)
+{
+    unsigned long long launches;
+
+    fill(self, w, epoch);
+    if (w->sends) {
+        RANK_CHECK(rsched_exchange_start(w->x) == 0);
+        /* Through slots it is complete without the receiver. */
+        RANK_CHECK(!staged() || rsched_exchange_wait(w->x) == 0);
+        mesh_barrier(self->end);
+        RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+    } else {
+        mesh_barrier(self->end);
+        launches = w->p.fakeCount(FAKE_LAUNCHES);
+        RANK_CHECK(rsched_exchange_start(w->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+        RANK_CHECK(w->p.fakeCount(FAKE_LAUNCHES) - launches == 1);
+    }
+    RANK_CHECK(compare(self, w, kind, epoch) == 0);
+    mesh_barrier(self->end);
+    return 0;
+}
+
 /* What has come from all neighbors is unpacked, or pulled, in one launch. */
 static int case_gather(struct rank *self)
 {
-    unsigned long long copies = 0, launches;
+    unsigned long long copies = 0;
     struct world w;
 
     RANK_CHECK(begin(self, &w, GATHER) == 0);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        fill(self, &w, epoch);
-        if (w.sends) {
-            RANK_CHECK(rsched_exchange_start(w.x) == 0);
-            /* Through slots it is complete without the receiver. */
-            RANK_CHECK(!staged() || rsched_exchange_wait(w.x) == 0);
-            mesh_barrier(self->end);
-            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
-        } else {
-            mesh_barrier(self->end);
-            launches = w.p.fakeCount(FAKE_LAUNCHES);
-            RANK_CHECK(rsched_exchange_start(w.x) == 0);
-            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
-            RANK_CHECK(w.p.fakeCount(FAKE_LAUNCHES) - launches == 1);
-            /* The first epoch brings tables to the GPU. */
-            RANK_CHECK(epoch == 0 || w.p.fakeCount(FAKE_COPIES) == copies);
-            copies = w.p.fakeCount(FAKE_COPIES);
-        }
-        RANK_CHECK(compare(self, &w, GATHER, epoch) == 0);
-        mesh_barrier(self->end);
+        RANK_CHECK(gather(self, &w, GATHER, epoch) == 0);
+        /* The first epoch brings tables to the GPU. */
+        RANK_CHECK(epoch == 0 || w.sends ||
+                   w.p.fakeCount(FAKE_COPIES) == copies);
+        copies = w.p.fakeCount(FAKE_COPIES);
     }
+    return end(self, &w);
+}
+
+/* Rank 2 sends from the other one of its GPUs from now on. */
+static int move(struct rank *self, struct world *w, enum kind kind)
+{
+    const void *send[RANKS * FACES];
+    void *receive[RANKS * FACES];
+    CUcontext context;
+
+    if (self->rank != 2)
+        return 0;
+    if (w->p.cuDevicePrimaryCtxRetain(&context, (self->rank + 1) % GPUS) !=
+            CUDA_SUCCESS ||
+        w->p.cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        abort();
+    make(&w->p, &w->other, true);
+    w->allocations++;
+    if (w->p.cuCtxSetCurrent(w->p.context) != CUDA_SUCCESS)
+        abort();
+    addresses(self, w, kind, send, receive);
+    RANK_CHECK(rsched_exchange_bind(w->x, send, receive) == 0);
+    return 0;
+}
+
+/* What comes from rank 2 to host memory is copied by the GPU that it lies on.
+ * When that becomes another one, in mid-epoch, the others' messages are in the
+ * launch to come. Lanes are looked at in any order, so there are neighbors
+ * before and behind. */
+static int case_moving(struct rank *self)
+{
+    unsigned long long handles;
+    struct world w;
+
+    RANK_CHECK(begin(self, &w, HALF_HOST) == 0);
+    RANK_CHECK(gather(self, &w, HALF_HOST, 0) == 0);
+    handles = w.p.fakeCount(FAKE_HANDLES);
+    RANK_CHECK(handles == (w.receives ? 3 : 0));
+    RANK_CHECK(move(self, &w, HALF_HOST) == 0);
+    RANK_CHECK(gather(self, &w, HALF_HOST, 1) == 0);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == handles + w.receives);
+    RANK_CHECK(gather(self, &w, HALF_HOST, 2) == 0);
     return end(self, &w);
 }
 
@@ -270,6 +370,7 @@ static const struct {
 } cases[] = {{"all", case_all},
              {"scatter", case_scatter},
              {"gather", case_gather},
+             {"moving", case_moving},
              {"refused", case_refused},
              {"failing", case_failing}};
 
