@@ -241,6 +241,12 @@ static void consume(struct rs_cuda_lane *l)
                           memory_order_release);
 }
 
+/* A sender that waits for us to pull does not close. */
+static int __attribute__((cold)) nothing_to_pull(void)
+{
+    return rs_fail(RSCHED_EPEER, "it has given up the exchange");
+}
+
 static int begin_pull(struct rs_cuda_lane *l)
 {
     int error = begin(l, &l->straight, 0);
@@ -298,6 +304,8 @@ static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
         return 0;
     }
     error = open_pull(l, slot);
+    if (rs_cuda_is_given_up(l))
+        return nothing_to_pull();
     return error == 0 ? begin_pull(l) : refuse_pull(l, error);
 }
 
@@ -310,6 +318,8 @@ static int finish_slots(struct rs_cuda_lane *l)
         if (status != RSCHED_LANE_DONE)
             return status;
         RS_FAILPOINT("rx:pulled");
+        if (l->pulling && rs_cuda_is_given_up(l))
+            return nothing_to_pull();
         consume(l);
         if (l->pulling)
             l->next = l->moves.copies.num_chunks;

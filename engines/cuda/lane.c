@@ -392,6 +392,9 @@ void rs_cuda_tx_abandon(struct rsched_lane *lane)
      * must not meet a write of ours after it has seen this. */
     if (l->words != NULL)
         atomic_store_explicit(&l->words->closed, 1, memory_order_release);
+    /* Whoever reads what is written into our buffers after this sees that we
+     * have closed: see rs_cuda_is_given_up(). */
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 static int __attribute__((cold)) has_given_up(const struct rs_cuda_lane *l)
@@ -404,10 +407,19 @@ int rs_cuda_rx_check(struct rsched_lane *lane)
 {
     const struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
 
-    /* Copies out of slots that the sender has left end without it. */
-    if (l->words == NULL || l->finished < l->issued || !is_closed(l->words))
+    /* Copies out of slots that the sender has left end without it; those out
+     * of its own memory are worth nothing any more. */
+    if (l->words == NULL || (l->finished < l->issued && !l->pulling) ||
+        !is_closed(l->words))
         return 0;
     return has_given_up(l);
+}
+
+bool rs_cuda_is_given_up(const struct rs_cuda_lane *l)
+{
+    /* Acquire: the copies' reads come before that of `closed`. */
+    atomic_thread_fence(memory_order_acquire);
+    return is_closed(l->words);
 }
 
 int rs_cuda_tx_check(struct rsched_lane *lane)

@@ -17,7 +17,9 @@
  *   pull   the message lies where the table says that came last (way
  *          `cuda-ipc`). The receiver's copy engine reads it straight into the
  *          receive buffers; `consumed` follows once that has happened. The
- *          sender's buffers are busy until then.
+ *          sender's buffers are busy until then. A sender that closes before
+ *          has given up and may write them: the receiver looks at `closed`
+ *          after the copy, and has no epoch then.
  *   table  a part of a new table, before the first pull that needs it. So
  *          handles are opened once for each load, not in each epoch.
  *
@@ -260,6 +262,10 @@ void rs_cuda_lanes_forget(const struct rsched_connection *connection);
  * nothing if there is one. Nothing of the lane is under way, in the stream or
  * in the batch; of other lanes of the group there may be. */
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
+
+/** Receiver: whether the sender has given up. Whoever has read its memory before
+ * sees that it has if it wrote there after it had. */
+bool rs_cuda_is_given_up(const struct rs_cuda_lane *l);
 
 /** Append "peer N: " to the last error's text and return it. */
 int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error);

@@ -490,7 +490,12 @@ static int case_wake(struct node *node)
 
 /* Whether a sender may be ahead of the receiver, and no receiver is needed for
  * its epoch to complete: not if its memory is read. */
-enum { ANY_MEMORY, ORDINARY_MEMORY, MAPPED_MEMORY };
+enum {
+    ANY_MEMORY,
+    ORDINARY_MEMORY,
+    MAPPED_MEMORY,
+    READ_MEMORY /* mapped, or a GPU's that the receiver's reads */
+};
 
 static const struct node_case cases[] = {
     {"repeat", case_repeat, 2, ANY_MEMORY, false},
@@ -511,18 +516,22 @@ static const struct node_case cases[] = {
     {"death", case_death, 2, ORDINARY_MEMORY, false},
     {"pull", case_pull, 2, ORDINARY_MEMORY, true},
     {"share", case_share, 2, MAPPED_MEMORY, true},
-    {"pull-abandon", case_pull_abandon, 2, MAPPED_MEMORY, true},
+    {"pull-abandon", case_pull_abandon, 2, READ_MEMORY, true},
     {"pull-death", case_pull_death, 2, MAPPED_MEMORY, true},
 };
 
 /* Whether a case goes with the memory of the day. */
 static bool fits(const struct rsched_engine_ops *ops, const struct node_case *c)
 {
+    if (ops->gpus && c->memory == READ_MEMORY) /* of rank 0 */
+        return shape_gpus->pulled && (shape_gpu_ranks & 1) != 0;
     if (ops->gpus)
         return !c->within_node && c->memory != MAPPED_MEMORY &&
                (c->memory == ANY_MEMORY || !shape_gpus->pulled);
     if (!ops->within_node && (shape_mapped || c->within_node))
         return false;
+    if (c->memory == READ_MEMORY)
+        return shape_mapped && !shape_cma;
     return c->memory != (shape_mapped ? ORDINARY_MEMORY : MAPPED_MEMORY) &&
            (!shape_cma || (!shape_mapped && c->memory != ORDINARY_MEMORY));
 }

@@ -44,8 +44,8 @@ int case_pull(struct node *node)
     return 0;
 }
 
-/* The sender gives up an epoch that is announced, and writes its buffer. */
-int case_pull_abandon(struct node *node)
+/* @param begun the receiver's copy is under way by then, but not over */
+static int abandon_pull(struct node *node, bool begun)
 {
     struct rsched_lane *lane;
     struct shape s;
@@ -57,17 +57,39 @@ int case_pull_abandon(struct node *node)
     NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
     if (node->rank == 0) {
         NODE_CHECK(node, node->ops->tx_start(lane) == RSCHED_LANE_PENDING);
+        NODE_CHECK(node, node_meet(node) == 0);
+        NODE_CHECK(node, !begun || node_meet(node) == 0);
         node->ops->tx_abandon(lane);
         memset(s.memory, 1, s.span);
         NODE_CHECK(node, node_meet(node) == 0);
     } else {
         NODE_CHECK(node, node_meet(node) == 0);
         node->ops->rx_start(lane);
-        NODE_CHECK(node, node->ops->rx_progress(lane) == RSCHED_EPEER);
+        if (begun) {
+            NODE_CHECK(node,
+                       node->ops->rx_progress(lane) == RSCHED_LANE_PENDING);
+            NODE_CHECK(node, node->ops->rx_check(lane) == 0);
+            NODE_CHECK(node, node_meet(node) == 0);
+        }
+        NODE_CHECK(node, node_meet(node) == 0);
+        NODE_CHECK(node, node->ops->rx_check(lane) == RSCHED_EPEER);
+        /* What has not been begun is not. */
+        NODE_CHECK(node, (begun ? node_finish(node, lane, false)
+                                : node->ops->rx_progress(lane)) ==
+                             RSCHED_EPEER);
     }
     NODE_CHECK(node, node_meet(node) == 0);
     node_drop(node, lane, node->rank == 0);
     shape_fini(&s);
+    return 0;
+}
+
+/* The sender gives up an epoch that is announced, and writes its buffer. */
+int case_pull_abandon(struct node *node)
+{
+    NODE_CHECK(node, abandon_pull(node, false) == 0);
+    /* Processors do it all at once. */
+    NODE_CHECK(node, !node->ops->gpus || abandon_pull(node, true) == 0);
     return 0;
 }
 
