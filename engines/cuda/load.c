@@ -177,6 +177,10 @@ static int choose_way(struct rs_cuda_lane *l,
     l->pulls = false;
     if (wanted == RS_CONFIG_GPU_WAY_STAGED || !l->message.on_gpu)
         return 0;
+    /* It would need the driver, which a program without GPU memory may not
+     * have loaded. */
+    if (wanted == RS_CONFIG_GPU_WAY_AUTO && !l->peer.on_gpu)
+        return 0;
     error = check_ipc(l);
     if (error == 0 && wanted == RS_CONFIG_GPU_WAY_AUTO &&
         !is_cheapest(l, message))

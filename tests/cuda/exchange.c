@@ -8,6 +8,7 @@
  * The way is what RSCHED_GPU_WAY and the costs say; each case asserts from the
  * counters that it was taken.
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -574,6 +575,59 @@ static int case_gone(struct rank *self)
     return 0;
 }
 
+/* Rank 1 has host memory only, and a program that knows of no GPU. */
+static int case_host_only(struct rank *self)
+{
+    bool on_gpu = self->rank == 0;
+    struct rsched_put put = {.bytes = BYTES,
+                             .source = self->rank,
+                             .destination = 1 - self->rank};
+    struct rsched_pattern *pattern;
+    struct rsched_stats stats;
+    struct buffer send, receive;
+    struct program p = {0};
+    const void *from;
+    void *to;
+    struct rsched_exchange_params params = {.send = &from, .receive = &to};
+    struct rsched_exchange *x;
+
+    if (on_gpu)
+        program_begin(&p, 0);
+    make(&p, &send, BYTES, on_gpu);
+    make(&p, &receive, BYTES, on_gpu);
+    RANK_CHECK(rsched_pattern_create("host-only", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+    put.source = 1 - self->rank;
+    put.destination = self->rank;
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+    params.pattern = pattern;
+    from = send.address;
+    to = receive.address;
+    RANK_CHECK(rsched_exchange_create(self->context, &params, &x) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        for (size_t at = 0; at < BYTES; at++)
+            send.touch[at] = byte_of(self->rank, epoch, 0, at);
+        memset(receive.touch, 0, BYTES);
+        RANK_CHECK(rsched_exchange_start(x) == 0);
+        RANK_CHECK(rsched_exchange_wait(x) == 0);
+        for (size_t at = 0; at < BYTES; at++)
+            RANK_CHECK(receive.touch[at] ==
+                       byte_of(1 - self->rank, epoch, 0, at));
+    }
+    rsched_exchange_get_stats(x, &stats);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_STAGED] == (uint64_t)EPOCHS * BYTES);
+    RANK_CHECK(on_gpu ==
+               (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL));
+    rsched_exchange_destroy(x);
+    mesh_barrier(self->end);
+    unmake(&p, &send);
+    unmake(&p, &receive);
+    rsched_pattern_destroy(pattern);
+    if (on_gpu)
+        program_end(&p, 0);
+    return 0;
+}
+
 static const struct {
     const char *name;
     rank_fn *main;
@@ -586,6 +640,7 @@ static const struct {
     {"freed", case_freed, 0},         {"no-memory", case_no_memory, 0},
     {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
     {"late", case_late, 0},           {"gone", case_gone, 0},
+    {"host-only", case_host_only, 0},
 };
 
 int main(int argc, char **argv)
