@@ -92,7 +92,7 @@ static bool take(struct rs_gpu_proxy *p)
     if (r->kind == RSCHED_DEVICE_START)
         start_exchange((struct rs_gpu_exchange *)(uintptr_t)r->object,
                        r->value);
-    else
+    else if (r->kind == RSCHED_DEVICE_PUT)
         put_word((struct rs_gpu_target *)(uintptr_t)r->object, r);
     /* Release: the request has been read before another takes its place. */
     rsched_device_store(p->taken, number + 1);

@@ -349,10 +349,9 @@ rsched_device_queue_poll(struct rsched_device_queue *q,
 enum rsched_device_request_kind {
     RSCHED_DEVICE_START = 1, /**< an exchange's next epoch */
     RSCHED_DEVICE_PUT,       /**< 8 bytes */
-    RSCHED_DEVICE_QUIT,      /**< the host's thread ends */
 };
 
-/** What a kernel asks of the host's thread. */
+/** What a kernel asks of the host's thread, who passes over other kinds. */
 struct rsched_device_request {
     uint64_t turn;   /**< its number + 1, written last */
     uint64_t kind;

@@ -160,6 +160,23 @@ Test(gpu_puts, who_posts_is_counted)
     }
 }
 
+/* They have no object. */
+Test(gpu_puts, requests_of_no_kind_are_passed_over)
+{
+    begin(32, (struct rs_softnic_options){.seed = 7}, true);
+    rsched_device_proxy_ask(view->proxy, 0, NULL, 0, 0);
+    cr_expect_eq(put(8, 5), 0);
+    rsched_device_proxy_ask(view->proxy, RSCHED_DEVICE_PUT + 1, NULL, 0, 0);
+    cr_expect(rs_gpu_proxy_step(proxy));
+    cr_expect_eq(rs_gpu_proxy_taken(proxy), 3);
+    rs_softnic_settle(pair.nic);
+    rs_gpu_proxy_step(proxy);
+    cr_expect_eq(rsched_device_flush(view), 0);
+    cr_expect_eq(memory[1], 5);
+    cr_expect_eq(rs_softnic_stats(pair.nic).wqes, 1);
+    end();
+}
+
 Test(gpu_puts, targets_that_are_refused)
 {
     struct rs_mlx5_memory queue;
