@@ -46,7 +46,7 @@ endfunction()
 #               LABELS label...      unit cli mpi runtime slow install house vm
 #                                    thirdparty,
 #                                    tsan (also run under the thread sanitizer)
-#               [TIMEOUT seconds]    60; 300 with the label slow
+#               [TIMEOUT seconds]    240; 300 with the label slow
 #               [PROCESSORS n]       cores that it keeps busy; 1, mpi: 2
 #               [ENVIRONMENT VAR=value...])
 function(rsched_test)
@@ -57,7 +57,7 @@ function(rsched_test)
                         "needed, '${arg_UNPARSED_ARGUMENTS}' is not understood")
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
+    set(arg_TIMEOUT 240)
     if("slow" IN_LIST arg_LABELS)
       set(arg_TIMEOUT 300)
     endif()

@@ -515,7 +515,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s steps|threads\n", argv[0]);
         return 2;
     }
-    alarm(threads ? 100 : 50); /* a lost wake-up is a failure, not a hang */
+    alarm(200); /* a lost wake-up is a failure, not a hang */
     for (unsigned seed = 0; seed < (threads ? THREAD_SEEDS : STEP_SEEDS);
          seed++)
         failed |= run(seed, threads);

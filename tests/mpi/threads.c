@@ -5,7 +5,10 @@
 
 #include "tests/mpi/ring.h"
 
-enum { THREADS = 3, CYCLES = 12, EPOCHS = 20 };
+enum { THREADS = 3, EPOCHS = 20 };
+
+/* MPICH never yields a core, so fewer with many threads. */
+static unsigned cycles;
 
 struct worker {
     pthread_t thread;
@@ -66,8 +69,8 @@ static void *work(void *arg)
 {
     struct worker *worker = arg;
 
-    for (int i = 0; i < CYCLES; i++)
-        cycle(worker, i);
+    for (unsigned i = 0; i < cycles; i++)
+        cycle(worker, (int)i);
     return NULL;
 }
 
@@ -214,10 +217,11 @@ int main(int argc, char **argv)
         return SKIP;
     }
     CHECK(is_accelerated(), "the backend is not loaded");
+    cycles = world_size > 2 ? 4 : 12;
     /* Open MPI 4.1's first MPI_Cart_create is not thread-safe. */
     first = ring_comm(MPI_COMM_WORLD);
-    for (int epoch = 0; epoch < CYCLES; epoch++)
-        shared_communicator(first, epoch);
+    for (unsigned epoch = 0; epoch < cycles; epoch++)
+        shared_communicator(first, (int)epoch);
     shared_requests(first);
     MPI_Comm_free(&first);
     for (int i = 0; i < THREADS; i++) {
@@ -232,13 +236,13 @@ int main(int argc, char **argv)
         MPI_Comm_free(&workers[i].comm);
     }
     CHECK(counter("neighbor_alltoall_init.accelerated") ==
-              (2 + SHARED) * THREADS * CYCLES + 2 * THREADS,
+              (2 + SHARED) * THREADS * cycles + 2 * THREADS,
           "not accelerated");
     CHECK(counter("ineighbor_alltoall.accelerated") ==
-              SHARED * THREADS * CYCLES, "not accelerated");
+              SHARED * THREADS * cycles, "not accelerated");
     CHECK(counter("neighbor_alltoall.accelerated") ==
-              THREADS * CYCLES * EPOCHS, "not accelerated");
-    CHECK(counter("starts") == 2 * THREADS * (CYCLES + 1) * EPOCHS,
+              THREADS * cycles * EPOCHS, "not accelerated");
+    CHECK(counter("starts") == 2 * THREADS * (cycles + 1) * EPOCHS,
           "%" PRIu64 " starts", counter("starts"));
     CHECK(counter("native") == 0, "native calls");
     return test_fini("threads");

@@ -277,7 +277,7 @@ int main(int argc, char **argv)
 {
     bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
 
-    alarm(50);
+    alarm(RANKS_HANG_SECONDS);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int result;
 

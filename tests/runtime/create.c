@@ -13,8 +13,6 @@
 
 #include "tests/runtime/halo.h"
 
-enum { HANG_SECONDS = 50 };
-
 /* ---- two ranks that disagree ---- */
 
 /* What rank 1 does differently, and what both get. */
@@ -371,7 +369,7 @@ int main(int argc, char **argv)
 {
     bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
 
-    alarm(HANG_SECONDS);
+    alarm(RANKS_HANG_SECONDS);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 2 && strcmp(argv[2], cases[i].name) != 0)
             continue;

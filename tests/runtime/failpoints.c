@@ -24,7 +24,7 @@
 
 enum { MAX_RANKS = 3, MAX_EDGES = 12 };
 
-enum { EPOCHS = 6, MAX_EPOCHS = 1000, HANG_SECONDS = 50 };
+enum { EPOCHS = 6, MAX_EPOCHS = 1000 };
 
 struct point {
     const char *name;
@@ -215,7 +215,7 @@ static int run_rank(struct mesh *mesh, const struct scene *scene, int rank)
     struct belongings before;
     int result;
 
-    alarm(HANG_SECONDS);
+    alarm(RANKS_HANG_SECONDS);
     self.end = mesh_end_create(mesh, rank);
     mesh_end_set_blind(self.end, scene->blind);
     before = take_stock();

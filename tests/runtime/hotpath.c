@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 {
     turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                 -1, 0);
-    alarm(50);
+    alarm(RANKS_HANG_SECONDS);
     /* What lands, and so needs nobody's help, is not for costs to say. */
     setenv("RSCHED_CMA", "0", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

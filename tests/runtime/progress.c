@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     const char *const without[] = {"RSCHED_PROGRESS=0", "RSCHED_PROGRESS=0"};
     bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
 
-    alarm(150);
+    alarm(RANKS_HANG_SECONDS);
     setenv("RSCHED_CMA", "0", 1); /* through slots */
     if (ranks_run(2, threads, run_programs, NULL) != 0)
         return 1;

@@ -29,6 +29,10 @@ void rank_close(struct rank *self);
 
 enum { RANKS_KILLED = 2 };
 
+/* A test that has not ended after so many seconds hangs, be it in a guest whose
+ * processors are emulated and stand still half of the time. */
+enum { RANKS_HANG_SECONDS = 200 };
+
 /** Run `main` in num_ranks ranks, each with a context of its own. With
  * RANKS_NODES in the environment forked ranks of even and of odd number pretend
  * to be on two nodes, so that a device is needed between them.
