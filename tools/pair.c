@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "librsched/base/line.h"
-#include "librsched/base/numa.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
 
@@ -49,7 +48,7 @@ struct pair {
     struct rsched_context *context;
     uint64_t tags;
     bool near;
-    enum rs_distance distance;
+    const struct rs_numa_pair *where;
     unsigned blocks, mixed;
     unsigned num_lines;
     double lines[LINES];
@@ -457,31 +456,27 @@ static int open_context(struct pair *pair, uint64_t job)
     return error == 0 ? TOOL_OK : tool_library(error);
 }
 
-/* Each side is on its core by now. */
-static int find_distance(struct pair *pair)
+const struct rs_numa_pair *pair_where(const struct pair *pair)
 {
-    int node = rs_numa_node(NULL), other;
-
-    if (send(pair->socket, &node, sizeof(node), MSG_NOSIGNAL) != sizeof(node) ||
-        recv(pair->socket, &other, sizeof(other), 0) != sizeof(other)) {
-        tool_bad("the other process: %s", strerror(errno));
-        return TOOL_FAILED;
-    }
-    pair->distance = rs_numa_distance(node, other);
-    return TOOL_OK;
+    return pair->where;
 }
 
-enum rs_distance pair_distance(const struct pair *pair)
+static int pin(int core)
 {
-    return pair->distance;
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) == 0)
+        return TOOL_OK;
+    tool_bad("core %d: %s", core, strerror(errno));
+    return TOOL_FAILED;
 }
 
 static int run_side(struct pair *pair, pair_fn *main, void *arg, uint64_t job)
 {
-    int status;
+    int status = pin(pair->where->cores[pair->side]);
 
-    rs_line_pin(pair->side);
-    status = find_distance(pair);
     if (status == TOOL_OK)
         status = open_context(pair, job);
     if (status == TOOL_OK) {
@@ -514,24 +509,14 @@ static int fork_other(struct pair *pair, pair_fn *main, void *arg)
     _exit(run_side(pair, main, arg, (uint64_t)parent));
 }
 
-int pair_run(pair_fn *main, void *arg)
+static int fork_and_run(struct pair *pair, pair_fn *main, void *arg)
 {
-    struct pair *pair = calloc(1, sizeof(*pair));
-    cpu_set_t cpus;
     int status;
 
-    if (pair == NULL)
-        return tool_bad("no memory");
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) < 2) {
-        free(pair);
-        tool_bad("two cores are needed to measure between them");
-        return TOOL_FAILED;
-    }
     pair->memory = mmap(NULL, sizeof(*pair->memory), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (pair->memory == MAP_FAILED || fork_other(pair, main, arg) < 0) {
         tool_bad("a second process: %s", strerror(errno));
-        free(pair);
         return TOOL_FAILED;
     }
     status = run_side(pair, main, arg, (uint64_t)getpid());
@@ -540,6 +525,23 @@ int pair_run(pair_fn *main, void *arg)
     close(pair->socket);
     waitpid(pair->other, NULL, 0);
     munmap(pair->memory, sizeof(*pair->memory));
+    return status;
+}
+
+int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
+{
+    struct pair *pair = calloc(1, sizeof(*pair));
+    cpu_set_t allowed;
+    int status;
+
+    if (pair == NULL)
+        return tool_bad("no memory");
+    pair->where = where;
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    status = pin(where->cores[1]); /* nobody waits for one that cannot come */
+    if (status == TOOL_OK)
+        status = fork_and_run(pair, main, arg);
+    sched_setaffinity(0, sizeof(allowed), &allowed);
     free(pair);
     return status;
 }

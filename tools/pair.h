@@ -12,6 +12,7 @@
 
 #include <rsched/exchange.h>
 
+#include "librsched/base/numa.h"
 #include "librsched/base/ways.h"
 
 struct pair;
@@ -19,16 +20,17 @@ struct pair;
 /** What each of the two does. */
 typedef int pair_fn(struct pair *pair, void *arg);
 
-/** Run `main` in this process and in a forked one, which goes when it has
- * returned, as when this one dies. @return the status of this one, or
- * TOOL_FAILED if there cannot be two */
-int pair_run(pair_fn *main, void *arg);
+/** Run `main` in this process and in a forked one, each on one of the two cores;
+ * the forked one goes when it has returned, as when this one dies. Afterwards
+ * this thread may use the cores again that it might use before.
+ * @return the status of this one, or TOOL_FAILED if there cannot be two */
+int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg);
 
 /** Whether this is the caller's process, that which prints. */
 bool pair_is_first(const struct pair *pair);
 
-/** How far the cores of the two are apart. */
-enum rs_distance pair_distance(const struct pair *pair);
+/** The cores of the two. */
+const struct rs_numa_pair *pair_where(const struct pair *pair);
 
 /** Blocks are to be of one class of a line's round trip: "near" or "far", or
  * NULL for the one that there is now. */

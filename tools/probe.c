@@ -13,7 +13,11 @@ enum { ROUNDS = 7, MEBI = 1 << 20 };
 struct request {
     const char *output, *svg, *class, *compare;
     struct rs_ways compared;
-    struct probe probe;
+    unsigned rounds;
+    uint64_t longest;
+    struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES];
+    struct probe *probes; /* of each pair */
+    size_t num_pairs;
 };
 
 static void print_cost(const struct rs_way_cost *cost, double error, FILE *out)
@@ -70,6 +74,8 @@ static void print_sharing(const struct probe *probe, FILE *out)
 
 void probe_print(const struct probe *probe, FILE *out)
 {
+    fprintf(out, "cores %d and %d, %s\n", probe->where->cores[0],
+            probe->where->cores[1], rs_distance_name(probe->where->distance));
     fprintf(out, "a line: %.0f ns there and back, class %s\n\n",
             2 * (double)probe->line / 1000, probe->class);
     fprintf(out, "%-8s %8s   %8s %s\n", "way", "L, block", "o, g us",
@@ -93,8 +99,8 @@ void probe_print(const struct probe *probe, FILE *out)
     print_sharing(probe, out);
 }
 
-static int write_file(const char *path, const struct probe *probe,
-                      void (*write)(const struct probe *, FILE *))
+static int write_file(const char *path, const struct request *request,
+                      void (*write)(const struct request *, FILE *))
 {
     struct tool_output output;
     int status;
@@ -104,52 +110,81 @@ static int write_file(const char *path, const struct probe *probe,
     status = tool_output_open(&output, path);
     if (status != TOOL_OK)
         return status;
-    write(probe, output.file);
+    write(request, output.file);
     return tool_output_close(&output, 0);
 }
 
-static void write_machine(const struct probe *probe, FILE *out)
+/* What was measured at one distance only holds for all. */
+static void write_machine(const struct request *request, FILE *out)
 {
+    const struct probe *probes = request->probes;
     struct rs_ways ways = {0};
 
-    fprintf(out,
-            "rsched: machine/1\n"
-            "name: probed\n"
-            "description: a host as rsched probe has measured it, class %s, "
-            "cores %s\n"
-            "extends: host\n",
-            probe->class, rs_distance_name(probe->distance));
-    rs_ways_set_host(&ways, &probe->ways);
+    fputs("rsched: machine/1\n"
+          "name: probed\n"
+          "description: a host as rsched probe has measured it", out);
+    rs_ways_set_host(&ways, &probes[0].ways);
+    for (size_t i = 0; i < request->num_pairs; i++) {
+        enum rs_distance distance = probes[i].where->distance;
+
+        fprintf(out, ", %s class %s", rs_distance_name(distance),
+                probes[i].class);
+        rs_ways_set_host_at(&ways, distance, &probes[i].ways);
+    }
+    fputs("\nextends: host\n", out);
     rs_ways_write(&ways, out);
 }
 
-static int measure(struct pair *pair, struct request *request)
+static void draw(const struct request *request, FILE *out)
 {
-    struct probe *probe = &request->probe;
-    unsigned all, mixed;
-    int status = probe_measure(pair, probe);
+    probe_draw(request->probes, request->num_pairs, out);
+}
 
+static int measure(struct pair *pair, void *arg)
+{
+    struct request *request = arg;
+    struct probe *probe = &request->probes[pair_where(pair) - request->pairs];
+    unsigned all, mixed;
+    int status;
+
+    pair_choose_class(pair, request->class);
+    status = probe_measure(pair, probe);
     if (status != TOOL_OK || !pair_is_first(pair))
         return status;
     probe_print(probe, stdout);
     pair_blocks(pair, &all, &mixed);
     printf("%u of %u blocks were within one class\n", all - mixed, all);
-    status = write_file(request->output, probe, write_machine);
-    if (status == TOOL_OK)
-        status = write_file(request->svg, probe, probe_draw);
     return status;
 }
 
-static int run_both(struct pair *pair, void *arg)
+static int compare(struct pair *pair, void *arg)
 {
-    struct request *request = arg;
+    const struct request *request = arg;
 
     pair_choose_class(pair, request->class);
-    if (request->compare != NULL)
-        return probe_compare(
-            pair, rs_ways_host(&request->compared, pair_distance(pair)),
-            request->probe.rounds);
-    return measure(pair, request);
+    return probe_compare(
+        pair, rs_ways_host(&request->compared, pair_where(pair)->distance),
+        request->rounds);
+}
+
+/* Between each pair of cores, one after the other. */
+static int run(struct request *request)
+{
+    int status = TOOL_OK;
+
+    for (size_t i = 0; i < request->num_pairs && status == TOOL_OK; i++) {
+        request->probes[i].rounds = request->rounds;
+        request->probes[i].longest = request->longest;
+        if (i > 0)
+            putchar('\n');
+        status = pair_run(&request->pairs[i],
+                          request->compare != NULL ? compare : measure, request);
+    }
+    if (status == TOOL_OK && request->compare == NULL)
+        status = write_file(request->output, request, write_machine);
+    if (status == TOOL_OK && request->compare == NULL)
+        status = write_file(request->svg, request, draw);
+    return status;
 }
 
 static int read_ways(const char *name, struct rs_ways *ways)
@@ -209,18 +244,28 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
 
     if (status != TOOL_GO_ON)
         return status;
-    request.probe.longest = UINT64_C(32) << 20;
+    request.longest = UINT64_C(32) << 20;
     if (request.class != NULL &&
         tool_word("class", request.class, "near|far") < 0)
         return TOOL_BAD_INPUT;
     status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
     if (status == TOOL_OK)
         status = read_number("longest", longest, 65536, UINT64_C(1) << 30,
-                             &request.probe.longest);
+                             &request.longest);
     if (status == TOOL_OK && request.compare != NULL)
         status = read_ways(request.compare, &request.compared);
     if (status != TOOL_OK)
         return status;
-    request.probe.rounds = (unsigned)number;
-    return pair_run(run_both, &request);
+    request.rounds = (unsigned)number;
+    request.num_pairs = rs_numa_pairs(request.pairs);
+    if (request.num_pairs == 0) {
+        tool_bad("two cores are needed to measure between them");
+        return TOOL_FAILED;
+    }
+    request.probes = calloc(request.num_pairs, sizeof(*request.probes));
+    if (request.probes == NULL)
+        return tool_bad("no memory");
+    status = run(&request);
+    free(request.probes);
+    return status;
 }

@@ -31,7 +31,7 @@ struct probe_way {
 
 struct probe {
     const char *class; /* of a line's round trip */
-    enum rs_distance distance; /* of the two cores */
+    const struct rs_numa_pair *where; /* the two cores */
     uint64_t line;     /* one way, ps */
     uint64_t longest;  /* bytes */
     unsigned rounds;
@@ -45,8 +45,9 @@ int probe_measure(struct pair *pair, struct probe *probe);
 /** A table of the parameters, and one of the sizes at which the way changes. */
 void probe_print(const struct probe *probe, FILE *out);
 
-/** Times by size with what was fitted, and where the way changes. */
-void probe_draw(const struct probe *probe, FILE *out);
+/** Times by size with what was fitted, and where the way changes: a drawing for
+ * each, one below the other. */
+void probe_draw(const struct probe *probes, size_t count, FILE *out);
 
 /** Measure whole exchanges and print them beside what `ways` says. */
 int probe_compare(struct pair *pair, const struct rs_host_ways *ways,

@@ -86,6 +86,9 @@ static void print_rows(struct pair *pair, const struct rs_host_ways *ways,
 {
     struct tally tally = {0};
 
+    printf("cores %d and %d, %s\n", pair_where(pair)->cores[0],
+           pair_where(pair)->cores[1],
+           rs_distance_name(pair_where(pair)->distance));
     printf("%-18s %-7s %-8s %12s %12s %9s\n", "exchange", "memory", "way",
            "measured us", "predicted us", "error");
     for (unsigned i = 0; i < count; i++)

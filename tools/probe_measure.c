@@ -221,6 +221,6 @@ int probe_measure(struct pair *pair, struct probe *probe)
     }
     probe->ways.least_once = RS_WAY_ONCE_LEAST;
     probe->class = pair_class(pair);
-    probe->distance = pair_distance(pair);
+    probe->where = pair_where(pair);
     return status;
 }

@@ -148,10 +148,13 @@ static void draw_switches(const struct frame *f, const struct probe *probe,
 static void draw_legend(const struct frame *f, const struct probe *probe)
 {
     int64_t x = PX(LEFT);
-    char text[96];
+    char text[128];
 
     snprintf(text, sizeof(text),
-             "Ways within a node, a line takes %.0f ns there and back (%s)",
+             "Ways within a node, cores %d and %d (%s): a line takes %.0f ns "
+             "there and back (%s)",
+             probe->where->cores[0], probe->where->cores[1],
+             rs_distance_name(probe->where->distance),
              2 * (double)probe->line / 1000, probe->class);
     svg_text(f->out, PX(LEFT), PX(22), "font-size=\"16\"", text);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
@@ -162,20 +165,15 @@ static void draw_legend(const struct frame *f, const struct probe *probe)
         snprintf(text, sizeof(text), "%s, fitted within %.1f %%",
                  rs_way_name(way), 100 * probe->of[way].work_error);
         svg_text(f->out, x + PX(18), PX(46), "", text);
-        x += PX(180);
+        x += PX(184);
     }
 }
 
-void probe_draw(const struct probe *probe, FILE *out)
+static void draw_one(const struct probe *probe, FILE *out)
 {
     struct frame f = {.out = out};
 
     find_frame(probe, &f);
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-            "height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n",
-            WIDTH, HEIGHT);
-    svg_rect(out, 0, 0, PX(WIDTH), PX(HEIGHT), "fill=\"#fff\"", NULL);
     draw_legend(&f, probe);
     draw_axes(&f);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
@@ -184,5 +182,20 @@ void probe_draw(const struct probe *probe, FILE *out)
     }
     draw_switches(&f, probe, true, PX(HEIGHT - BOTTOM + 32));
     draw_switches(&f, probe, false, PX(HEIGHT - BOTTOM + 56));
+}
+
+void probe_draw(const struct probe *probes, size_t count, FILE *out)
+{
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+            "height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n",
+            WIDTH, HEIGHT * (int)count);
+    svg_rect(out, 0, 0, PX(WIDTH), PX(HEIGHT * (int)count), "fill=\"#fff\"",
+             NULL);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "<g transform=\"translate(0 %d)\">\n", HEIGHT * (int)i);
+        draw_one(&probes[i], out);
+        fputs("</g>\n", out);
+    }
     fputs("</svg>\n", out);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/numa.h"
 
-#include <stddef.h>
+#include <sched.h>
+#include <stdbool.h>
 
 #ifdef RSCHED_HWLOC
 
 #include <hwloc.h>
+#include <stdlib.h>
 
 /* What tells where memory is, and no more: caches and devices take time to find.
  * (Without groups of cores hwloc may put all memory beside all of them.) */
@@ -21,6 +23,7 @@ static int open_topology(hwloc_topology_t *topology)
     return -1;
 }
 
+/* The node of a core or of several, which must all belong to it. */
 static int find_node(hwloc_topology_t topology, hwloc_const_cpuset_t cores)
 {
     hwloc_obj_t node = NULL;
@@ -57,7 +60,103 @@ int rs_numa_node(unsigned *nodes)
     return node;
 }
 
+/* ---- pairs of cores ---- */
+
+/* A core of the calling thread: where it is. */
+struct place {
+    int core, node;
+    hwloc_obj_t physical; /* with its hardware threads */
+};
+
+static size_t find_places(hwloc_topology_t topology, hwloc_const_cpuset_t cores,
+                          struct place *places)
+{
+    size_t count = 0;
+    int core;
+
+    hwloc_bitmap_foreach_begin(core, cores)
+    {
+        hwloc_obj_t unit =
+            hwloc_get_pu_obj_by_os_index(topology, (unsigned)core);
+        hwloc_obj_t physical;
+
+        if (unit == NULL)
+            continue;
+        physical = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE,
+                                                  unit);
+        places[count++] = (struct place){
+            .core = core,
+            .node = find_node(topology, unit->cpuset),
+            .physical = physical != NULL ? physical : unit,
+        };
+    }
+    hwloc_bitmap_foreach_end();
+    return count;
+}
+
+/* Of two that are as good the first with a, and of those the last with b. */
+static bool find_pair(const struct place *places, size_t count,
+                      enum rs_distance distance, bool apart,
+                      struct rs_numa_pair *pair)
+{
+    for (size_t a = 0; a < count; a++) {
+        for (size_t b = count - 1; b > a; b--) {
+            if (rs_numa_distance(places[a].node, places[b].node) != distance ||
+                (apart && places[a].physical == places[b].physical))
+                continue;
+            *pair = (struct rs_numa_pair){
+                .cores = {places[a].core, places[b].core},
+                .distance = distance};
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t find_pairs(hwloc_topology_t topology, hwloc_const_cpuset_t cores,
+                         struct rs_numa_pair *pairs)
+{
+    int weight = hwloc_bitmap_weight(cores);
+    struct place *places;
+    size_t count, found = 0;
+
+    if (weight < 2)
+        return 0;
+    places = malloc((size_t)weight * sizeof(*places));
+    if (places == NULL)
+        return 0;
+    count = find_places(topology, cores, places);
+    for (int d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES && count > 0; d++)
+        found += find_pair(places, count, d, true, &pairs[found]) ||
+                 find_pair(places, count, d, false, &pairs[found]);
+    free(places);
+    return found;
+}
+
+static size_t known_pairs(struct rs_numa_pair *pairs)
+{
+    hwloc_bitmap_t cores = hwloc_bitmap_alloc();
+    hwloc_topology_t topology;
+    size_t found = 0;
+
+    if (cores == NULL)
+        return 0;
+    if (open_topology(&topology) == 0) {
+        if (hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_THREAD) == 0)
+            found = find_pairs(topology, cores, pairs);
+        hwloc_topology_destroy(topology);
+    }
+    hwloc_bitmap_free(cores);
+    return found;
+}
+
 #else
+
+static size_t known_pairs(struct rs_numa_pair *pairs)
+{
+    (void)pairs;
+    return 0;
+}
 
 int rs_numa_node(unsigned *nodes)
 {
@@ -67,3 +166,20 @@ int rs_numa_node(unsigned *nodes)
 }
 
 #endif
+
+size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES])
+{
+    size_t found = known_pairs(pairs);
+    cpu_set_t allowed;
+
+    if (found > 0)
+        return found;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return 0;
+    pairs->distance = RS_DISTANCE_OTHER_NUMA;
+    for (int core = 0; core < CPU_SETSIZE && found < 2; core++) {
+        if (CPU_ISSET(core, &allowed))
+            pairs->cores[found++] = core;
+    }
+    return found == 2;
+}

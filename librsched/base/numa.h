@@ -7,6 +7,8 @@
 #ifndef RS_BASE_NUMA_H
 #define RS_BASE_NUMA_H
 
+#include <stddef.h>
+
 #include "librsched/base/ways.h"
 
 /* The cores belong to several NUMA nodes, or the library was built without
@@ -24,6 +26,23 @@ enum { RS_NUMA_UNKNOWN = -1 };
  *              may be NULL
  */
 int rs_numa_node(unsigned *nodes);
+
+/* Two cores by the numbers of the operating system, and how far they are apart. */
+struct rs_numa_pair {
+    int cores[2];
+    enum rs_distance distance;
+};
+
+/**
+ * A pair of cores for each distance that there is between the cores that the
+ * calling thread may run on, the nearest first. One on which nothing can be
+ * known of the distance is far. Cores of one NUMA node are not hardware threads
+ * of one core if there are others; of those of two the first and the last are
+ * taken, which are the farthest by most numberings.
+ *
+ * @return how many; 0 if there are no two cores
+ */
+size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES]);
 
 /** Of processes on these nodes. What is not known counts as far. */
 static inline enum rs_distance rs_numa_distance(int a, int b)

@@ -120,6 +120,14 @@ rs_ways_host(const struct rs_ways *ways, enum rs_distance distance)
 /** The same ways at every distance. */
 void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host);
 
+/** Those of one distance, which is none of GPUs. */
+static inline void rs_ways_set_host_at(struct rs_ways *ways,
+                                       enum rs_distance distance,
+                                       const struct rs_host_ways *host)
+{
+    ways->host[distance - RS_FIRST_HOST_DISTANCE] = *host;
+}
+
 /** Whether they are the same at every distance. */
 bool rs_ways_host_is_even(const struct rs_ways *ways);
 

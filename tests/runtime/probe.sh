@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rsched probe: what it writes can be read and is looked at. Usage: probe.sh RSCHED
+# rsched probe: what it writes can be read and is looked at. Usage:
+# probe.sh RSCHED [PRELOAD that lets it bind to cores that there are not]
 set -u
-rsched=$1
+rsched=$1 more_cores=${2:-}
 failed=0
 folder=$(mktemp -d) || exit 1
 trap 'rm -r "$folder"' EXIT
@@ -41,6 +42,35 @@ grep -q "^  mapped memory *$mapped$" "$folder/info" ||
 [ "$(grep -cE "^(8 x|scale-les3).* [+-][0-9.]+ %$" "$folder/compared")" = 26 ] ||
     fail "not 26 exchanges"
 grep -q "^mean error [0-9.]* %, worst" "$folder/compared" || fail "no mean error"
+
+# Two NUMA nodes of two cores: both distances, one after the other.
+if [ -n "$more_cores" ]; then
+    two_nodes() {
+        HWLOC_SYNTHETIC='numa:2 core:2 pu:1' LD_PRELOAD=$more_cores "$rsched" probe --rounds 1 "$@"
+    }
+    two_nodes --longest 65536 --output "$folder/two.yaml" --svg "$folder/two.svg" \
+        >"$folder/table" || fail "probe on two nodes"
+    [ "$(grep '^cores' "$folder/table")" = "cores 0 and 1, same-numa
+cores 0 and 3, other-numa" ] || fail "not both distances: $(grep '^cores' "$folder/table")"
+    for distance in same-numa other-numa; do
+        grep -q "^    $distance: {L: " "$folder/two.yaml" || fail "no $distance in the file"
+        grep -q "($distance): a line takes" "$folder/two.svg" || fail "no $distance in the picture"
+    done
+    RSCHED_WAYS="$folder/two.yaml" "$rsched" info >"$folder/info" 2>"$folder/log" || fail info
+    [ ! -s "$folder/log" ] || fail "a warning: $(cat "$folder/log")"
+    sed -n 's/^mapped memory: from 1 B //p' "$folder/table" >"$folder/printed"
+    sed -n 's/^  mapped memory, *[a-z]*-numa *//p' "$folder/info" | cmp -s - "$folder/printed" ||
+        fail "info has other switch points for two nodes"
+    two_nodes --compare "$folder/two.yaml" >"$folder/compared" || fail "compare on two nodes"
+    [ "$(grep -c '^mean error' "$folder/compared")" = 2 ] || fail "not both distances compared"
+
+    # A core that there is not: nobody waits for it.
+    HWLOC_SYNTHETIC='numa:1 core:1024 pu:1' timeout 60 "$rsched" probe --rounds 1 \
+        >"$folder/out" 2>"$folder/log"
+    [ $? = 1 ] || fail "a core that there is not: status"
+    grep -q "^rsched: core 1023: " "$folder/log" ||
+        fail "a core that there is not: $(cat "$folder/log")"
+fi
 
 bad() {
     expected=$1

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pairs of cores on machines that hwloc makes up. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "librsched/base/numa.h"
+
+#define SAME RS_DISTANCE_SAME_NUMA
+#define OTHER RS_DISTANCE_OTHER_NUMA
+
+struct machine {
+    const char *synthetic;
+    size_t num_pairs;
+    struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES];
+};
+
+static const struct machine machines[] = {
+    {"pu:2", 1, {{{0, 1}, SAME}}},
+    {"numa:1 core:4 pu:1", 1, {{{0, 3}, SAME}}},
+    {"numa:2 pu:1", 1, {{{0, 1}, OTHER}}},
+    {"numa:2 core:2 pu:1", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
+    {"numa:4 core:2 pu:2", 2, {{{0, 3}, SAME}, {{0, 15}, OTHER}}},
+    /* hardware threads that the system has numbered in two rounds */
+    {"numa:2 core:2 pu:2(indexes=core:pu)", 2, {{{0, 5}, SAME}, {{0, 7}, OTHER}}},
+    /* of one core alone */
+    {"numa:1 core:1 pu:2", 1, {{{0, 1}, SAME}}},
+    {"numa:2 core:1 pu:2", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
+    /* two memories beside the same cores: the first is theirs */
+    {"[numa] [numa] pu:2", 1, {{{0, 1}, SAME}}},
+};
+
+Test(numa, pairs_of_cores)
+{
+    for (size_t i = 0; i < sizeof(machines) / sizeof(machines[0]); i++) {
+        const struct machine *m = &machines[i];
+        struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES];
+        size_t count;
+
+        setenv("HWLOC_SYNTHETIC", m->synthetic, 1);
+        count = rs_numa_pairs(pairs);
+#ifndef RSCHED_HWLOC
+        cr_assert(count <= 1);
+        cr_assert(count == 0 || pairs[0].distance == OTHER);
+        continue;
+#endif
+        cr_assert_eq(count, m->num_pairs, "%s: %zu pairs", m->synthetic, count);
+        for (size_t k = 0; k < count; k++) {
+            const struct rs_numa_pair *p = &pairs[k], *q = &m->pairs[k];
+
+            cr_assert(p->cores[0] == q->cores[0] && p->cores[1] == q->cores[1] &&
+                          p->distance == q->distance,
+                      "%s: cores %d and %d, %s", m->synthetic, p->cores[0],
+                      p->cores[1], rs_distance_name(p->distance));
+        }
+    }
+}
