@@ -28,10 +28,15 @@ const uint64_t case_sizes[CASE_SIZES] = {
     1,    7,     8,     47,    48,    49,     63,     64,     65,
     4096, 32767, 32768, 32769, 65536, 262144, 300001, 1500000};
 
-/* Through two slots of one line the longest would take long. */
+/* Through two slots of one line the longest messages would take long. */
+static bool is_tiny(const struct node *node)
+{
+    return node->env.chunk_bytes < 100;
+}
+
 static int num_sizes(const struct node *node)
 {
-    return node->env.chunk_bytes < 100 ? 11 : CASE_SIZES;
+    return is_tiny(node) ? 11 : CASE_SIZES;
 }
 
 uint64_t bytes_once(const struct rsched_lane *lane)
@@ -84,9 +89,11 @@ static int case_repeat(struct node *node)
 {
     int result = 0;
 
+    uint64_t much = is_tiny(node) ? 10000 : 100000;
+
     for (int i = 0; i < num_sizes(node) && result == 0; i++)
         result = repeat_message(node, case_sizes[i],
-                                case_sizes[i] > 100000 ? 4 : 40, 0);
+                                case_sizes[i] > much ? 4 : 40, 0);
     return result;
 }
 
@@ -102,7 +109,8 @@ static int case_unaligned(struct node *node)
 /* The second rank knows the first's shapes: both draw the same numbers. */
 static int layout(struct node *node, unsigned seed, bool self)
 {
-    uint64_t bytes = 1 + node_draw(&seed, seed % 3 == 0 ? 200000 : 2000);
+    unsigned most = is_tiny(node) ? 20000 : 200000;
+    uint64_t bytes = 1 + node_draw(&seed, seed % 3 == 0 ? most : 2000);
     struct rsched_lane *tx = NULL, *rx = NULL;
     struct shape from, to;
     int result = 0;
@@ -307,7 +315,7 @@ static int case_ahead(struct node *node)
     const uint64_t ahead_sizes[] = {1, 8, 48, 64, 4096, 32768, 200000, 2000000};
     int result = 0;
 
-    for (size_t i = 0; i < 8 && result == 0; i++)
+    for (size_t i = 0; i < (is_tiny(node) ? 6 : 8) && result == 0; i++)
         result = ahead(node, ahead_sizes[i]);
     return result;
 }
@@ -406,7 +414,7 @@ static int case_litmus(struct node *node)
 
     for (int i = 0; i < 7 && result == 0; i++)
         result = litmus(node, words[i],
-                        rounds(node->env.chunk_bytes < 100 ? 5000 : 20000));
+                        rounds(is_tiny(node) ? 5000 : 20000));
     return result;
 }
 
