@@ -25,27 +25,6 @@ RS_NATIVE(Cancel)
 
 /* ---- bytes ---- */
 
-void rs_message_pack(const struct rs_message *message, char *to)
-{
-    const struct rs_flat *flat = message->layout;
-
-    if (flat == NULL) {
-        memcpy(to, message->buffer, message->bytes);
-        return;
-    }
-    for (size_t i = 0; i < flat->num_runs; i++) {
-        const struct rsched_run *run = &flat->runs[i];
-        const char *at = (char *)((uintptr_t)message->buffer +
-                                  (uintptr_t)run->offset);
-
-        for (uint64_t k = 0; k < run->count; k++) {
-            memcpy(to, at, run->bytes);
-            to += run->bytes;
-            at += run->stride;
-        }
-    }
-}
-
 /* Pieces of a receive's buffer, in order. */
 struct cursor {
     const struct rs_message *message;
@@ -72,20 +51,6 @@ static struct iovec next_piece(struct cursor *c, uint64_t bytes)
         c->run++;
     }
     return piece;
-}
-
-static void unpack(const struct rs_message *message, const char *from,
-                   uint64_t bytes)
-{
-    struct cursor cursor = {.message = message};
-
-    while (bytes > 0) {
-        struct iovec piece = next_piece(&cursor, bytes);
-
-        memcpy(piece.iov_base, from, piece.iov_len);
-        from += piece.iov_len;
-        bytes -= piece.iov_len;
-    }
 }
 
 /* ---- status ---- */
@@ -134,7 +99,7 @@ static void taken(struct rs_message *message, const struct rs_slot *slot,
     if (pulled) {
         message->pulls++;
         rs_lane_wake(message->slots); /* the sender waits for it */
-        if (sent <= rs_pair_most(message->lane->pair) && !message->lane->full)
+        if (rs_lane_is_wanted(message->lane, sent))
             outgrow(message->lane);
     }
     complete(message, sent < message->bytes ? sent : message->bytes,
@@ -156,7 +121,7 @@ void rs_message_announce(struct rs_message *message, struct rs_slot *slot)
 {
     const void *from = message->buffer;
 
-    rs_lane_want(message->lane, message->bytes);
+    rs_lane_want(message->lane, message->bytes, message->layout != NULL);
     if (message->layout != NULL) {
         rs_message_pack(message, message->packed);
         from = message->packed;
@@ -308,7 +273,7 @@ static void pull(struct rs_message *message, struct rs_slot *slot)
     bool good;
 
     if (pair->world == rs_process.rank) {
-        unpack(message, (const char *)announced(slot),
+        rs_message_unpack(message, (const char *)announced(slot),
                slot->bytes < message->bytes ? slot->bytes : message->bytes);
         taken(message, slot, false);
         return;
@@ -354,7 +319,7 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
         pull(message, slot);
         return;
     }
-    unpack(message, slot->data,
+    rs_message_unpack(message, slot->data,
            slot->bytes < message->bytes ? slot->bytes : message->bytes);
     taken(message, slot, false);
 }
@@ -439,8 +404,8 @@ int rs_message_start_slowly(struct rs_request *request)
     if (message->sends && message->need != UINT64_MAX) {
         if (!lane->offered)
             rs_note_offer(lane, message->bytes);
-        else if (lane->attached && message->bytes > lane->slots->room)
-            rs_lane_want(lane, message->bytes); /* G1 */
+        else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
+            rs_lane_want(lane, message->bytes, message->layout != NULL);
     }
     rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
@@ -478,10 +443,12 @@ static uint64_t patience_ns(const struct rs_pair *pair)
     return PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
 }
 
-/* N6. What is pulled would natively wait for its receiver too. */
+/* N6. What is pulled, or so long that it would be if it were not strided, would
+ * natively wait for its receiver too. */
 static void lose_patience(struct rs_message *message)
 {
-    if (message->bytes > message->slots->room)
+    if (message->bytes > message->slots->room ||
+        message->bytes > rs_pair_most(message->lane->pair))
         return;
     if (message->waited != message->number) {
         message->waited = message->number;

@@ -77,8 +77,11 @@ void rs_message_wait_native(struct rs_request *request);
 enum rs_reason rs_message_reason(const struct rs_message *message);
 /** The status of the last epoch. */
 const MPI_Status *rs_message_status(struct rs_message *message);
-/** Bytes of a layout in the order of its type map. */
+/** All bytes of a message, in the order of its type map (layout.c). */
 void rs_message_pack(const struct rs_message *message, char *to);
+/** The first `bytes` of them, at most as many as it has. */
+void rs_message_unpack(const struct rs_message *message, const char *from,
+                       uint64_t bytes);
 /** Say in a slot where the bytes are. */
 void rs_message_announce(struct rs_message *message, struct rs_slot *slot);
 

@@ -313,13 +313,27 @@ void rs_lane_move(struct rs_lane *lane)
         touch(lane->slots);
 }
 
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes)
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool strided)
 {
-    if (bytes <= lane->wanted || bytes > rs_pair_most(lane->pair))
+    /* One that is strided would be packed before it is pulled, and mostly
+     * unpacked after it: three copies instead of two. */
+    if (bytes <= lane->wanted ||
+        bytes > (strided ? rs_lane_most() : rs_pair_most(lane->pair)))
         return;
     lane->wanted = bytes;
     atomic_store_explicit(&lane->pair->view.words->wanted[lane->index], bytes,
                           memory_order_relaxed);
+}
+
+static uint64_t wanted_bytes(const struct rs_lane *lane)
+{
+    return atomic_load_explicit(&lane->pair->view.words->wanted[lane->index],
+                                memory_order_relaxed);
+}
+
+bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes)
+{
+    return bytes <= wanted_bytes(lane) && !lane->full;
 }
 
 /* At least twice as much each time, so that it comes to an end. */
@@ -329,10 +343,11 @@ static void grow(struct rs_lane *lane)
     uint64_t most = rs_pair_most(pair), bytes;
     uint64_t room = rs_place_room(atomic_load_explicit(
         &pair->view.words->places[lane->index], memory_order_relaxed));
-    uint64_t wanted = atomic_load_explicit(
-        &pair->view.words->wanted[lane->index], memory_order_relaxed);
+    uint64_t wanted = wanted_bytes(lane);
     struct rs_slots slots;
 
+    if (wanted > most)
+        most = rs_lane_most();
     if (wanted <= room || wanted > most || lane->full)
         return;
     bytes = 2 * room < most ? 2 * room : most;

@@ -124,13 +124,17 @@ bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
-/** Sender: messages of so many bytes do not fit into the slots. */
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes);
+/** Sender: a message of so many bytes, strided in its memory or not, does not
+ * fit into the slots (G1). */
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool strided);
+/** Receiver: whether the sender wants slots for such a message, and may get
+ * them. */
+bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
 /** Receiver: take memory for lanes whose messages have become longer. */
 void rs_pair_grow(struct rs_pair *pair);
 /** Go to where the lane's slots shall be: see rs_slots_move(). */
 void rs_lane_move(struct rs_lane *lane);
-/** The most bytes that slots of the pair may have room for. */
+/** The most bytes of a message that need not be strided to go through slots. */
 uint64_t rs_pair_most(const struct rs_pair *pair);
 /** Whether the kernel lets us read `cookie` at `at` in the process. */
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);

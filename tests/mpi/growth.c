@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes are made for the first message, and later ones are longer: after a
  * while these go through slots, too, and are not read out of the sender's
- * memory; and so do shorter ones after them.
+ * memory; and so do shorter ones after them. Slots are longer for messages that
+ * are strided in the sender's memory.
  *
  * growth [--native] */
 #include "tests/mpi/hope.h"
 
-enum { MOST = 1024, LANES = 3 };
+enum { MOST = 15000, STRIDE = 2, LANES = 3 };
 
 static int left, right;
-static int out[LANES][MOST], in[LANES][MOST];
+static int out[LANES][STRIDE * MOST], in[LANES][STRIDE * MOST];
 static MPI_Request requests[2 * LANES];
 
 static int value(int rank, int round, int tag, int i)
@@ -17,24 +18,26 @@ static int value(int rank, int round, int tag, int i)
     return rank * 100000 + round * 100 + tag * 10 + i % 7;
 }
 
-static void exchange(int round, int ints)
+static void exchange(int round, int ints, int stride)
 {
     for (int tag = 0; tag < LANES; tag++) {
-        for (int i = 0; i < ints; i++)
-            out[tag][i] = value(world_rank, round, tag, i);
+        for (int i = 0; i < ints; i++) {
+            out[tag][i * stride] = value(world_rank, round, tag, i);
+            in[tag][i * stride] = -1;
+        }
     }
     MPI_Startall(2 * LANES, requests);
     MPI_Waitall(2 * LANES, requests, MPI_STATUSES_IGNORE);
     for (int tag = 0; tag < LANES; tag++) {
         for (int i = 0; i < ints; i++)
-            CHECK(in[tag][i] == value(left, round, tag, i),
+            CHECK(in[tag][i * stride] == value(left, round, tag, i),
                   "round %d, tag %d, %d of %d ints: %d", round, tag, i, ints,
-                  in[tag][i]);
+                  in[tag][i * stride]);
     }
 }
 
 /* Until all of a round is in slots. */
-static void settle(int ints)
+static void settle(int ints, int stride)
 {
     struct hope hope = {0};
 
@@ -43,7 +46,7 @@ static void settle(int ints)
         uint64_t pulls = counter("lane_pulls");
         int good, all;
 
-        exchange(round, ints);
+        exchange(round, ints, stride);
         good = !is_accelerated() ||
                (counter("lane_receives") == receives + LANES &&
                 counter("lane_pulls") == pulls);
@@ -56,21 +59,29 @@ static void settle(int ints)
 
 int main(int argc, char **argv)
 {
-    static const int ints[] = {2, 16, 700, 40, MOST};
+    static const struct {
+        int ints, stride;
+    } lengths[] = {{2, 1}, {16, 1}, {700, 1}, {40, 1}, {1024, 1},
+                   {1024, STRIDE}, {3000, STRIDE}, {60, 1}, {MOST, STRIDE}};
     MPI_Comm comm;
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     left = (world_rank + world_size - 1) % world_size;
     right = (world_rank + 1) % world_size;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    for (size_t k = 0; k < sizeof(ints) / sizeof(ints[0]); k++) {
+    for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
+        int ints = lengths[k].ints, stride = lengths[k].stride;
+        MPI_Datatype type;
+
+        MPI_Type_vector(ints, 1, stride, MPI_INT, &type);
+        MPI_Type_commit(&type);
         for (int tag = 0; tag < LANES; tag++) {
-            MPI_Recv_init(in[tag], ints[k], MPI_INT, left, tag, comm,
-                          &requests[tag]);
-            MPI_Send_init(out[tag], ints[k], MPI_INT, right, tag, comm,
+            MPI_Recv_init(in[tag], 1, type, left, tag, comm, &requests[tag]);
+            MPI_Send_init(out[tag], 1, type, right, tag, comm,
                           &requests[LANES + tag]);
         }
-        settle(ints[k]);
+        MPI_Type_free(&type);
+        settle(ints, stride);
         for (int i = 0; i < 2 * LANES; i++)
             MPI_Request_free(&requests[i]);
     }
