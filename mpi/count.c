@@ -280,6 +280,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"credit_stalls", RS_NUMBER_STALLS},
         {"packed", RS_NUMBER_PACKED},
         {"loads", RS_NUMBER_LOADS},
+        {"queued", RS_NUMBER_QUEUED},
         {"lane_sends", RS_NUMBER_LANE_SENDS},
         {"lane_receives", RS_NUMBER_LANE_RECEIVES},
         {"lane_native", RS_NUMBER_LANE_NATIVE},

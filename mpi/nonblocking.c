@@ -225,6 +225,7 @@ void rs_flight_start(struct rs_request *request)
     queues = channel->first != NULL;
     if (queues) {
         channel->last->after = request;
+        rs_count_number(RS_NUMBER_QUEUED, 1);
         comm->num_deferred++;
         atomic_fetch_add(&num_deferred, 1);
     } else {

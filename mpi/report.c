@@ -141,6 +141,9 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
             " waits for a free one\n",
             n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
     print_adoptions(out, n + RS_NUMBER_ADOPTIONS);
+    if (n[RS_NUMBER_QUEUED] > 0)
+        fprintf(out, "rsched:   %" PRIu64 " nonblocking calls queued\n",
+                n[RS_NUMBER_QUEUED]);
     if (n[RS_NUMBER_PACKED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " blocks packed by the native MPI\n",
                 n[RS_NUMBER_PACKED]);
@@ -207,6 +210,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_STALLS] = "credit_stalls",
     [RS_NUMBER_PACKED] = "packed",
     [RS_NUMBER_LOADS] = "loads",
+    [RS_NUMBER_QUEUED] = "queued",
     [RS_NUMBER_LANE_SENDS] = "lane_sends",
     [RS_NUMBER_LANE_RECEIVES] = "lane_receives",
     [RS_NUMBER_LANE_NATIVE] = "lane_native",

@@ -107,6 +107,8 @@ extern "C" {
  *                                   by the native MPI
  *     loads                         blocking calls that differed from the one
  *                                   before
+ *     queued                        nonblocking collectives that were behind
+ *                                   others in their channel
  *     lane_sends, lane_receives     starts of persistent point-to-point
  *                                   requests that went through a lane
  *     lane_native                   ... that went natively

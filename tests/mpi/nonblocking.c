@@ -197,6 +197,38 @@ static void freed(MPI_Comm comm, int round)
     }
 }
 
+/* As many calls as there are channels are under way at once, and no more; here
+ * none can end before the others have come. */
+static void channels(MPI_Comm comm)
+{
+    enum { CHANNELS = 2, NUM = CHANNELS + 2 }; /* RSCHED_CHANNELS */
+    struct flight flights[NUM];
+    MPI_Comm copy;
+    int rank;
+
+    MPI_Comm_dup(comm, &copy);
+    MPI_Comm_rank(copy, &rank);
+    if (rank > 0)
+        MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < NUM; i++) {
+        uint64_t before = counter("queued");
+
+        flight_create(&flights[i], copy, 10);
+        flight_start(&flights[i], copy, i);
+        CHECK(rank > 0 || world_size == 1 || !is_accelerated() ||
+                  counter("queued") == before + (i >= CHANNELS),
+              "call %d: %" PRIu64 " more in a queue", i,
+              counter("queued") - before);
+    }
+    if (rank == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < NUM; i++) {
+        MPI_Wait(&flights[i].ring.request, MPI_STATUS_IGNORE);
+        flight_end(&flights[i]);
+    }
+    MPI_Comm_free(&copy);
+}
+
 /* Persistent requests on the same communicator have an order of their own. */
 static void persistent(MPI_Comm comm, int round)
 {
@@ -275,6 +307,7 @@ int main(int argc, char **argv)
         together(comm, &r, round);
         elsewhere(comm, round);
         freed(comm, round);
+        channels(comm);
         if (is_accelerated())
             persistent(comm, round);
     }
