@@ -60,6 +60,7 @@ static void indexed_types(void)
     int lengths[] = {2, 0, 1, 3}, displs[] = {8, 1, 2, 20}, places[] = {9, 0, 4};
     int backwards[] = {3, -2, -7, 0}, one[] = {1, 1, 1};
     MPI_Aint bytes[] = {40, -16, 0, 100}, members[] = {16, -8, 0};
+    MPI_Aint below[] = {-40, 0, 16, -100};
     MPI_Datatype types[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT}, type;
 
     MPI_Type_indexed(4, lengths, displs, MPI_INT, &type);
@@ -68,6 +69,10 @@ static void indexed_types(void)
     add("indexed, negative", type, 3);
     MPI_Type_create_hindexed(4, lengths, bytes, MPI_INT, &type);
     add("hindexed, negative", type, 3);
+    MPI_Type_create_hindexed(4, lengths, below, MPI_INT, &type);
+    add("hindexed, first below", type, 3);
+    MPI_Type_create_hindexed(1, lengths, below, MPI_INT, &type);
+    add("one block below", type, 3);
     MPI_Type_create_indexed_block(3, 2, places, MPI_FLOAT, &type);
     add("indexed block", type, 3);
     MPI_Type_create_hindexed_block(3, 1, bytes, MPI_DOUBLE, &type);

@@ -162,6 +162,37 @@ static void changing_types(void)
     MPI_Comm_free(&comm);
 }
 
+/* Calls that differ in nothing but where the blocks lie. */
+static void changing_displacements(void)
+{
+    MPI_Comm comm = ring_comm(MPI_COMM_WORLD);
+    int left, right, counts[2] = {1, 1}, send[8], receive[8];
+
+    MPI_Cart_shift(comm, 0, 1, &left, &right);
+    for (int i = 0; i < 8; i++)
+        send[i] = world_rank * 1000 + i;
+    for (int call = 0; call < 8; call++) {
+        int out[2] = {call, 7 - call}, in[2] = {7 - call, call};
+        MPI_Request request;
+
+        memset(receive, -1, sizeof(receive));
+        if (call % 2) {
+            MPI_Neighbor_alltoallv(send, counts, out, MPI_INT, receive, counts,
+                                   in, MPI_INT, comm);
+        } else {
+            MPI_Ineighbor_alltoallv(send, counts, out, MPI_INT, receive,
+                                    counts, in, MPI_INT, comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        for (int i = 0; i < 8; i++)
+            CHECK(receive[i] == (i == in[0]   ? left * 1000 + out[1]
+                                 : i == in[1] ? right * 1000 + out[0]
+                                              : -1),
+                  "call %d: receive[%d] is %d", call, i, receive[i]);
+    }
+    MPI_Comm_free(&comm);
+}
+
 /* Programs clean up when MPI_Finalize deletes the attributes of
  * MPI_COMM_SELF; their requests must still work. */
 static struct ring last;
@@ -211,6 +242,7 @@ int main(int argc, char **argv)
         freed_while_active();
         split(cycle);
         changing_types();
+        changing_displacements();
         MPI_Barrier(MPI_COMM_WORLD);
     }
     if (is_accelerated()) {

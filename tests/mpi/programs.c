@@ -3,15 +3,21 @@
  * probes, cancels, MPI_Sendrecv and neighborhood collectives on communicators
  * of several kinds, with messages of a few bytes to more than any slot holds.
  * Each message says which one it is, and all its bytes are looked at; each
- * match must be one that MPI allows. What a program got is put into a digest,
- * which must be the same natively: check-programs compares them.
+ * match must be one that MPI allows. What an exact program got (programs_plan.h)
+ * is put into a digest, which must be the same natively: check-programs compares
+ * them. The digests of others are of their neighborhood collectives alone.
  *
- * programs [--seed N] [--programs N] [--kept FILE] [--program SEED]
+ * programs [--seed N] [--first N] [--programs N] [--kept FILE] [--program SEED]
  *          [--digests FILE] [--native] [--verbose]
  *
  * The programs of the seeds in FILE come first, then N that follow from the
- * seed. --program runs one alone. */
+ * seed, from number `first` on. --program runs one alone. */
+#include <signal.h>
+#include <unistd.h>
+
 #include "tests/mpi/programs_run.h"
+
+enum { HANGS = 300 /* seconds without an end */ };
 
 /* ---- steps ---- */
 
@@ -507,11 +513,25 @@ struct run {
     uint64_t programs;
 };
 
+/* A program that does not end says which one it is. */
+static void name_hang(int signal)
+{
+    static char line[100];
+    int n = snprintf(line, sizeof(line), "rank %d: program %" PRIu64 " hangs\n",
+                     world_rank, program_seed);
+
+    (void)signal;
+    if (write(STDERR_FILENO, line, (size_t)n) == n)
+        _exit(FAIL);
+    abort();
+}
+
 static void run_one(struct run *run, uint64_t seed)
 {
     uint64_t mine, sum;
 
     program_seed = seed;
+    alarm(HANGS);
     if (run->verbose && world_rank == 0)
         fprintf(stderr, "program %" PRIu64 "\n", seed);
     mine = run_program(seed);
@@ -577,12 +597,14 @@ int main(int argc, char **argv)
 {
     uint64_t seed = (uint64_t)number_option(argc, argv, "--seed", 1);
     long programs = number_option(argc, argv, "--programs", 100);
+    uint64_t first = (uint64_t)number_option(argc, argv, "--first", 0);
     const char *seeds = text_option(argc, argv, "--kept");
     const char *digests = text_option(argc, argv, "--digests");
     struct run run = {.verbose = has_option(argc, argv, "--verbose")};
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     CHECK(world_size <= MOST_RANKS, "for up to %d processes", MOST_RANKS);
+    signal(SIGALRM, name_hang);
     if (digests != NULL && world_rank == 0) {
         run.digests = fopen(digests, "w");
         CHECK(run.digests != NULL, "cannot write %s", digests);
@@ -594,7 +616,8 @@ int main(int argc, char **argv)
         run_kept(&run, seeds);
     }
     for (long i = 0; i < programs; i++)
-        run_one(&run, seed * 1000003 + (uint64_t)i);
+        run_one(&run, seed * 1000003 + first + (uint64_t)i);
+    alarm(0);
     programs_fini();
     report(&run, seed);
     if (run.digests != NULL)

@@ -490,7 +490,8 @@ static inline void program_destroy(struct program *p)
         MPI_Request_free(&p->wild.request);
     MPI_Request_free(&p->neighbors.persistent);
     MPI_Comm_free(&p->neighbors.graph);
-    if (p->plan.stays && num_kept < MOST_KEPT)
+    CHECK(num_kept < MOST_KEPT, "more programs than one launch may have");
+    if (p->plan.stays)
         kept_comms[num_kept++] = p->comm;
     else
         MPI_Comm_free(&p->comm);

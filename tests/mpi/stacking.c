@@ -55,6 +55,24 @@ static void others(MPI_Comm comm)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* A receive of a lane may not be posted natively yet when its message comes, so
+ * ready sends become standard ones there, and only there. No MPI that we know
+ * tells them apart; the tool does. */
+static void ready(MPI_Comm comm)
+{
+    int left, right, got;
+    MPI_Request request;
+
+    MPI_Cart_shift(comm, 0, 1, &left, &right);
+    for (int tag = 5; tag < 7; tag++) { /* 5: of ring_messages() */
+        MPI_Irecv(&got, 1, MPI_INT, left, tag, comm, &request);
+        PMPI_Barrier(comm);
+        MPI_Rsend(&world_rank, 1, MPI_INT, right, tag, comm);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(got == left, "%d", got);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool above = has_option(argc, argv, "above");
@@ -66,6 +84,7 @@ int main(int argc, char **argv)
     persistent(comm);
     others(comm);
     ring_messages(comm, !above);
+    ready(comm);
     MPI_Comm_free(&comm);
     CHECK(counter("neighbor_alltoall.accelerated") == 1,
           "blocking calls are native");
@@ -77,7 +96,8 @@ int main(int argc, char **argv)
                   counter("recv_init.native.tool") == 1 &&
                   counter("ineighbor_alltoall.native.tool") == 1 &&
                   counter("accelerated") == 1, "unsafe calls are not native");
-        CHECK(tool_count("start") == EPOCHS && tool_count("wait") == EPOCHS + 2,
+        CHECK(tool_count("start") == EPOCHS && tool_count("wait") == EPOCHS + 4 &&
+                  tool_count("rsend") == 2,
               "the tool does not see all");
     } else {
         CHECK(counter("send_init.accelerated") == 1 &&
@@ -86,6 +106,8 @@ int main(int argc, char **argv)
         CHECK(counter("native") == 0 && counter("starts") == EPOCHS,
               "not accelerated");
         CHECK(tool_count("start") == 0, "the tool sees a start of ours");
+        CHECK(tool_count("rsend") == 1, "%d ready sends",
+              tool_count("rsend"));
     }
     return test_fini(above ? "stacking above" : "stacking below");
 }

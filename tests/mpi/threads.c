@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* MPI_THREAD_MULTIPLE: threads with communicators of their own make, use and
- * free requests at the same time, in different orders on different ranks. */
+ * free requests at the same time, in different orders on different ranks. Their
+ * persistent messages are native. */
 #include <pthread.h>
 
 #include "tests/mpi/ring.h"
@@ -202,6 +203,48 @@ static void shared_requests(MPI_Comm comm)
     }
 }
 
+/* Persistent messages of several threads are the native MPI's
+ * (docs/persistent.md, Threads). */
+static void *exchange_messages(void *arg)
+{
+    const struct worker *worker = arg;
+    int left = (world_rank + world_size - 1) % world_size;
+    int right = (world_rank + 1) % world_size, out, in;
+    MPI_Request requests[2];
+
+    MPI_Recv_init(&in, 1, MPI_INT, left, worker->number, MPI_COMM_WORLD,
+                  &requests[0]);
+    MPI_Send_init(&out, 1, MPI_INT, right, worker->number, MPI_COMM_WORLD,
+                  &requests[1]);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        out = (world_rank * THREADS + worker->number) * EPOCHS + epoch;
+        in = -1;
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(in == (left * THREADS + worker->number) * EPOCHS + epoch, "%d",
+              in);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    return NULL;
+}
+
+static void messages(struct worker *workers)
+{
+    for (int i = 0; i < THREADS; i++) {
+        workers[i].number = i;
+        CHECK(pthread_create(&workers[i].thread, NULL, exchange_messages,
+                             &workers[i]) == 0, "no thread");
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(workers[i].thread, NULL);
+    CHECK(counter("send_init.native.threads") == THREADS &&
+              counter("recv_init.native.threads") == THREADS &&
+              counter("lane_sends") + counter("lane_receives") == 0,
+          "%" PRIu64 " persistent sends are native",
+          counter("send_init.native.threads"));
+}
+
 int main(int argc, char **argv)
 {
     struct worker workers[THREADS];
@@ -245,5 +288,6 @@ int main(int argc, char **argv)
     CHECK(counter("starts") == 2 * THREADS * (cycles + 1) * EPOCHS,
           "%" PRIu64 " starts", counter("starts"));
     CHECK(counter("native") == 0, "native calls");
+    messages(workers);
     return test_fini("threads");
 }

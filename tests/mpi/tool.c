@@ -6,14 +6,15 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static int starts, waits, sends, allreduces;
+static int starts, waits, sends, ready_sends, allreduces;
 
 EXPORT int tool_count(const char *call)
 {
     return strcmp(call, "start") == 0  ? starts
            : strcmp(call, "wait") == 0 ? waits
            : strcmp(call, "send") == 0 ? sends
-                                       : allreduces;
+           : strcmp(call, "rsend") == 0 ? ready_sends
+                                        : allreduces;
 }
 
 EXPORT int MPI_Start(MPI_Request *request)
@@ -33,6 +34,13 @@ EXPORT int MPI_Send(const void *buf, int count, MPI_Datatype type, int dest,
 {
     sends++;
     return PMPI_Send(buf, count, type, dest, tag, comm);
+}
+
+EXPORT int MPI_Rsend(const void *buf, int count, MPI_Datatype type, int dest,
+                     int tag, MPI_Comm comm)
+{
+    ready_sends++;
+    return PMPI_Rsend(buf, count, type, dest, tag, comm);
 }
 
 EXPORT int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count,

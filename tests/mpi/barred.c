@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A lane is barred while its pair opens (docs/persistent.md, N3): both sides of
+ * one pair in this process, over mpi/incarnation.c and mpi/lane.c alone, with
+ * the receiver's step between two of the sender's. No messages are sent. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mpi/message.h"
+
+#define CHECK(condition)                                                   \
+    do {                                                                   \
+        if (!(condition)) {                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                       \
+        }                                                                  \
+    } while (0)
+
+enum { BARRED, OTHER, LANES, MOST = 4096 };
+
+struct side {
+    struct rs_pair pair;
+    struct rs_lane lanes[LANES];
+};
+
+static struct side sender, receiver;
+static struct rs_pair_words *words;
+
+/* ---- what the rest of the backend would do ---- */
+
+unsigned rs_num_pairs, rs_num_open;
+bool rs_unfenced;
+
+void rs_count_number(enum rs_number number, uint64_t by)
+{
+    (void)number;
+    (void)by;
+}
+
+struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag)
+{
+    (void)pair;
+    (void)tag;
+    return NULL;
+}
+
+struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer)
+{
+    (void)comm;
+    (void)sends;
+    (void)peer;
+    return NULL;
+}
+
+struct rs_name *rs_name_find(MPI_Comm comm)
+{
+    (void)comm;
+    return NULL;
+}
+
+void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
+{
+    (void)visit;
+}
+
+void rs_lane_move(struct rs_lane *lane)
+{
+    (void)lane;
+}
+
+void rs_pair_grow(struct rs_pair *pair)
+{
+    (void)pair;
+}
+
+void rs_message_finish(struct rs_message *message)
+{
+    (void)message;
+    CHECK(!"a message");
+}
+
+void rs_message_go_native(struct rs_message *message)
+{
+    (void)message;
+    CHECK(!"a message");
+}
+
+bool rs_message_poll_slowly(struct rs_request *request)
+{
+    (void)request;
+    CHECK(!"a message");
+    return false;
+}
+
+void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
+{
+    (void)message;
+    (void)slot;
+    CHECK(!"a message");
+}
+
+/* ---- between two steps of the sender ---- */
+
+static void (*meanwhile)(void);
+
+bool __real_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
+bool __wrap_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
+
+/* The sender has chosen the lanes. */
+bool __wrap_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined)
+{
+    void (*step)(void) = meanwhile;
+
+    if (pair->sends && step != NULL) {
+        meanwhile = NULL;
+        step();
+    }
+    return __real_rs_pair_ready(pair, joined);
+}
+
+/* ---- cases ---- */
+
+static void begin_side(struct side *side, bool sends)
+{
+    static uint64_t places[LANES];
+    struct rs_rows rows = {0};
+
+    *side = (struct side){.pair = {.view = {.words = words, .sends = sends},
+                                   .num_attached = LANES}};
+    for (unsigned i = 0; i < LANES; i++) {
+        struct rs_lane *lane = &side->lanes[i];
+
+        if (!sends)
+            places[i] = rs_rows_take(&rows, 8, MOST);
+        lane->pair = &side->pair;
+        lane->index = i;
+        lane->tag = (int)i;
+        lane->attached = lane->quiet = true;
+        lane->requests = 1;
+        lane->sync = MPI_REQUEST_NULL;
+        lane->slots = &side->pair.slots[i];
+        CHECK(rs_slots_init(lane->slots, &side->pair.view, i, places[i], MOST));
+        lane->next = side->pair.lanes;
+        side->pair.lanes = lane;
+    }
+}
+
+static void begin(void)
+{
+    size_t bytes = (rs_pair_bytes(MOST) + 4095) / 4096 * 4096;
+
+    free(words);
+    words = aligned_alloc(4096, bytes);
+    CHECK(words != NULL);
+    memset(words, 0, bytes);
+    begin_side(&receiver, false);
+    begin_side(&sender, true);
+}
+
+/* As when a nonblocking receive is to be posted. */
+static void bar(void)
+{
+    rs_lane_bar(&receiver.lanes[BARRED], RS_STAYS);
+    rs_incarnation_close(&receiver.pair);
+}
+
+/* Until both are in an incarnation, or give up. */
+static bool both_open(void)
+{
+    for (int i = 0; i < 100; i++) {
+        rs_incarnation_open(&receiver.pair);
+        sender.pair.skip = 0;
+        if (!rs_incarnation_open(&sender.pair))
+            rs_incarnation_unready(&sender.pair); /* O3: a native start */
+        if (sender.pair.view.open != 0 && !rs_pair_is_open(&sender.pair.view))
+            rs_incarnation_stop(&sender.pair);
+        if (receiver.pair.view.open != 0 &&
+            !rs_pair_is_open(&receiver.pair.view))
+            rs_incarnation_stop(&receiver.pair);
+        CHECK(!receiver.lanes[BARRED].barred ||
+              (sender.lanes[BARRED].limit == 0 &&
+               receiver.lanes[BARRED].limit == 0));
+        if (sender.pair.view.open != 0 && receiver.pair.view.open != 0)
+            return true;
+    }
+    return false;
+}
+
+static void expect_only_other(void)
+{
+    CHECK(both_open());
+    CHECK(sender.pair.view.joined == 1 << OTHER &&
+          receiver.pair.view.joined == 1 << OTHER);
+    CHECK(sender.lanes[OTHER].limit != 0 && receiver.lanes[OTHER].limit != 0);
+}
+
+static void bar_and_be_ready(void)
+{
+    bar();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(rs_pair_is_ready(&receiver.pair.view));
+}
+
+/* The lane was free when the sender looked, and is barred when it opens the
+ * pair. */
+static void case_between(void)
+{
+    begin();
+    meanwhile = bar_and_be_ready;
+    CHECK(!rs_incarnation_open(&sender.pair));
+    CHECK(meanwhile == NULL);
+    CHECK(sender.pair.view.open == 0 && sender.lanes[BARRED].limit == 0);
+    expect_only_other();
+}
+
+/* The sender is ready, and has yet to learn that one of its lanes is barred: it
+ * is not the receiver that opens the pair, only to be stopped at once. */
+static void case_before(void)
+{
+    begin();
+    CHECK(!rs_incarnation_open(&sender.pair));
+    CHECK(rs_pair_is_ready(&sender.pair.view));
+    bar();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(!rs_pair_is_ready(&receiver.pair.view));
+    CHECK(receiver.pair.penalty == 0);
+    expect_only_other();
+}
+
+/* It joins again when a receive of its own is matched that was started after
+ * all that covered it, and not before. */
+static void case_again(void)
+{
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+
+    begin();
+    CHECK(both_open());
+    CHECK(receiver.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    bar();
+    expect_only_other();
+    rs_lane_bar(lane, RS_STAYS);
+    rs_lane_unbar(lane, 1);
+    CHECK(lane->barred);
+    rs_lane_unbar(lane, lane->covers);
+    CHECK(!lane->barred);
+    rs_incarnation_close(&receiver.pair);
+    CHECK(both_open());
+    CHECK(sender.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    rs_lane_bar(lane, RS_COMES);
+    rs_lane_unbar(lane, lane->covers);
+    CHECK(lane->barred);
+}
+
+int main(void)
+{
+    case_between();
+    case_before();
+    case_again();
+    free(words);
+    printf("barred: ok\n");
+    return 0;
+}
