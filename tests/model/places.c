@@ -3,18 +3,8 @@
  * begins with a line, lanes of short messages lie side by side, and the memory
  * suffices for as many lanes as there can be, each of which has grown again and
  * again. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "mpi/lane.h"
-
-#define CHECK(condition)                                                   \
-    do {                                                                   \
-        if (!(condition)) {                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                       \
-        }                                                                  \
-    } while (0)
+#include "tests/model/check.h"
 
 static struct rs_pair_words *words;
 static unsigned char *taken; /* bytes of the memory */

@@ -2,18 +2,8 @@
 /* A lane is barred while its pair opens (docs/persistent.md, N3): both sides of
  * one pair in this process, over mpi/incarnation.c and mpi/lane.c alone, with
  * the receiver's step between two of the sender's. No messages are sent. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "mpi/message.h"
-
-#define CHECK(condition)                                                   \
-    do {                                                                   \
-        if (!(condition)) {                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                       \
-        }                                                                  \
-    } while (0)
+#include "tests/model/check.h"
 
 enum { BARRED, OTHER, LANES, MOST = 4096 };
 
