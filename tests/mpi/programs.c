@@ -514,14 +514,12 @@ struct run {
 };
 
 /* A program that does not end says which one it is. */
+static char hang[100];
+
 static void name_hang(int signal)
 {
-    static char line[100];
-    int n = snprintf(line, sizeof(line), "rank %d: program %" PRIu64 " hangs\n",
-                     world_rank, program_seed);
-
     (void)signal;
-    if (write(STDERR_FILENO, line, (size_t)n) == n)
+    if (write(STDERR_FILENO, hang, strlen(hang)) > 0)
         _exit(FAIL);
     abort();
 }
@@ -531,6 +529,8 @@ static void run_one(struct run *run, uint64_t seed)
     uint64_t mine, sum;
 
     program_seed = seed;
+    snprintf(hang, sizeof(hang), "rank %d: program %" PRIu64 " hangs\n",
+             world_rank, seed);
     alarm(HANGS);
     if (run->verbose && world_rank == 0)
         fprintf(stderr, "program %" PRIu64 "\n", seed);
