@@ -274,7 +274,8 @@ static void pull(struct rs_message *message, struct rs_slot *slot)
 
     if (pair->world == rs_process.rank) {
         rs_message_unpack(message, (const char *)announced(slot),
-               slot->bytes < message->bytes ? slot->bytes : message->bytes);
+                          slot->bytes < message->bytes ? slot->bytes
+                                                       : message->bytes);
         taken(message, slot, false);
         return;
     }
@@ -320,7 +321,8 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
         return;
     }
     rs_message_unpack(message, slot->data,
-           slot->bytes < message->bytes ? slot->bytes : message->bytes);
+                      slot->bytes < message->bytes ? slot->bytes
+                                                   : message->bytes);
     taken(message, slot, false);
 }
 
