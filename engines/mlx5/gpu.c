@@ -242,6 +242,21 @@ static int allocate_view(struct rs_gpu_exchange *x)
     return error;
 }
 
+/* Kernels look at it also where a proxy starts. */
+static int map_arrived(struct rs_gpu_exchange *x, uint32_t i,
+                       const struct rs_gpu_lane *lane)
+{
+    const struct rs_gpu_memory *m = &x->memory;
+    void *host = (void *)(uintptr_t)lane->arrived, *there;
+    int error = m->map(m->arg, host, sizeof(*lane->arrived), false, &there);
+
+    if (error != 0)
+        return error;
+    x->arrived[i] = (struct rs_gpu_mapping){host, there};
+    x->lanes[i].arrived = there;
+    return 0;
+}
+
 static int fill_view(struct rs_gpu_exchange *x, const struct rs_gpu_lane *lanes)
 {
     const struct rs_gpu_memory *m =
@@ -258,8 +273,10 @@ static int fill_view(struct rs_gpu_exchange *x, const struct rs_gpu_lane *lanes)
             table = describe_list(x->lists[2 * i + (uint32_t)set], table,
                                   &to->lists[set]);
         to->blocks = x->lists[2 * i]->blocks;
-        to->arrived = lanes[i].arrived;
         fill_ring(lanes[i].queue, &x->lists[(size_t)2 * i]);
+        error = map_arrived(x, i, &lanes[i]);
+        if (error != 0)
+            return error;
     }
     x->host = (struct rsched_device_exchange){
         .lanes = x->lanes, .num_lanes = x->num_lanes, .stop = x->stop};
@@ -286,9 +303,11 @@ int rs_gpu_exchange_create(const struct rs_gpu_memory *memory,
     x->memory = *memory;
     x->proxy = proxy;
     x->queues = calloc(num_lanes, sizeof(*x->queues));
+    x->arrived = calloc(num_lanes, sizeof(*x->arrived));
     x->lists = calloc(num_lanes, 2 * sizeof(struct rs_wqe_list *));
     x->num_lanes = num_lanes;
-    if (num_lanes != 0 && (x->queues == NULL || x->lists == NULL))
+    if (num_lanes != 0 &&
+        (x->queues == NULL || x->arrived == NULL || x->lists == NULL))
         error = rs_fail(RSCHED_ENOMEM, "mlx5: no memory for an exchange");
     for (uint32_t i = 0; i < num_lanes && error == 0; i++)
         error = make_lists(&lanes[i], &x->lists[(size_t)2 * i]);
@@ -321,6 +340,8 @@ void rs_gpu_exchange_destroy(struct rs_gpu_exchange *x)
     if (x->proxy != NULL)
         leave_proxy(x);
     for (uint32_t i = 0; i < x->num_lanes; i++) {
+        if (x->arrived != NULL && x->arrived[i].host != NULL)
+            m->unmap(m->arg, x->arrived[i].host, x->arrived[i].mapped);
         if (x->queues != NULL)
             unmap_queue(x->proxy == NULL ? m : &rs_gpu_memory_plain,
                         &x->queues[i]);
@@ -336,6 +357,7 @@ void rs_gpu_exchange_destroy(struct rs_gpu_exchange *x)
     if (x->stop != NULL)
         m->release(m->arg, x->stop);
     free(x->lists);
+    free(x->arrived);
     free(x->queues);
     free(x);
 }

@@ -44,7 +44,8 @@ struct rs_gpu_lane {
      * with RS_STAMP_EPOCH. What is inlined besides is not allowed. */
     const struct rs_rdma_op *ops[2];
     uint32_t num_ops[2];
-    const uint64_t *arrived; /* that the neighbor's notification writes */
+    const uint64_t *arrived; /* that the neighbor's notification writes; it is
+                              * mapped here */
 };
 
 struct rs_gpu_exchange;
@@ -97,6 +98,9 @@ bool rs_gpu_proxy_step(struct rs_gpu_proxy *proxy);
 /** Step in a thread of its own, until stopped. @return 0 or RSCHED_ESYS */
 int rs_gpu_proxy_start(struct rs_gpu_proxy *proxy);
 void rs_gpu_proxy_stop(struct rs_gpu_proxy *proxy);
+/** End all waits of kernels for the proxy with an error, for ever: waits for
+ * room in its ring, and flushes. Any thread. */
+void rs_gpu_proxy_halt(struct rs_gpu_proxy *proxy, int error);
 
 /** What it has taken so far. */
 uint64_t rs_gpu_proxy_taken(const struct rs_gpu_proxy *proxy);

@@ -26,6 +26,7 @@ struct rs_gpu_exchange {
     struct rs_gpu_proxy *proxy;
     uint32_t num_lanes;
     struct rs_gpu_mapped_queue *queues;  /* num_lanes */
+    struct rs_gpu_mapping *arrived;      /* num_lanes; kernels look themselves */
     struct rs_wqe_list **lists;          /* two for each lane */
     struct rsched_device_exchange *view;
     struct rsched_device_lane *lanes;    /* with their tables behind */
@@ -48,6 +49,9 @@ struct rs_gpu_target {
     struct rsched_device_target *view;
     struct rsched_device_target *host; /* that the proxy uses */
     struct rs_gpu_target_word *word;
+    /* Proxy: the requests below `mark_taken` are through once the blocks below
+     * `mark` are. */
+    uint64_t mark, mark_taken;
 };
 
 struct rs_gpu_proxy {
@@ -55,6 +59,7 @@ struct rs_gpu_proxy {
     struct rsched_device_proxy *view; /* what kernels are given */
     struct rsched_device_request *requests;
     uint64_t *asked, *taken;
+    int32_t *halt;
     struct rs_gpu_exchange *exchanges;
     struct rs_gpu_target *targets;
     pthread_t thread;

@@ -8,18 +8,21 @@
 #include "engines/mlx5/gpu_inside.h"
 #include "librsched/base/error.h"
 
+enum { PARTS = 5 }; /* of what the GPU sees of a proxy */
+
 int rs_gpu_proxy_create(const struct rs_gpu_memory *memory, uint32_t requests,
                         struct rs_gpu_proxy **proxy)
 {
     struct rs_gpu_proxy *p;
-    void *parts[4] = {NULL};
+    void *parts[PARTS] = {NULL};
     const struct {
         uint64_t bytes;
         bool in_host;
-    } wanted[4] = {{sizeof(*p->view), false},
+    } wanted[PARTS] = {{sizeof(*p->view), false},
                    {(uint64_t)requests * sizeof(*p->requests), true},
                    {sizeof(uint64_t), false},
-                   {sizeof(uint64_t), true}};
+                   {sizeof(uint64_t), true},
+                   {sizeof(*p->halt), true}};
     int error = 0;
 
     if (requests == 0 || (requests & (requests - 1)) != 0)
@@ -30,13 +33,14 @@ int rs_gpu_proxy_create(const struct rs_gpu_memory *memory, uint32_t requests,
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a proxy");
     p->memory = *memory;
-    for (int i = 0; i < 4 && error == 0; i++)
+    for (int i = 0; i < PARTS && error == 0; i++)
         error = memory->allocate(memory->arg, wanted[i].bytes,
                                  wanted[i].in_host, &parts[i]);
     p->view = parts[0];
     p->requests = parts[1];
     p->asked = parts[2];
     p->taken = parts[3];
+    p->halt = parts[4];
     if (error != 0) {
         rs_gpu_proxy_destroy(p);
         return error;
@@ -44,16 +48,17 @@ int rs_gpu_proxy_create(const struct rs_gpu_memory *memory, uint32_t requests,
     *p->view = (struct rsched_device_proxy){.requests = p->requests,
                                             .mask = requests - 1,
                                             .asked = p->asked,
-                                            .taken = p->taken};
+                                            .taken = p->taken,
+                                            .stop = p->halt};
     *proxy = p;
     return 0;
 }
 
 void rs_gpu_proxy_destroy(struct rs_gpu_proxy *p)
 {
-    void *parts[4] = {p->view, p->requests, p->asked, p->taken};
+    void *parts[PARTS] = {p->view, p->requests, p->asked, p->taken, p->halt};
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < PARTS; i++) {
         if (parts[i] != NULL)
             p->memory.release(p->memory.arg, parts[i]);
     }
@@ -99,6 +104,21 @@ static bool take(struct rs_gpu_proxy *p)
     return true;
 }
 
+/* What was taken when the mark was set is through with its blocks, whatever has
+ * been put since: who flushes need not wait for a pause of all others. */
+static void note_flushed(const struct rs_gpu_proxy *p, struct rs_gpu_target *t)
+{
+    uint64_t end = t->host->published >> 6;
+
+    if (t->host->retired == end)
+        t->mark_taken = *p->taken;
+    else if (t->host->retired < t->mark)
+        return;
+    rsched_device_store(&t->word->flushed, t->mark_taken);
+    t->mark = end;
+    t->mark_taken = *p->taken;
+}
+
 /* What is complete, told to those who wait. */
 static void look(struct rs_gpu_proxy *p)
 {
@@ -113,8 +133,8 @@ static void look(struct rs_gpu_proxy *p)
         if (h->status != 0)
             rsched_device_store32((uint32_t *)&t->word->status,
                                   (uint32_t)h->status);
-        else if (h->retired == h->published >> 6)
-            rsched_device_store(&t->word->flushed, *p->taken);
+        else
+            note_flushed(p, t);
     }
 }
 
@@ -160,6 +180,11 @@ void rs_gpu_proxy_stop(struct rs_gpu_proxy *proxy)
     __atomic_store_n(&proxy->stop, 1, __ATOMIC_RELEASE);
     pthread_join(proxy->thread, NULL);
     proxy->has_thread = false;
+}
+
+void rs_gpu_proxy_halt(struct rs_gpu_proxy *proxy, int error)
+{
+    rsched_device_store32((uint32_t *)proxy->halt, (uint32_t)error);
 }
 
 uint64_t rs_gpu_proxy_taken(const struct rs_gpu_proxy *proxy)

@@ -123,7 +123,8 @@
  * of an earlier one) and the index of the WQE. A completion that nobody has
  * asked for is RSCHED_ESYS. A neighbor that is gone without a trace is noticed
  * by the host only: it ends the waits by storing a negative RSCHED_E* code to
- * `stop`.
+ * `stop`. A proxy has such a word too, for those who wait for room in its ring
+ * and for flushes; once it is set, nothing that is asked later is done.
  */
 #ifndef RSCHED_DEVICE_H
 #define RSCHED_DEVICE_H
@@ -258,6 +259,7 @@ RSCHED_DEVICE int rsched_device_lane_test(struct rsched_device_exchange *x,
 RSCHED_DEVICE int rsched_device_admit(struct rsched_device_exchange *x)
 {
     uint64_t epoch = x->epochs;
+    int status = 0;
 
     if (x->status != 0)
         return x->status;
@@ -266,11 +268,14 @@ RSCHED_DEVICE int rsched_device_admit(struct rsched_device_exchange *x)
             rsched_device_load(x->lanes[i].arrived) < epoch)
             return RSCHED_ESTATE;
     }
-    x->epochs = epoch + 1;
     if (x->proxy != NULL)
-        rsched_device_proxy_ask(x->proxy, RSCHED_DEVICE_START, x->host, 0,
-                                epoch);
-    return 0;
+        status = rsched_device_proxy_ask(x->proxy, RSCHED_DEVICE_START, x->host,
+                                         0, epoch);
+    if (status == 0)
+        x->epochs = epoch + 1;
+    else
+        x->status = status;
+    return status;
 }
 
 /* The group's own start of an epoch that may be started. */

@@ -287,7 +287,8 @@ rsched_device_target_write(struct rsched_device_target *t,
  * @param offset in the target's memory, a multiple of 8
  * @return for all threads alike 0; RSCHED_EINVAL: a thread's offset is wrong,
  *         or the group is no warp or thread; nothing is put; or the error that
- *         the target has failed with
+ *         the target has failed with. Where the ring is a proxy's that the host
+ *         has stopped: for each thread the host's code, or 0 (it still had room)
  */
 RSCHED_DEVICE int rsched_device_put(struct rsched_device_target *t,
                                     const struct rsched_device_group *g,
@@ -305,9 +306,8 @@ RSCHED_DEVICE int rsched_device_put(struct rsched_device_target *t,
             g, (uint64_t)(int64_t)rsched_device_target_status(t));
         if (status != 0)
             return status;
-        rsched_device_proxy_ask(t->proxy, RSCHED_DEVICE_PUT, t->host, offset,
-                                value);
-        return 0;
+        return rsched_device_proxy_ask(t->proxy, RSCHED_DEVICE_PUT, t->host,
+                                       offset, value);
     }
     together = rsched_device_all(
         g, offset == rsched_device_first(g, offset) + 8 * (uint64_t)g->rank);
@@ -319,7 +319,8 @@ RSCHED_DEVICE int rsched_device_put(struct rsched_device_target *t,
  * Wait until all puts that have returned, of any thread, have been taken by
  * the neighbor's card. Each thread may call it by itself.
  *
- * @return 0 or the error that the target has failed with
+ * @return 0, the error that the target has failed with, or the code that the
+ *         host has stopped its proxy with
  */
 RSCHED_DEVICE int rsched_device_flush(struct rsched_device_target *t)
 {
@@ -331,6 +332,8 @@ RSCHED_DEVICE int rsched_device_flush(struct rsched_device_target *t)
     while (rsched_device_load(done) < end) {
         int status = rsched_device_target_status(t);
 
+        if (status == 0 && t->proxy != NULL)
+            status = rsched_device_proxy_status(t->proxy);
         if (status != 0)
             return status;
         if (t->proxy == NULL)

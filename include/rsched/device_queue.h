@@ -365,10 +365,20 @@ struct rsched_device_proxy {
     uint64_t mask;   /**< requests - 1 */
     uint64_t *asked; /**< in GPU memory, kernels count here */
     uint64_t *taken; /**< in host memory, the host's thread counts here */
+    const int32_t *stop; /**< the host ends all waits for that thread, for ever,
+                              by an RSCHED_E* code */
 };
 
-/* Ask; waits while the ring is full. */
-RSCHED_DEVICE void
+/* @return 0, or the code that the host has stopped it with */
+RSCHED_DEVICE int
+rsched_device_proxy_status(const struct rsched_device_proxy *proxy)
+{
+    return (int)rsched_device_load32((const uint32_t *)proxy->stop);
+}
+
+/* Ask; waits while the ring is full. @return 0, or the code that the host has
+ * stopped it with meanwhile: then nothing that is asked later is done either */
+RSCHED_DEVICE int
 rsched_device_proxy_ask(const struct rsched_device_proxy *proxy, uint64_t kind,
                         const void *object, uint64_t offset, uint64_t value)
 {
@@ -376,14 +386,20 @@ rsched_device_proxy_ask(const struct rsched_device_proxy *proxy, uint64_t kind,
     struct rsched_device_request *r = &proxy->requests[number & proxy->mask];
 
     /* Acquire: the host's thread has read what was here before. */
-    while (number - rsched_device_load(proxy->taken) > proxy->mask)
+    while (number - rsched_device_load(proxy->taken) > proxy->mask) {
+        int status = rsched_device_proxy_status(proxy);
+
+        if (status != 0)
+            return status;
         rsched_device_pause();
+    }
     r->kind = kind;
     r->object = (uint64_t)(uintptr_t)object;
     r->offset = offset;
     r->value = value;
     /* Release: the request comes before its turn. */
     rsched_device_store(&r->turn, number + 1);
+    return 0;
 }
 
 #endif

@@ -403,6 +403,61 @@ Test(gpu, a_completion_that_nobody_asked_for)
 
 /* ---- making ---- */
 
+/* A GPU that has the host's memory at addresses of its own. */
+static uint64_t seen_by_gpu;
+static int mapped;
+
+static int map_elsewhere(void *arg, void *host, uint64_t bytes,
+                         bool is_register, void **there)
+{
+    *there = host == arg && !is_register && bytes == sizeof(seen_by_gpu)
+                 ? &seen_by_gpu
+                 : host;
+    mapped++;
+    return 0;
+}
+
+static void unmap_elsewhere(void *arg, void *host, void *there)
+{
+    if (host == arg)
+        cr_expect_eq(there, &seen_by_gpu);
+    mapped--;
+}
+
+/* Kernels look for notifications by themselves, also where a proxy starts. */
+Test(gpu, notifications_are_mapped)
+{
+    struct rs_gpu_memory memory = rs_gpu_memory_plain;
+    const struct pair_options options = {.blocks = 64};
+    const struct rs_rdma_op notice = {.opcode = RS_RDMA_WRITE,
+                                      .stamp = RS_STAMP_EPOCH};
+    uint64_t arrived = 0;
+    struct pair pair;
+    const struct rs_gpu_lane lane = {.queue = &pair.a.memory,
+                                     .ops = {&notice, &notice},
+                                     .num_ops = {1, 1},
+                                     .arrived = &arrived};
+
+    pair_init(&pair, &options);
+    memory.map = map_elsewhere;
+    memory.unmap = unmap_elsewhere;
+    memory.arg = &arrived;
+    for (int with_proxy = 0; with_proxy < 2; with_proxy++) {
+        struct rs_gpu_exchange *x;
+        struct rs_gpu_proxy *proxy;
+
+        cr_assert_eq(rs_gpu_proxy_create(&memory, 4, &proxy), 0);
+        cr_assert_eq(rs_gpu_exchange_create(&memory, &lane, 1,
+                                            with_proxy ? proxy : NULL, &x), 0,
+                     "%s", rsched_last_error());
+        cr_expect_eq(rs_gpu_exchange_view(x)->lanes[0].arrived, &seen_by_gpu);
+        rs_gpu_exchange_destroy(x);
+        rs_gpu_proxy_destroy(proxy);
+        cr_expect_eq(mapped, 0);
+    }
+    pair_fini(&pair);
+}
+
 static void refuse(struct rs_gpu_lane lane, int error, const char *part)
 {
     struct rs_gpu_exchange *x;

@@ -160,13 +160,45 @@ Test(gpu_puts, who_posts_is_counted)
     }
 }
 
+/* Others put all the while: a flush is for what was before it. */
+Test(gpu_puts, flushes_do_not_wait_for_a_pause)
+{
+    enum { ROUNDS = 100 };
+
+    begin(32, (struct rs_softnic_options){.seed = 8}, true);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        cr_expect_eq(put(8 * (i % WORDS), i), 0);
+        rs_gpu_proxy_step(proxy);
+        cr_expect_lt(view->queue.rings, ROUNDS);
+        cr_expect_lt(*view->flushed, i + 1, "it is not complete");
+        rs_softnic_settle(pair.nic);
+    }
+    cr_expect_geq(*view->flushed, ROUNDS - 2);
+    rs_gpu_proxy_step(proxy);
+    cr_expect_eq(rsched_device_flush(view), 0);
+    end();
+}
+
+/* Nobody takes what is asked for. */
+Test(gpu_puts, waits_for_the_proxy_can_be_ended, .timeout = 20)
+{
+    begin(32, (struct rs_softnic_options){.seed = 9}, true);
+    for (uint64_t i = 0; i < 4; i++)
+        cr_expect_eq(put(8 * i, 1), 0);
+    rs_gpu_proxy_halt(proxy, RSCHED_ESTATE);
+    cr_expect_eq(put(8, 1), RSCHED_ESTATE);
+    cr_expect_eq(rsched_device_flush(view), RSCHED_ESTATE);
+    end();
+}
+
 /* They have no object. */
 Test(gpu_puts, requests_of_no_kind_are_passed_over)
 {
     begin(32, (struct rs_softnic_options){.seed = 7}, true);
-    rsched_device_proxy_ask(view->proxy, 0, NULL, 0, 0);
+    cr_expect_eq(rsched_device_proxy_ask(view->proxy, 0, NULL, 0, 0), 0);
     cr_expect_eq(put(8, 5), 0);
-    rsched_device_proxy_ask(view->proxy, RSCHED_DEVICE_PUT + 1, NULL, 0, 0);
+    cr_expect_eq(rsched_device_proxy_ask(view->proxy, RSCHED_DEVICE_PUT + 1,
+                                         NULL, 0, 0), 0);
     cr_expect(rs_gpu_proxy_step(proxy));
     cr_expect_eq(rs_gpu_proxy_taken(proxy), 3);
     rs_softnic_settle(pair.nic);
