@@ -176,13 +176,14 @@ static int add_chunk(struct rs_copies *list)
     return error;
 }
 
-/* Append to the last chunk; contiguous neighbors become one copy. */
-static int add_copy(struct rs_copies *list, const struct rs_copy *copy)
+/* Append to the last chunk; contiguous neighbors become one copy if they may. */
+static int add_copy(struct rs_copies *list, const struct rs_copy *copy,
+                    bool joins)
 {
     struct rs_chunk *chunk = &list->chunks[list->num_chunks - 1];
     int error;
 
-    if (chunk->end > chunk->first && copy->count == 1) {
+    if (joins && chunk->end > chunk->first && copy->count == 1) {
         struct rs_copy *last = &list->copies[list->num_copies - 1];
 
         if (last->count == 1 && last->user + last->bytes == copy->user &&
@@ -282,6 +283,7 @@ int rs_copies_compile(struct rs_copies *list,
                       uint64_t chunk_bytes)
 {
     struct cursor cursor = cursor_start(message);
+    const struct rsched_piece *last = NULL;
     uint64_t left = message->bytes;
     int error = 0;
 
@@ -292,11 +294,13 @@ int rs_copies_compile(struct rs_copies *list,
 
         error = add_chunk(list);
         while (error == 0 && offset < room) {
+            const struct rsched_piece *piece = cursor.piece;
             struct rs_copy copy = cursor_take(&cursor, room - offset);
 
             copy.offset = offset;
             offset += copy.bytes * copy.count;
-            error = add_copy(list, &copy);
+            error = add_copy(list, &copy, !list->apart || piece == last);
+            last = piece;
             cursor_skip_empty(&cursor, message);
         }
         left -= room;
@@ -347,18 +351,20 @@ int rs_copies_match(const struct rsched_message *from,
 
     while (left > 0 && error == 0) {
         size_t piece = (size_t)(source.piece - from->pieces);
+        size_t other = (size_t)(target.piece - to->pieces);
         struct rs_copy copy = take_pair(&source, &target);
 
         left -= copy.bytes * copy.count;
         cursor_skip_empty(&source, from);
         cursor_skip_empty(&target, to);
-        error = match(arg, piece, &copy);
+        error = match(arg, piece, other, &copy);
     }
     return error;
 }
 
-/* Append to the last chunk; what touches on both sides becomes one copy. */
-static int add_pair(struct rs_copies *list, struct rs_copy c)
+/* Append to the last chunk; what touches on both sides becomes one copy if it
+ * may. */
+static int add_pair(struct rs_copies *list, struct rs_copy c, bool joins)
 {
     struct rs_chunk *chunk = &list->chunks[list->num_chunks - 1];
     struct rs_copy *last = NULL;
@@ -370,7 +376,7 @@ static int add_pair(struct rs_copies *list, struct rs_copy c)
         c.bytes *= c.count;
         c.count = 1;
     }
-    if (chunk->end > chunk->first)
+    if (joins && chunk->end > chunk->first)
         last = &list->copies[list->num_copies - 1];
     if (last != NULL && c.count == 1 && last->count == 1 &&
         last->user + last->bytes == c.user &&
@@ -388,7 +394,7 @@ static int add_pair(struct rs_copies *list, struct rs_copy c)
 }
 
 int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
-                          uint64_t chunk_bytes)
+                          bool joins, uint64_t chunk_bytes)
 {
     struct rs_copy c = *copy;
     uint64_t within = 0; /* of the first block that is left */
@@ -415,7 +421,8 @@ int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
             part.bytes = c.bytes - within < room ? c.bytes - within : room;
             within += part.bytes;
         }
-        error = add_pair(list, part);
+        error = add_pair(list, part, joins);
+        joins = true; /* parts of one copy do */
         if (within == 0 || within == c.bytes) {
             within = 0;
             c.user += (int64_t)part.count * c.stride;
@@ -426,18 +433,32 @@ int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
     return error;
 }
 
-static int append_match(void *arg, size_t piece, const struct rs_copy *copy)
+/* A list, and the pieces that the last copy was of. */
+struct append {
+    struct rs_copies *list;
+    size_t piece, other;
+};
+
+static int append_match(void *arg, size_t piece, size_t other,
+                        const struct rs_copy *copy)
 {
-    (void)piece;
-    return rs_copies_append_pair(arg, copy, UINT64_MAX);
+    struct append *a = arg;
+    bool joins =
+        !a->list->apart || (piece == a->piece && other == a->other);
+
+    a->piece = piece;
+    a->other = other;
+    return rs_copies_append_pair(a->list, copy, joins, UINT64_MAX);
 }
 
 int rs_copies_compile_pair(struct rs_copies *list,
                            const struct rsched_message *from,
                            const struct rsched_message *to)
 {
+    struct append append = {.list = list};
+
     list->num_copies = list->num_chunks = 0;
-    return rs_copies_match(from, to, append_match, list);
+    return rs_copies_match(from, to, append_match, &append);
 }
 
 void rs_copies_fini(struct rs_copies *list)

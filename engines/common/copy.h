@@ -34,6 +34,9 @@ struct rs_copies {
     struct rs_chunk *chunks;
     uint32_t num_copies, num_chunks;
     uint32_t room_copies, room_chunks;
+    /* Copies of different pieces are not joined, though they touch: drivers of
+     * GPUs refuse a copy across two allocations. Set before compiling. */
+    bool apart;
 };
 
 /** Cut a message into chunks of `chunk_bytes` (the last may be shorter).
@@ -44,8 +47,9 @@ int rs_copies_compile(struct rs_copies *list,
 
 /** Called for each copy that takes part of message `from` to message `to`, in
  * the order of the bytes: `user` lies in piece number `piece` of from, `other`
- * in a piece of to. */
-typedef int rs_match_fn(void *arg, size_t piece, const struct rs_copy *copy);
+ * in piece number `other` of to. */
+typedef int rs_match_fn(void *arg, size_t piece, size_t other,
+                        const struct rs_copy *copy);
 
 /** Find the copies between two layouts of equally many bytes.
  * @return 0, or what `match` returned that is not 0 */
@@ -55,9 +59,10 @@ int rs_copies_match(const struct rsched_message *from,
 
 /** Append a copy of a pair to a list; it is cut so that all chunks of the list
  * but the last one have `chunk_bytes`, wherever the copies lie.
+ * @param joins it may become one with the copy before, if they touch
  * @return as rs_copies_compile() */
 int rs_copies_append_pair(struct rs_copies *list, const struct rs_copy *copy,
-                          uint64_t chunk_bytes);
+                          bool joins, uint64_t chunk_bytes);
 
 /** One chunk that copies straight from one layout to another of equally many
  * bytes. @return as rs_copies_compile() */

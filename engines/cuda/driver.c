@@ -147,3 +147,17 @@ int rs_cuda_error(const struct rs_cuda_driver *driver, CUresult result,
                ? 0
                : fail(driver, code_of(result), result, what);
 }
+
+CUstreamCaptureMode rs_cuda_relax(const struct rs_cuda_driver *driver)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void rs_cuda_restore(const struct rs_cuda_driver *driver,
+                     CUstreamCaptureMode mode)
+{
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+}

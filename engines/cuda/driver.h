@@ -31,6 +31,7 @@
     XX(cuDeviceTotalMem)                                                     \
     XX(cuDeviceCanAccessPeer)                                                \
     XX(cuPointerGetAttributes)                                               \
+    XX(cuMemGetAddressRange)                                                 \
     XX(cuDevicePrimaryCtxRetain)                                             \
     XX(cuDevicePrimaryCtxRelease)                                            \
     XX(cuCtxPushCurrent)                                                     \
@@ -38,6 +39,7 @@
     XX(cuStreamCreate)                                                       \
     XX(cuStreamDestroy)                                                      \
     XX(cuStreamSynchronize)                                                  \
+    XX(cuThreadExchangeStreamCaptureMode)                                    \
     XX(cuEventCreate)                                                        \
     XX(cuEventDestroy)                                                       \
     XX(cuEventRecord)                                                        \
@@ -90,6 +92,14 @@ bool rs_cuda_driver_attach(void);
 
 /** The driver if one was found already, else NULL; a load from memory. */
 const struct rs_cuda_driver *rs_cuda_driver_found(void);
+
+/** Calls of this thread are ours until rs_cuda_restore(): while the program
+ * captures a stream, in whichever thread, the driver fails calls that a capture
+ * could miss, and the capture with them. Of ours there is nothing to miss, as
+ * none of our own streams is captured. @return what restore is given */
+CUstreamCaptureMode rs_cuda_relax(const struct rs_cuda_driver *driver);
+void rs_cuda_restore(const struct rs_cuda_driver *driver,
+                     CUstreamCaptureMode mode);
 
 /** Set the error text "WHAT: NAME (text)" for a result of the driver and return
  * RSCHED_ENOTSUP; 0 for CUDA_SUCCESS. */

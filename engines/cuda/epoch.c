@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Epochs; lane.h has the protocol. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engines/cuda/lane.h"
@@ -273,11 +274,11 @@ static int open_pull(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot)
 {
     if (slot->version != l->version)
         return rs_fail(RSCHED_EMISMATCH, "another table than it sent");
-    if (!rs_stream_is_open(&l->stream)) {
-        int error = rs_cuda_pull_stream(l); /* why there is none */
-
-        return error != 0 ? error : rs_fail(RSCHED_ESTATE, "no stream");
-    }
+    /* Not tried again here: go_on() has entered none, so it would leave it. */
+    if (!rs_stream_is_open(&l->stream))
+        return rs_fail(l->no_stream, "%s",
+                       l->no_stream_text != NULL ? l->no_stream_text
+                                                 : "no stream");
     return rs_cuda_pull_open(l);
 }
 
@@ -348,6 +349,7 @@ static int go_on_receiving(struct rs_cuda_lane *l)
             return error;
     }
     error = finish_slots(l);
+    l->lane.copying = l->finished < l->issued && !l->pulling;
     if (error != RSCHED_LANE_DONE)
         return error;
     return l->next == l->moves.copies.num_chunks ? RSCHED_LANE_DONE
@@ -388,7 +390,11 @@ int rs_cuda_rx_progress(struct rsched_lane *lane)
     /* Without a stream the pull behind the table cannot be opened, and that is
      * where the error matters. */
     l->new_table = false;
-    (void)rs_cuda_pull_stream(l);
+    l->no_stream = rs_cuda_pull_stream(l);
+    if (l->no_stream != 0) {
+        free(l->no_stream_text);
+        l->no_stream_text = strdup(rsched_last_error());
+    }
     return go_on(l, go_on_receiving);
 }
 

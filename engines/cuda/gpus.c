@@ -18,8 +18,9 @@ struct facts {
     CUmemorytype type; /* 0: it does not know the address */
     unsigned managed;
     int gpu;
-    CUdeviceptr start;
+    CUdeviceptr start; /* of mapped memory (cuMemMap): of all that was reserved */
     size_t bytes;
+    void *host; /* where processors have host memory */
 };
 
 static CUresult look_at(const struct rs_cuda_driver *driver,
@@ -29,9 +30,10 @@ static CUresult look_at(const struct rs_cuda_driver *driver,
                                         CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    void *values[] = {&facts->type, &facts->managed, &facts->gpu,
-                      &facts->start, &facts->bytes};
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                        CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void *values[] = {&facts->type,  &facts->managed, &facts->gpu,
+                      &facts->start, &facts->bytes,   &facts->host};
 
     memset(facts, 0, sizeof(*facts));
     return driver->cuPointerGetAttributes(
@@ -47,13 +49,21 @@ static bool is_one_allocation(const struct facts *facts, const void *address,
     return offset < facts->bytes && bytes <= facts->bytes - offset;
 }
 
+/* Where GPUs have pinned memory at another address than processors, that is none
+ * of theirs. */
+static bool is_the_hosts(const struct facts *facts, const void *address)
+{
+    return facts->type == 0 || facts->host == NULL || facts->host == address;
+}
+
 static enum rsched_place_kind kind_of(const struct facts *facts,
                                       const void *address, uint64_t bytes)
 {
     /* Managed memory has the type of where it is now. */
     if (facts->managed == 0 &&
         (facts->type == 0 || facts->type == CU_MEMORYTYPE_HOST))
-        return RSCHED_PLACE_HOST;
+        return is_the_hosts(facts, address) ? RSCHED_PLACE_HOST
+                                            : RSCHED_PLACE_UNKNOWN;
     if (!is_one_allocation(facts, address, bytes))
         return RSCHED_PLACE_UNKNOWN;
     if (facts->managed != 0)
@@ -71,6 +81,21 @@ static bool knows_nothing(CUresult result)
            result == CUDA_ERROR_INVALID_CONTEXT;
 }
 
+/* What was reserved need not be mapped, nor all of it on one GPU; holes between
+ * the ends its copies find. */
+static bool ends_likewise(const struct rs_cuda_driver *driver,
+                          const struct facts *facts, const void *address,
+                          uint64_t bytes)
+{
+    struct facts last;
+
+    return bytes == 1 ||
+           (look_at(driver, (const char *)address + bytes - 1, &last) ==
+                CUDA_SUCCESS &&
+            last.type == facts->type && last.gpu == facts->gpu &&
+            last.start == facts->start);
+}
+
 static void place_of(const void *address, uint64_t bytes,
                      struct rsched_place *place)
 {
@@ -85,6 +110,9 @@ static void place_of(const void *address, uint64_t bytes,
     if (result == CUDA_SUCCESS)
         place->kind = kind_of(&facts, address, bytes);
     else if (!knows_nothing(result))
+        place->kind = RSCHED_PLACE_UNKNOWN;
+    if (place->kind == RSCHED_PLACE_GPU &&
+        !ends_likewise(driver, &facts, address, bytes))
         place->kind = RSCHED_PLACE_UNKNOWN;
     if (place->kind == RSCHED_PLACE_GPU)
         place->gpu = facts.gpu;

@@ -97,11 +97,14 @@ int rs_cuda_kernel(struct rsched_engine *engine, int gpu, CUfunction *kernel,
 void rs_cuda_unload_kernels(struct rsched_engine *engine, int gpu)
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    CUstreamCaptureMode mode;
     CUcontext context;
 
     if (engine->kernels[gpu].module == NULL ||
         driver->cuCtxPushCurrent(engine->contexts[gpu]) != CUDA_SUCCESS)
         return;
+    mode = rs_cuda_relax(driver);
     driver->cuModuleUnload(engine->kernels[gpu].module);
+    rs_cuda_restore(driver, mode);
     driver->cuCtxPopCurrent(&context);
 }

@@ -107,6 +107,7 @@ static struct rs_cuda_lane *lane_new(struct rsched_connection *connection,
     l->lane.connection = connection;
     l->group = spec->group;
     l->own_group = l->group == NULL;
+    l->moves.copies.apart = l->straight.copies.apart = true;
     if (l->own_group &&
         rs_cuda_group_create(connection->engine, &l->group) != 0) {
         free(l);
@@ -338,6 +339,14 @@ static void close_stream(struct rs_cuda_lane *l)
     l->batch = NULL;
 }
 
+/* Without kernels copy engines do. */
+static int find_batch(struct rs_cuda_lane *l, int gpu)
+{
+    int error = rs_group_batch(l->group, gpu, RS_CUDA_SLOTS, &l->batch);
+
+    return error == RSCHED_ENOTSUP ? 0 : error;
+}
+
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu)
 {
     int error;
@@ -348,12 +357,14 @@ int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu)
     error = rs_stream_open(&l->stream, l->lane.connection->engine, gpu);
     if (error == 0)
         error = rs_stream_enter(&l->stream);
+    if (error == 0) {
+        pin(l);
+        rs_stream_leave(&l->stream);
+        error = find_batch(l, gpu);
+    }
     if (error != 0)
-        return error;
-    pin(l);
-    rs_stream_leave(&l->stream);
-    error = rs_group_batch(l->group, gpu, RS_CUDA_SLOTS, &l->batch);
-    return error == RSCHED_ENOTSUP ? 0 : error;
+        close_stream(l); /* the next load tries again, with kernels */
+    return error;
 }
 
 int rs_cuda_lane_fail(const struct rs_cuda_lane *l, int error)

@@ -159,6 +159,8 @@ struct rs_cuda_lane {
     size_t table_bytes;
     size_t table_at; /* bytes that have been sent or got */
     bool new_table;  /* rx: it has just become complete */
+    int no_stream;   /* rx: why there is none for pulls, with its text */
+    char *no_stream_text;
     struct rs_cuda_region *regions; /* tx: exported */
     size_t num_regions, room_regions;
     struct rs_moves straight;     /* rx: from the peer's memory */

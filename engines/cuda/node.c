@@ -87,11 +87,15 @@ static int retain(struct rsched_engine *engine, int gpu)
     if (error == 0)
         error = rs_cuda_error(driver, driver->cuDeviceGet(&device, gpu),
                               "cuDeviceGet");
-    if (error == 0)
+    if (error == 0) {
+        CUstreamCaptureMode mode = rs_cuda_relax(driver);
+
         error = rs_cuda_error(driver,
                               driver->cuDevicePrimaryCtxRetain(
                                   &engine->contexts[gpu], device),
                               "cuDevicePrimaryCtxRetain");
+        rs_cuda_restore(driver, mode);
+    }
     return error == 0 ? 0 : rs_fail_within(error, "GPU %d", gpu);
 }
 

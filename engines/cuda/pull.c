@@ -20,6 +20,15 @@ static bool has(const struct rs_cuda_region *r, const char *address)
     return (uintptr_t)address - r->start < r->bytes;
 }
 
+static bool has_all(const struct rs_cuda_region *r,
+                    const struct rsched_piece *p)
+{
+    int64_t span = (int64_t)(p->count - 1) * p->stride;
+
+    return has(r, p->address + (span < 0 ? span : 0)) &&
+           has(r, p->address + (span > 0 ? span : 0) + p->bytes - 1);
+}
+
 /* The region of an address, exported at first. */
 static int find_region(struct rs_cuda_lane *l, const char *address,
                        uint64_t *number)
@@ -57,6 +66,9 @@ static int make_pieces(struct rs_cuda_lane *l,
         pieces[i] = (struct rs_cuda_table_piece){
             .bytes = p->bytes, .count = p->count, .stride = p->stride};
         error = find_region(l, p->address, &pieces[i].region);
+        if (error == 0 && !has_all(&l->regions[pieces[i].region], p))
+            error = rs_fail(RSCHED_ENOTSUP, "a block across several mappings "
+                                            "(cuMemMap)");
         if (error == 0)
             pieces[i].offset = (uintptr_t)p->address -
                                l->regions[pieces[i].region].start;
@@ -374,4 +386,5 @@ void rs_cuda_pull_fini(struct rs_cuda_lane *l)
     rs_moves_fini(&l->straight);
     free(l->regions);
     free(l->table);
+    free(l->no_stream_text);
 }

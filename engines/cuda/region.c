@@ -23,13 +23,14 @@ struct facts {
 static int look_at(const struct rs_cuda_driver *driver, const char *address,
                    struct facts *facts)
 {
+    /* Where mapped memory begins and ends no attribute tells: those mean all
+     * that was reserved. */
     CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
         CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
         CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-    void *values[] = {&facts->start, &facts->bytes,  &facts->buffer,
-                      &facts->gpu,   &facts->legacy, &facts->types};
+    void *values[] = {&facts->buffer, &facts->gpu, &facts->legacy,
+                      &facts->types};
 
     memset(facts, 0, sizeof(*facts));
     return rs_cuda_error(
@@ -55,13 +56,14 @@ static int export_legacy(const struct rs_cuda_driver *driver,
 }
 
 static int export_descriptor(const struct rs_cuda_driver *driver,
+                             const char *address,
                              struct rs_cuda_region *region)
 {
     CUmemGenericAllocationHandle memory;
     int fd = -1;
     int error = rs_cuda_error(driver,
                               driver->cuMemRetainAllocationHandle(
-                                  &memory, (void *)(uintptr_t)region->start),
+                                  &memory, (void *)(uintptr_t)address),
                               "cuMemRetainAllocationHandle");
 
     if (error != 0)
@@ -77,6 +79,39 @@ static int export_descriptor(const struct rs_cuda_driver *driver,
     return error;
 }
 
+/* The context of its GPU is current. */
+static int export_memory(const struct rsched_connection *connection,
+                         const struct facts *facts, const char *address,
+                         struct rs_cuda_region *r)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    CUdeviceptr start;
+    size_t bytes;
+    int error = rs_cuda_error(
+        driver,
+        driver->cuMemGetAddressRange(&start, &bytes,
+                                     (CUdeviceptr)(uintptr_t)address),
+        "cuMemGetAddressRange");
+
+    if (error != 0)
+        return error;
+    r->start = start;
+    r->bytes = bytes;
+    /* What is mapped may be barred to other GPUs of the process. */
+    if (connection->same_process)
+        return facts->legacy != 0
+                   ? 0
+                   : rs_fail(RSCHED_ENOTSUP, "memory of GPU %d that another "
+                                             "GPU may not access", facts->gpu);
+    if (facts->legacy != 0)
+        return export_legacy(driver, r);
+    if ((facts->types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+        return export_descriptor(driver, address, r);
+    return rs_fail(RSCHED_ENOTSUP,
+                   "memory of GPU %d that no other process can open (of a "
+                   "pool, or made without a type of handle)", facts->gpu);
+}
+
 int rs_cuda_region_export(const struct rsched_connection *connection,
                           const char *address, struct rs_cuda_region *region)
 {
@@ -84,32 +119,25 @@ int rs_cuda_region_export(const struct rsched_connection *connection,
     struct rs_cuda_region r = {.kind = RS_CUDA_ADDRESS, .fd = -1};
     struct rs_cuda_end end;
     struct facts facts;
+    CUcontext context;
     int error = look_at(driver, address, &facts);
 
     if (error == 0)
         error = rs_cuda_end_of(
             &(struct rsched_place){RSCHED_PLACE_GPU, facts.gpu}, &end);
+    /* A message may have pieces on several GPUs. */
+    if (error == 0)
+        error = rs_cuda_context(connection->engine, facts.gpu, &context);
+    if (error == 0)
+        error = rs_cuda_error(driver, driver->cuCtxPushCurrent(context),
+                              "cuCtxPushCurrent");
     if (error != 0)
         return error;
     r.buffer = facts.buffer;
     r.owner = connection->engine->memory.id;
-    r.start = facts.start;
-    r.bytes = facts.bytes;
     memcpy(r.gpu, end.id, sizeof(r.gpu));
-    /* What is mapped may be barred to other GPUs of the process. */
-    if (connection->same_process)
-        error = facts.legacy != 0
-                    ? 0
-                    : rs_fail(RSCHED_ENOTSUP, "memory of GPU %d that another "
-                                              "GPU may not access", facts.gpu);
-    else if (facts.legacy != 0)
-        error = export_legacy(driver, &r);
-    else if ((facts.types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
-        error = export_descriptor(driver, &r);
-    else
-        error = rs_fail(RSCHED_ENOTSUP,
-                        "memory of GPU %d that no other process can open (of a "
-                        "pool, or made without a type of handle)", facts.gpu);
+    error = export_memory(connection, &facts, address, &r);
+    driver->cuCtxPopCurrent(&context);
     if (error == 0)
         *region = r;
     return error;
@@ -272,6 +300,7 @@ static void close_now(struct rs_cuda_opened *o)
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)o->address;
+    CUstreamCaptureMode mode = rs_cuda_relax(driver);
     CUcontext popped;
 
     if (o->region.kind == RS_CUDA_DESCRIPTOR) {
@@ -282,6 +311,7 @@ static void close_now(struct rs_cuda_opened *o)
         driver->cuIpcCloseMemHandle(address);
         driver->cuCtxPopCurrent(&popped);
     }
+    rs_cuda_restore(driver, mode);
     free(o);
 }
 

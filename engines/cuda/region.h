@@ -42,7 +42,8 @@ struct rs_cuda_region {
 static_assert(sizeof(struct rs_cuda_region) == 120, "wire layout");
 
 /**
- * The allocation in which an address lies.
+ * The allocation in which an address lies; of memory that was mapped
+ * (cuMemMap), what was mapped at once: an array may go on in the next region.
  *
  * @return 0, with rs_cuda_region_withdraw() to come; RSCHED_ENOTSUP: it cannot
  *         be opened by others, with the reason

@@ -67,20 +67,32 @@ void rs_stream_close(struct rs_stream *s)
     *s = (struct rs_stream){0};
 }
 
+/* Streams may be entered within others. */
+static _Thread_local unsigned entered;
+static _Thread_local CUstreamCaptureMode mode_outside;
+
 int rs_stream_enter(const struct rs_stream *s)
 {
+    int error;
+
     if (!rs_stream_is_open(s))
         return 0;
-    return rs_cuda_error(s->driver, s->driver->cuCtxPushCurrent(s->context),
-                         "cuCtxPushCurrent");
+    error = rs_cuda_error(s->driver, s->driver->cuCtxPushCurrent(s->context),
+                          "cuCtxPushCurrent");
+    if (error == 0 && entered++ == 0)
+        mode_outside = rs_cuda_relax(s->driver);
+    return error;
 }
 
 void rs_stream_leave(const struct rs_stream *s)
 {
     CUcontext context;
 
-    if (rs_stream_is_open(s))
-        s->driver->cuCtxPopCurrent(&context);
+    if (!rs_stream_is_open(s))
+        return;
+    if (--entered == 0)
+        rs_cuda_restore(s->driver, mode_outside);
+    s->driver->cuCtxPopCurrent(&context);
 }
 
 static int copy_block(struct rs_stream *s, char *to, const char *from,
@@ -94,15 +106,16 @@ static int copy_block(struct rs_stream *s, char *to, const char *from,
 }
 
 /* Of copies in two dimensions: rows that do not overlap, and a pitch below what
- * every GPU takes. */
+ * every GPU takes. Within a GPU some drivers refuse a pitch that is not as
+ * theirs (cuMemAllocPitch). */
 static bool is_pitch(int64_t stride, uint64_t bytes)
 {
     return stride > 0 && (uint64_t)stride >= bytes && stride <= INT32_MAX;
 }
 
-static int copy_rows(struct rs_stream *s, char *to, int64_t to_stride,
-                     const char *from, int64_t from_stride, uint64_t bytes,
-                     uint64_t count)
+static CUresult copy_rows(struct rs_stream *s, char *to, int64_t to_stride,
+                          const char *from, int64_t from_stride,
+                          uint64_t bytes, uint64_t count)
 {
     const CUDA_MEMCPY2D copy = {
         .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
@@ -115,9 +128,7 @@ static int copy_rows(struct rs_stream *s, char *to, int64_t to_stride,
         .Height = count,
     };
 
-    return rs_cuda_error(s->driver,
-                         s->driver->cuMemcpy2DAsync(&copy, s->stream),
-                         "cuMemcpy2DAsync");
+    return s->driver->cuMemcpy2DAsync(&copy, s->stream);
 }
 
 int rs_stream_copy(struct rs_stream *s, char *to, int64_t to_stride,
@@ -130,8 +141,13 @@ int rs_stream_copy(struct rs_stream *s, char *to, int64_t to_stride,
     if (count == 1 ||
         (to_stride == (int64_t)bytes && from_stride == (int64_t)bytes))
         return copy_block(s, to, from, bytes * count);
-    if (is_pitch(to_stride, bytes) && is_pitch(from_stride, bytes))
-        return copy_rows(s, to, to_stride, from, from_stride, bytes, count);
+    if (is_pitch(to_stride, bytes) && is_pitch(from_stride, bytes)) {
+        CUresult result =
+            copy_rows(s, to, to_stride, from, from_stride, bytes, count);
+
+        if (result != CUDA_ERROR_INVALID_VALUE)
+            return rs_cuda_error(s->driver, result, "cuMemcpy2DAsync");
+    }
     for (uint64_t i = 0; i < count && error == 0; i++)
         error = copy_block(s, to + (int64_t)i * to_stride,
                            from + (int64_t)i * from_stride, bytes);

@@ -182,7 +182,8 @@ struct matcher {
     const struct rs_table_piece *pieces;
 };
 
-static int match(void *arg, size_t piece, const struct rs_copy *copy)
+static int match(void *arg, size_t piece, size_t other,
+                 const struct rs_copy *copy)
 {
     const struct matcher *m = arg;
     struct rsched_piece to = {.address = copy->other,
@@ -190,11 +191,12 @@ static int match(void *arg, size_t piece, const struct rs_copy *copy)
                               .count = copy->count,
                               .stride = copy->other_stride};
 
+    (void)other;
     if (m->pieces[piece].region == RS_TABLE_SLOTS)
         return rs_pieces_append(&m->pull->slots, &to);
     if (m->pieces[piece].region == RS_TABLE_CMA)
         return add_iovecs(&m->pull->iovecs, copy);
-    return rs_copies_append_pair(&m->pull->copies, copy, m->pull->chunk);
+    return rs_copies_append_pair(&m->pull->copies, copy, true, m->pull->chunk);
 }
 
 static int compile(struct lane *l, const struct view *v,

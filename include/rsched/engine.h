@@ -138,6 +138,9 @@ struct rsched_lane {
     /** Set by load: an epoch does not fit into the landing slots, so that it
      * needs the help of both sides to complete. */
     bool streams;
+    /** rx, set by start and progress: data that have come are being copied out
+     * of memory of this process. They come to their end though the sender dies. */
+    bool copying;
     /** Set by rx_create: the tx lane delivers, there is nothing to progress. */
     bool passive;
 };

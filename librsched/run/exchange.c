@@ -307,6 +307,9 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
         if ((tx ? ops->tx_progress(lane) : ops->rx_progress(lane)) ==
             RSCHED_LANE_DONE)
             continue;
+        /* What it left is here, so that it takes nobody to have it. */
+        if (!tx && lane->copying)
+            continue;
         if (is_dead(edge->peer))
             return fail_of_peer(x, edge->peer);
         error = tx ? ops->tx_check(lane) : ops->rx_check(lane);

@@ -53,6 +53,8 @@ CUcontext fake_current(void)
 /* An allocation needs a context that somebody holds. */
 CUresult fake_check(const void *out, size_t bytes)
 {
+    if (fake_is_in_host_function())
+        fake_die("is used in a host function", out);
     if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (fake_current() == NULL)
@@ -60,18 +62,21 @@ CUresult fake_check(const void *out, size_t bytes)
     return out == NULL || bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* FAKE_CUDA_FAIL=NAME:K:N,... */
+/* FAKE_CUDA_FAIL=NAME:K:N[:M],... */
 CUresult fake_injected(const char *name, int call)
 {
     const char *text = getenv("FAKE_CUDA_FAIL");
     size_t length = strlen(name);
 
     while (text != NULL && *text != '\0') {
-        int from, result;
+        int from, result, times;
+        int read = strncmp(text, name, length) != 0
+                       ? 0
+                       : sscanf(text + length, ":%d:%d:%d", &from, &result,
+                                &times);
 
-        if (strncmp(text, name, length) == 0 &&
-            sscanf(text + length, ":%d:%d", &from, &result) == 2 && from > 0 &&
-            call >= from)
+        if (read >= 2 && from > 0 && call >= from &&
+            (read == 2 || call - from < times))
             return (CUresult)result;
         text = strchr(text, ',');
         text = text == NULL ? NULL : text + 1;
@@ -308,6 +313,12 @@ API CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
     return CUDA_SUCCESS;
 }
 
+API CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
+{
+    *context = depth == 0 ? NULL : stack[depth - 1];
+    return fake_initialised();
+}
+
 API CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
 {
     if (fake_initialised() != CUDA_SUCCESS)
@@ -349,7 +360,8 @@ static void __attribute__((destructor)) look_for_leaks(void)
 {
     static const enum fake_count kept[] = {FAKE_HANDLES_OPEN, FAKE_MODULES,
                                            FAKE_IMPORTS_MAPPED, FAKE_STREAMS,
-                                           FAKE_EVENTS, FAKE_PINNED};
+                                           FAKE_EVENTS, FAKE_PINNED,
+                                           FAKE_GRAPHS};
 
     if (fake_initialised() != CUDA_SUCCESS)
         return;

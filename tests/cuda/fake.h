@@ -14,7 +14,16 @@
  * It holds to this, among other things:
  *   - streams, events and handles are used in the context that they were made
  *     in, which must be current
- *   - a copy's ends lie in one allocation each; what was freed is no end
+ *   - a copy's ends lie in one allocation each, or in mappings that touch in
+ *     what was reserved at once; what was freed is no end. Allocations lie back
+ *     to back
+ *   - copies in two dimensions within device memory have a pitch of whole
+ *     FAKE_CUDA_PITCH bytes
+ *   - handles and ranges are asked for in a context of the memory's GPU; the
+ *     range that an attribute has is that of what was reserved
+ *   - while a stream is captured (mode GLOBAL), what the capture could miss is
+ *     refused in all threads that have not said RELAXED, and breaks the capture
+ *   - host functions and destructors do not call the driver
  *   - a handle is not opened in the process that it is of, nor twice; what is
  *     closed was open
  *   - a kernel reaches memory of its own GPU, what has been opened in its
@@ -36,8 +45,9 @@
  *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
- *   FAKE_CUDA_FAIL=NAME:K:N,..  the K-th call of a function, from 1, and all
- *                         after it return N; K=0 is none
+ *   FAKE_CUDA_PITCH=N     see above; 16 unless told
+ *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M
+ *                         in all, or all after it, return N; K=0 is none
  *
  * What it cannot show: whether hardware does what the driver's documentation
  * says.
@@ -65,6 +75,18 @@
     XX(cuMemMap)                                                             \
     XX(cuMemUnmap)                                                           \
     XX(cuMemSetAccess)                                                       \
+    XX(cuMemHostGetDevicePointer)                                            \
+    XX(cuCtxGetCurrent)                                                      \
+    XX(cuMemcpyAsync)                                                        \
+    XX(cuStreamCreate)                                                       \
+    XX(cuStreamDestroy)                                                      \
+    XX(cuStreamSynchronize)                                                  \
+    XX(cuStreamBeginCapture)                                                 \
+    XX(cuStreamEndCapture)                                                   \
+    XX(cuGraphInstantiate)                                                   \
+    XX(cuGraphLaunch)                                                        \
+    XX(cuGraphExecDestroy)                                                   \
+    XX(cuGraphDestroy)                                                       \
     FAKE_OWN(XX)
 
 /* Functions of the fake alone. */
@@ -80,6 +102,7 @@ enum fake_count {
     FAKE_COPIES,      /* that were done, in one or two dimensions */
     FAKE_LAUNCHES,    /* of kernels, that were enqueued */
     FAKE_MODULES,     /* that are loaded */
+    FAKE_GRAPHS,      /* and user objects */
     FAKE_DEVICE,      /* allocations of device memory that there are */
     FAKE_HANDLES,     /* opened by this process */
     FAKE_HANDLES_OPEN,/* and not closed */

@@ -59,12 +59,20 @@ struct fake_memory {
     int fd; /* of its file, -1: it has none */
     unsigned long long id;
     struct fake_physical *physical; /* of cuMemMap */
+    struct fake_reserved *reserved; /* where it is mapped */
     unsigned access;                /* of cuMemSetAccess: a bit for each GPU */
 };
 
 /** What has these bytes, from end to end; NULL: no such memory. With the
  * lock. */
 struct fake_memory *fake_find(const char *address, size_t bytes);
+/** The same of bytes that may go on in further mappings of what was reserved at
+ * once; all of it is accessible to the GPU. @return the first; NULL: it is not
+ * so. With the lock. */
+struct fake_memory *fake_find_mapped(const char *address, size_t bytes,
+                                     int gpu);
+/** What host memory an address means that kernels see it at. */
+char *fake_of_kernels(const char *address);
 /** Whether the address was of memory that is gone. */
 bool fake_is_gone(const char *address);
 
@@ -74,8 +82,58 @@ struct fake_launch {
     struct rs_pack_launch parameter;
 };
 
-/** Takes the launch, which malloc has made, if it returns CUDA_SUCCESS. */
-CUresult fake_enqueue_launch(CUstream stream, struct fake_launch *launch);
+/* An end of a copy: the driver's memory, or whatever is at an address. */
+struct fake_end {
+    struct fake_memory *memory; /* NULL: pageable */
+    char *address, *touch;
+    size_t pitch;
+};
+
+enum fake_work_kind {
+    FAKE_WORK_COPY,
+    FAKE_WORK_LAUNCH,
+    FAKE_WORK_HOST,
+    FAKE_WORK_WAIT, /* until a word has a value */
+    FAKE_WORK_WRITE /* that value */
+};
+
+/* What a stream is told. */
+struct fake_work {
+    enum fake_work_kind kind;
+    struct fake_end to, from; /* a copy */
+    size_t width, height;
+    struct fake_launch *launch; /* which malloc has made */
+    CUhostFn function;
+    void *arg;
+    CUdeviceptr word;
+    unsigned value;
+};
+
+/** Append it, or have the graph have it that the stream is captured into. */
+CUresult fake_enqueue(CUstream stream, const struct fake_work *work);
+
+CUgraph fake_graph_create(void);
+void fake_graph_append(CUgraph graph, const struct fake_work *work);
+
+/** Where a word is that a stream names; NULL: nowhere. With the lock. */
+atomic_uint *fake_word(CUdeviceptr address);
+/** Host memory by the address that kernels and streams have of it. With the
+ * lock. */
+void *fake_seen_by_kernels(uint64_t address, size_t bytes);
+
+/** Call a function that may not call the driver. Without the lock. */
+void fake_call_host(CUhostFn function, void *arg);
+bool fake_is_in_host_function(void);
+
+/** Whether a capture forbids what would be missed by it; then it is broken. */
+bool fake_is_prohibited(CUstream stream);
+
+/** Return the error of what may not be called now, if a capture says so. */
+#define UNSAFE()                                                             \
+    do {                                                                     \
+        if (fake_is_prohibited(NULL))                                        \
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;                    \
+    } while (0)
 /** With the lock. */
 CUresult fake_run_kernel(CUcontext context, const struct fake_launch *launch);
 

@@ -59,6 +59,21 @@ static void *reach(uint64_t address, size_t bytes, bool store)
 
 #include "tests/cuda/pack_here.h"
 
+char *fake_of_kernels(const char *address)
+{
+    return ((uintptr_t)address & SEEN_BY_KERNELS) == 0
+               ? NULL
+               : (char *)((uintptr_t)address & ~SEEN_BY_KERNELS);
+}
+
+void *fake_seen_by_kernels(uint64_t address, size_t bytes)
+{
+    char *at = fake_of_kernels((const char *)(uintptr_t)address);
+    const struct fake_memory *m = at == NULL ? NULL : fake_find(at, bytes);
+
+    return m != NULL && m->type == CU_MEMORYTYPE_HOST ? at : NULL;
+}
+
 CUresult fake_run_kernel(CUcontext context, const struct fake_launch *l)
 {
     running = context;
@@ -75,6 +90,7 @@ API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     CUmodule m;
 
     INJECT(cuModuleLoadData);
+    UNSAFE();
     if (result != CUDA_SUCCESS)
         return result;
     memcpy(&magic, image, sizeof(magic));
@@ -93,6 +109,7 @@ API CUresult CUDAAPI cuModuleUnload(CUmodule module)
 {
     if (fake_check(module, 1) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
+    UNSAFE();
     if (fake_current() != module->context)
         return CUDA_ERROR_INVALID_CONTEXT;
     fake_count(FAKE_MODULES, -1);
@@ -128,6 +145,7 @@ API CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned x, unsigned y,
                                     void **extra)
 {
     CUresult result = fake_check(f, 1);
+    struct fake_work work = {.kind = FAKE_WORK_LAUNCH};
     struct fake_launch *l;
 
     INJECT(cuLaunchKernel);
@@ -143,7 +161,8 @@ API CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned x, unsigned y,
         return CUDA_ERROR_OUT_OF_MEMORY;
     l->blocks = x;
     memcpy(&l->parameter, parameters[0], sizeof(l->parameter));
-    result = fake_enqueue_launch(stream, l);
+    work.launch = l;
+    result = fake_enqueue(stream, &work);
     if (result == CUDA_SUCCESS)
         fake_count(FAKE_LAUNCHES, 1);
     else

@@ -60,6 +60,13 @@ static struct fake_memory *add(const struct fake_memory *memory)
     return m;
 }
 
+static void bar(char *address, size_t bytes)
+{
+    if (mmap(address, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        abort();
+}
+
 /* With the lock. */
 static void bury(struct fake_memory *m)
 {
@@ -74,22 +81,45 @@ static void bury(struct fake_memory *m)
     if (m->registered)
         return;
     if (m->touch != m->address)
-        munmap(m->touch, whole_pages(m->bytes));
-    if (mmap(m->address, whole_pages(m->bytes), PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) == MAP_FAILED)
-        abort();
+        bar(m->touch, whole_pages(m->bytes));
+    bar(m->address, whole_pages(m->bytes));
     if (m->fd >= 0)
         close(m->fd);
 }
 
-/* Map a file where processors may not touch it, and where they may. */
-static bool map_twice(struct fake_memory *m, void *at)
+/* Memory lies back to back, as the driver may place it: whoever goes on behind
+ * the end of one allocation is in the next. */
+static void *next_place(size_t bytes)
 {
-    m->address = mmap(at, whole_pages(m->bytes), PROT_NONE,
-                      MAP_SHARED | (at != NULL ? MAP_FIXED : 0), m->fd, 0);
-    m->touch = mmap(NULL, whole_pages(m->bytes), PROT_READ | PROT_WRITE,
-                    MAP_SHARED, m->fd, 0);
+    static const size_t much = (size_t)4 << 30;
+    static char *arena;
+    static size_t left;
+    void *place;
+
+    pthread_mutex_lock(&fake_lock);
+    if (left < bytes) {
+        left = bytes > much ? bytes : much;
+        arena = mmap(NULL, left, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (arena == MAP_FAILED)
+            abort();
+    }
+    place = arena;
+    arena += bytes;
+    left -= bytes;
+    pthread_mutex_unlock(&fake_lock);
+    return place;
+}
+
+/* Map a file where processors may not touch it, and where they may: somewhere,
+ * unless it is said. */
+static bool map_twice(struct fake_memory *m, void *at, void *touch)
+{
+    size_t bytes = whole_pages(m->bytes);
+
+    m->address = mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, m->fd, 0);
+    m->touch = mmap(touch, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | (touch != NULL ? MAP_FIXED : 0), m->fd, 0);
     return m->address != MAP_FAILED && m->touch != MAP_FAILED;
 }
 
@@ -141,7 +171,7 @@ static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
 
     if (device) {
         m.fd = make_file(bytes, m.id, m.gpu);
-        if (m.fd < 0 || !map_twice(&m, NULL))
+        if (m.fd < 0 || !map_twice(&m, next_place(whole_pages(bytes)), NULL))
             return CUDA_ERROR_OUT_OF_MEMORY;
     } else {
         m.address = m.touch =
@@ -161,6 +191,7 @@ static CUresult release(void *address, CUmemorytype type)
 
     if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
+    UNSAFE();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || m->address != address || m->type != type || m->opened ||
@@ -179,6 +210,7 @@ API CUresult CUDAAPI cuMemAlloc(CUdeviceptr *device, size_t bytes)
     void *address;
 
     INJECT(cuMemAlloc);
+    UNSAFE();
     if (result == CUDA_SUCCESS)
         result = allocate(bytes, CU_MEMORYTYPE_DEVICE, false, &address);
     if (result == CUDA_SUCCESS) {
@@ -208,8 +240,10 @@ API CUresult CUDAAPI cuMemHostAlloc(void **address, size_t bytes,
 {
     CUresult result = fake_check(address, bytes);
 
-    if (flags != 0)
+    if (flags != 0 &&
+        flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
         result = CUDA_ERROR_INVALID_VALUE;
+    UNSAFE();
     if (result == CUDA_SUCCESS)
         result = allocate(bytes, CU_MEMORYTYPE_HOST, false, address);
     return result;
@@ -252,6 +286,7 @@ API CUresult CUDAAPI cuMemHostRegister(void *address, size_t bytes,
                             .fd = -1};
 
     INJECT(cuMemHostRegister);
+    UNSAFE();
     if (result != CUDA_SUCCESS)
         return result;
     if (flags !=
@@ -275,6 +310,7 @@ API CUresult CUDAAPI cuMemHostUnregister(void *address)
 
     if (result != CUDA_SUCCESS)
         return result;
+    UNSAFE();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || !m->registered || m->address != address)
@@ -309,7 +345,8 @@ API CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle,
         return result;
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
-    if (m == NULL || m->fd < 0 || m->opened || m->physical != NULL) {
+    if (m == NULL || m->fd < 0 || m->opened || m->physical != NULL ||
+        m->gpu != fake_current()->gpu) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
         h.id = m->id;
@@ -353,6 +390,7 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
     int gpu;
 
     INJECT(cuIpcOpenMemHandle);
+    UNSAFE();
     if (result != CUDA_SUCCESS)
         return result;
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
@@ -371,7 +409,7 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
     m.bytes = bytes;
     m.gpu = gpu;
     m.id = id;
-    if (!map_twice(&m, NULL))
+    if (!map_twice(&m, next_place(whole_pages(m.bytes)), NULL))
         abort();
     pthread_mutex_lock(&fake_lock);
     fake_counts[FAKE_HANDLES]++;
@@ -389,6 +427,7 @@ API CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr device)
 
     if (result != CUDA_SUCCESS)
         return result;
+    UNSAFE();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || !m->opened || m->physical != NULL || m->address != address)
@@ -462,31 +501,84 @@ API CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
+/* Address space: where it can be mapped, and where processors may touch that. */
+struct fake_reserved {
+    struct fake_reserved *next;
+    char *address, *touch;
+    size_t bytes;
+};
+static struct fake_reserved *reservations; /* with the lock */
+
+static struct fake_reserved *find_reserved(const char *address)
+{
+    struct fake_reserved *r = reservations;
+
+    while (r != NULL &&
+           (address < r->address || address >= r->address + r->bytes))
+        r = r->next;
+    return r;
+}
+
+struct fake_memory *fake_find_mapped(const char *address, size_t bytes, int gpu)
+{
+    struct fake_memory *first = fake_find(address, 1);
+
+    for (size_t at = 0; at < bytes;) {
+        const struct fake_memory *m = fake_find(address + at, 1);
+
+        if (m == NULL || m->physical == NULL ||
+            m->reserved != first->reserved || (m->access >> gpu & 1) == 0)
+            return NULL;
+        at = (size_t)(m->address + m->bytes - address);
+    }
+    return first;
+}
+
 API CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *device, size_t bytes,
                                          size_t alignment, CUdeviceptr address,
                                          unsigned long long flags)
 {
-    void *memory;
+    struct fake_reserved *r;
 
     if (device == NULL || bytes == 0 || bytes % FAKE_PAGE != 0 ||
         alignment > FAKE_PAGE || address != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    r = malloc(sizeof(*r));
+    if (r == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *device = (CUdeviceptr)(uintptr_t)memory;
+    r->bytes = bytes;
+    r->address = next_place(bytes);
+    r->touch = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (r->touch == MAP_FAILED)
+        abort();
+    pthread_mutex_lock(&fake_lock);
+    r->next = reservations;
+    reservations = r;
+    pthread_mutex_unlock(&fake_lock);
+    *device = (CUdeviceptr)(uintptr_t)r->address;
     return CUDA_SUCCESS;
 }
 
-/* The address stays reserved for ever: nobody else shall have it. */
+/* The address is nobody else's for ever. */
 API CUresult CUDAAPI cuMemAddressFree(CUdeviceptr device, size_t bytes)
 {
     char *address = (char *)(uintptr_t)device;
+    struct fake_reserved **at = &reservations, *r;
 
     pthread_mutex_lock(&fake_lock);
-    if (bytes == 0 || fake_find(address, 1) != NULL)
-        fake_die("is given up and mapped", address);
+    while (*at != NULL && (*at)->address != address)
+        at = &(*at)->next;
+    r = *at;
+    if (r == NULL || r->bytes != bytes)
+        fake_die("is given up and not reserved", address);
+    for (size_t i = 0; i < bytes; i += FAKE_PAGE) {
+        if (fake_find(address + i, 1) != NULL)
+            fake_die("is given up and mapped", address);
+    }
+    *at = r->next;
+    munmap(r->touch, bytes);
     pthread_mutex_unlock(&fake_lock);
+    free(r);
     return CUDA_SUCCESS;
 }
 
@@ -501,12 +593,22 @@ API CUresult CUDAAPI cuMemMap(CUdeviceptr device, size_t bytes, size_t offset,
                             .gpu = p->gpu,
                             .id = p->id,
                             .physical = p};
+    char *address = (char *)(uintptr_t)device;
+    struct fake_reserved *r;
 
     INJECT(cuMemMap);
+    UNSAFE();
     if (offset != 0 || flags != 0 || bytes != p->bytes)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&fake_lock);
+    r = find_reserved(address);
+    if (r == NULL || bytes > (size_t)(r->address + r->bytes - address) ||
+        fake_find(address, 1) != NULL)
+        fake_die("is mapped to where nothing is reserved", address);
+    pthread_mutex_unlock(&fake_lock);
+    m.reserved = r;
     m.fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 0);
-    if (m.fd < 0 || !map_twice(&m, (void *)(uintptr_t)device))
+    if (m.fd < 0 || !map_twice(&m, address, r->touch + (address - r->address)))
         abort();
     pthread_mutex_lock(&fake_lock);
     p->holders++;
@@ -521,6 +623,7 @@ API CUresult CUDAAPI cuMemUnmap(CUdeviceptr device, size_t bytes)
     char *address = (char *)(uintptr_t)device;
     struct fake_memory *m;
 
+    UNSAFE();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, bytes);
     if (m == NULL || m->physical == NULL || m->bytes != bytes)
@@ -540,6 +643,7 @@ API CUresult CUDAAPI cuMemSetAccess(CUdeviceptr device, size_t bytes,
     struct fake_memory *m;
 
     INJECT(cuMemSetAccess);
+    UNSAFE();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, bytes);
     if (m == NULL || m->physical == NULL || m->bytes != bytes)
@@ -622,10 +726,36 @@ API CUresult CUDAAPI cuMemImportFromShareableHandle(
 
 /* ---- what an address is ---- */
 
-/* Unknown attributes of unknown addresses are 0. */
-static CUresult tell(const struct fake_memory *m, CUpointer_attribute attribute,
-                     void *value)
+API CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr *start, size_t *bytes,
+                                          CUdeviceptr device)
 {
+    CUresult result = fake_check(start, 1);
+    const struct fake_memory *m;
+
+    INJECT(cuMemGetAddressRange);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&fake_lock);
+    m = fake_find((const char *)(uintptr_t)device, 1);
+    if (m == NULL || m->type != CU_MEMORYTYPE_DEVICE ||
+        m->gpu != fake_current()->gpu) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        *start = (CUdeviceptr)(uintptr_t)m->address;
+        *bytes = m->bytes;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return result;
+}
+
+/* Unknown attributes of unknown addresses are 0. The range of mapped memory is
+ * all that was reserved with it. */
+static CUresult tell(const struct fake_memory *m, const char *pointer,
+                     CUpointer_attribute attribute, void *value)
+{
+    const struct fake_reserved *r = m != NULL ? m->reserved
+                                              : find_reserved(pointer);
+
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(CUmemorytype *)value = m == NULL ? (CUmemorytype)0 : m->type;
@@ -637,11 +767,19 @@ static CUresult tell(const struct fake_memory *m, CUpointer_attribute attribute,
         *(int *)value = m == NULL ? CU_DEVICE_INVALID : m->gpu;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)value = m == NULL ? 0
-                                          : (CUdeviceptr)(uintptr_t)m->address;
+        *(CUdeviceptr *)value = r != NULL ? (CUdeviceptr)(uintptr_t)r->address
+                                : m == NULL
+                                    ? 0
+                                    : (CUdeviceptr)(uintptr_t)m->address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)value = m == NULL ? 0 : m->bytes;
+        *(size_t *)value = r != NULL ? r->bytes : m == NULL ? 0 : m->bytes;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(const void **)value =
+            m == NULL || (m->type != CU_MEMORYTYPE_HOST && !m->managed) ? NULL
+            : fake_of_kernels(pointer) != NULL ? fake_of_kernels(pointer)
+                                               : pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)value = m == NULL ? 0 : m->id;
@@ -666,14 +804,17 @@ API CUresult CUDAAPI cuPointerGetAttributes(unsigned count,
 {
     CUresult result = (CUresult)fake_setting("FAKE_CUDA_POINTERS",
                                              CUDA_SUCCESS);
+    const char *address = (const char *)(uintptr_t)pointer;
     const struct fake_memory *m;
 
     if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&fake_lock);
-    m = fake_find((const char *)(uintptr_t)pointer, 1);
+    m = fake_find(address, 1);
+    if (m == NULL && fake_seen_by_kernels(pointer, 1) != NULL)
+        m = fake_find(fake_of_kernels(address), 1);
     for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = tell(m, attributes[i], data[i]);
+        result = tell(m, address, attributes[i], data[i]);
     pthread_mutex_unlock(&fake_lock);
     return result;
 }

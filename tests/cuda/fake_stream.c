@@ -2,35 +2,26 @@
 /* A driver in software: streams, events and copies. */
 #include "tests/cuda/fake_inside.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "librsched/base/clock.h"
 
-/* An end of a copy: the driver's memory, or whatever is at an address. */
-struct end {
-    struct fake_memory *memory; /* NULL: pageable */
-    char *touch;
-    size_t pitch;
-};
-
-struct copy {
-    struct fake_launch *launch; /* of a kernel: no copy at all */
-    struct end to, from;
-    size_t width, height;
-};
-
 struct CUstream_st {
     CUcontext context;
-    struct copy *copies; /* that were enqueued, from number `first` on */
+    struct fake_work *works; /* that were enqueued, from number `first` on */
     size_t first, done, number, room;
-    CUresult failed; /* sticky */
+    bool running;     /* somebody is doing them, without the lock */
+    CUresult failed;  /* sticky */
+    CUgraph captured; /* NULL: no capture */
+    unsigned broken;  /* captures there were when it began */
 };
 
 struct CUevent_st {
     CUcontext context;
     CUstream stream; /* NULL: not recorded */
-    size_t after;    /* copies of the stream */
+    size_t after;    /* works of the stream */
     unsigned asked;
     uint64_t recorded_ps; /* when */
 };
@@ -81,29 +72,105 @@ API CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
     return result;
 }
 
-static void do_copy(CUstream s, const struct copy *c)
+/* ---- doing what was enqueued ---- */
+
+static _Thread_local bool in_host_function;
+
+bool fake_is_in_host_function(void)
 {
-    if (c->launch != NULL) {
-        s->failed = fake_run_kernel(s->context, c->launch);
-        free(c->launch);
-        return;
-    }
-    if ((c->to.memory != NULL && c->to.memory->gone) ||
-        (c->from.memory != NULL && c->from.memory->gone)) {
-        s->failed = CUDA_ERROR_ILLEGAL_ADDRESS;
-        return;
-    }
-    for (size_t row = 0; row < c->height; row++)
-        memmove(c->to.touch + row * c->to.pitch,
-                c->from.touch + row * c->from.pitch, c->width);
-    fake_counts[FAKE_COPIES]++;
+    return in_host_function;
 }
 
-/* With the lock. */
+void fake_call_host(CUhostFn function, void *arg)
+{
+    in_host_function = true;
+    function(arg);
+    in_host_function = false;
+}
+
+atomic_uint *fake_word(CUdeviceptr address)
+{
+    return fake_seen_by_kernels(address, sizeof(unsigned));
+}
+
+static bool is_gone(CUstream s, const struct fake_work *w,
+                    const struct fake_end *end)
+{
+    const struct fake_memory *m = end->memory;
+
+    return m != NULL &&
+           (m->gone ||
+            (m->physical != NULL &&
+             fake_find_mapped(end->address,
+                              (w->height - 1) * end->pitch + w->width,
+                              s->context->gpu) == NULL));
+}
+
+static CUresult do_copy(CUstream s, const struct fake_work *w)
+{
+    if (is_gone(s, w, &w->to) || is_gone(s, w, &w->from))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (size_t row = 0; row < w->height; row++)
+        memmove(w->to.touch + row * w->to.pitch,
+                w->from.touch + row * w->from.pitch, w->width);
+    fake_counts[FAKE_COPIES]++;
+    return CUDA_SUCCESS;
+}
+
+/* @return CUDA_ERROR_NOT_READY: it waits for a word */
+static CUresult do_word(CUstream s, const struct fake_work *w)
+{
+    atomic_uint *word = fake_word(w->word);
+
+    if (word == NULL)
+        fake_die("is a word that is freed, and a stream comes to it", s);
+    if (w->kind == FAKE_WORK_WRITE)
+        atomic_store_explicit(word, w->value, memory_order_release);
+    else if (atomic_load_explicit(word, memory_order_acquire) != w->value)
+        return CUDA_ERROR_NOT_READY;
+    return CUDA_SUCCESS;
+}
+
+static CUresult do_work(CUstream s, const struct fake_work *w)
+{
+    switch (w->kind) {
+    case FAKE_WORK_COPY:
+        return do_copy(s, w);
+    case FAKE_WORK_LAUNCH: {
+        CUresult result = fake_run_kernel(s->context, w->launch);
+
+        free(w->launch);
+        return result;
+    }
+    case FAKE_WORK_HOST:
+        pthread_mutex_unlock(&fake_lock);
+        fake_call_host(w->function, w->arg);
+        pthread_mutex_lock(&fake_lock);
+        return CUDA_SUCCESS;
+    default:
+        return do_word(s, w);
+    }
+}
+
+/* With the lock, which is given up meanwhile. @return CUDA_ERROR_NOT_READY: a
+ * word is waited for, or somebody else is at it */
 static CUresult run(CUstream s, size_t until)
 {
-    while (s->failed == CUDA_SUCCESS && s->done < until)
-        do_copy(s, &s->copies[s->done++ - s->first]);
+    if (s->running)
+        return CUDA_ERROR_NOT_READY;
+    s->running = true;
+    while (s->failed == CUDA_SUCCESS && s->done < until) {
+        const struct fake_work work = s->works[s->done - s->first];
+        CUresult result = do_work(s, &work);
+
+        if (result == CUDA_ERROR_NOT_READY) {
+            s->running = false;
+            return result;
+        }
+        s->failed = result;
+        s->done++;
+    }
+    s->running = false;
     return s->failed;
 }
 
@@ -115,8 +182,14 @@ API CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
         return result;
     if (fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (fake_is_prohibited(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&fake_lock);
-    result = run(stream, stream->number);
+    while ((result = run(stream, stream->number)) == CUDA_ERROR_NOT_READY) {
+        pthread_mutex_unlock(&fake_lock);
+        sched_yield();
+        pthread_mutex_lock(&fake_lock);
+    }
     pthread_mutex_unlock(&fake_lock);
     return result;
 }
@@ -129,12 +202,12 @@ API CUresult CUDAAPI cuStreamDestroy(CUstream stream)
         return result;
     pthread_mutex_lock(&fake_lock);
     if (stream->failed == CUDA_SUCCESS && stream->done < stream->number)
-        fake_die("is destroyed with copies under way", stream);
+        fake_die("is destroyed with work under way", stream);
     fake_counts[FAKE_STREAMS]--;
     pthread_mutex_unlock(&fake_lock);
     while (stream->done < stream->number)
-        free(stream->copies[stream->done++ - stream->first].launch);
-    free(stream->copies);
+        free(stream->works[stream->done++ - stream->first].launch);
+    free(stream->works);
     free(stream);
     return CUDA_SUCCESS;
 }
@@ -162,6 +235,8 @@ API CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
     if (stream == NULL || event->context != stream->context ||
         fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->captured != NULL)
+        fake_die("records an event of others into a graph", event);
     pthread_mutex_lock(&fake_lock);
     event->stream = stream;
     event->after = stream->number;
@@ -189,6 +264,7 @@ API CUresult CUDAAPI cuEventQuery(CUevent event)
         return result;
     if (fake_current() != event->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    UNSAFE();
     if (event->stream == NULL)
         return CUDA_SUCCESS;
     pthread_mutex_lock(&fake_lock);
@@ -203,12 +279,15 @@ API CUresult CUDAAPI cuEventQuery(CUevent event)
 
 /* With the lock. */
 static CUresult find_end(CUcontext context, CUdeviceptr address, size_t width,
-                         size_t height, size_t pitch, struct end *end)
+                         size_t height, size_t pitch, struct fake_end *end)
 {
     char *at = (char *)(uintptr_t)address;
-    struct fake_memory *m = fake_find(at, (height - 1) * pitch + width);
+    size_t span = (height - 1) * pitch + width;
+    struct fake_memory *m = fake_find(at, span);
 
-    *end = (struct end){m, at, pitch};
+    if (m == NULL)
+        m = fake_find_mapped(at, span, context->gpu);
+    *end = (struct fake_end){m, at, at, pitch};
     if (m == NULL) /* a part of one, or of what was one */
         return fake_find(at, 1) != NULL || fake_is_gone(at)
                    ? CUDA_ERROR_INVALID_VALUE
@@ -219,27 +298,29 @@ static CUresult find_end(CUcontext context, CUdeviceptr address, size_t width,
     return CUDA_SUCCESS;
 }
 
-static void append(CUstream s, const struct copy *c)
+static void append(CUstream s, const struct fake_work *work)
 {
+    if (s->captured != NULL) {
+        fake_graph_append(s->captured, work);
+        return;
+    }
     if (s->number == s->done)
         s->first = s->done;
     if (s->number - s->first == s->room) {
         s->room = s->room == 0 ? 64 : 2 * s->room;
-        s->copies = realloc(s->copies, s->room * sizeof(*s->copies));
-        if (s->copies == NULL)
+        s->works = realloc(s->works, s->room * sizeof(*s->works));
+        if (s->works == NULL)
             abort();
     }
-    s->copies[s->number++ - s->first] = *c;
+    s->works[s->number++ - s->first] = *work;
 }
 
-CUresult fake_enqueue_launch(CUstream stream, struct fake_launch *launch)
+CUresult fake_enqueue(CUstream stream, const struct fake_work *work)
 {
-    const struct copy c = {.launch = launch};
-
     if (stream == NULL || fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
-    append(stream, &c);
+    append(stream, work);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
@@ -248,7 +329,9 @@ static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
                         CUdeviceptr from, size_t from_pitch, size_t width,
                         size_t height)
 {
-    struct copy c = {.width = width, .height = height};
+    struct fake_work c = {.kind = FAKE_WORK_COPY,
+                          .width = width,
+                          .height = height};
     CUresult result;
 
     if (fake_current() != stream->context)
@@ -275,6 +358,16 @@ API CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from,
                : enqueue(stream, to, bytes, from, bytes, bytes, 1);
 }
 
+static bool is_device(CUdeviceptr address)
+{
+    const struct fake_memory *m;
+
+    pthread_mutex_lock(&fake_lock);
+    m = fake_find((const char *)(uintptr_t)address, 1);
+    pthread_mutex_unlock(&fake_lock);
+    return m != NULL && m->type == CU_MEMORYTYPE_DEVICE && !m->managed;
+}
+
 API CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
 {
     CUresult result = fake_check(stream, c->WidthInBytes * c->Height);
@@ -288,6 +381,128 @@ API CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
         c->srcPitch < c->WidthInBytes || c->dstPitch < c->WidthInBytes ||
         c->srcPitch > INT32_MAX || c->dstPitch > INT32_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if ((c->srcPitch | c->dstPitch) %
+                (size_t)fake_setting("FAKE_CUDA_PITCH", 16) !=
+            0 &&
+        is_device(c->srcDevice) && is_device(c->dstDevice))
+        return CUDA_ERROR_INVALID_VALUE;
     return enqueue(stream, c->dstDevice, c->dstPitch, c->srcDevice, c->srcPitch,
                    c->WidthInBytes, c->Height);
+}
+
+/* ---- capture ---- */
+
+static _Thread_local CUstreamCaptureMode mode; /* GLOBAL is 0 */
+static _Thread_local unsigned capturing;       /* streams, not relaxed */
+static atomic_uint capturing_globally;
+static atomic_uint breaks; /* of captures */
+
+static bool is_prohibited(CUstream stream)
+{
+    if (stream != NULL && stream->captured != NULL)
+        return true;
+    return mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+           (capturing > 0 || (mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                              capturing_globally > 0));
+}
+
+bool fake_is_prohibited(CUstream stream)
+{
+    bool prohibited = is_prohibited(stream);
+
+    if (prohibited)
+        breaks++;
+    return prohibited;
+}
+
+API CUresult CUDAAPI
+cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *other)
+{
+    CUstreamCaptureMode before = mode;
+
+    mode = *other;
+    *other = before;
+    return CUDA_SUCCESS;
+}
+
+/* Of the modes, the strictest only. */
+API CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
+                                          CUstreamCaptureMode wanted)
+{
+    CUresult result = fake_check(stream, 1);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (wanted != CU_STREAM_CAPTURE_MODE_GLOBAL || stream->captured != NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    stream->captured = fake_graph_create();
+    stream->broken = breaks;
+    capturing++;
+    capturing_globally++;
+    return CUDA_SUCCESS;
+}
+
+API CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    CUresult result = fake_check(stream, 1);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (stream->captured == NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    *graph = stream->captured;
+    stream->captured = NULL;
+    capturing--;
+    capturing_globally--;
+    if (breaks == stream->broken)
+        return CUDA_SUCCESS;
+    cuGraphDestroy(*graph);
+    *graph = NULL;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+
+static CUresult capture_of(CUstream stream, CUstreamCaptureStatus *status,
+                           CUgraph *graph)
+{
+    CUresult result = fake_check(stream, 1);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    *status = stream->captured == NULL ? CU_STREAM_CAPTURE_STATUS_NONE
+                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *graph = stream->captured;
+    return CUDA_SUCCESS;
+}
+
+#if CUDA_VERSION >= 13000
+API CUresult CUDAAPI cuStreamGetCaptureInfo(
+    CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+    CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **edges,
+    size_t *number)
+{
+    return id != NULL || nodes != NULL || edges != NULL || number != NULL
+               ? CUDA_ERROR_INVALID_VALUE
+               : capture_of(stream, status, graph);
+}
+#else
+API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
+                                            CUstreamCaptureStatus *status,
+                                            cuuint64_t *id, CUgraph *graph,
+                                            const CUgraphNode **nodes,
+                                            size_t *number)
+{
+    return id != NULL || nodes != NULL || number != NULL
+               ? CUDA_ERROR_INVALID_VALUE
+               : capture_of(stream, status, graph);
+}
+#endif
+
+API CUresult CUDAAPI cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    CUresult result = fake_check(stream, 1);
+
+    INJECT(cuStreamGetCtx);
+    if (result == CUDA_SUCCESS)
+        *context = stream->context;
+    return result;
 }

@@ -100,6 +100,68 @@ Test(place, an_allocation_has_two_ends)
     program_end(&p, 0);
 }
 
+/* Pages that are reserved at once, of which the first is mapped; and, where it
+ * is asked for, the last one, on another GPU. */
+Test(place, mapped_memory_ends_where_its_mapping_ends)
+{
+    enum { PAGE = 4096 };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemGenericAllocationHandle memory[3];
+    struct program p;
+    CUdeviceptr start;
+    char *address;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    cr_assert_eq(p.cuMemAddressReserve(&start, 3 * PAGE, 0, 0, 0),
+                 CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        prop.location.id = i == 2;
+        cr_assert_eq(p.cuMemCreate(&memory[i], PAGE, &prop, 0), CUDA_SUCCESS);
+    }
+    address = (char *)(uintptr_t)start;
+    cr_assert_eq(p.cuMemMap(start, PAGE, 0, memory[0], 0), CUDA_SUCCESS);
+    cr_assert_eq(kind_of(address, PAGE), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(address + 1, PAGE), RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(p.cuMemMap(start + PAGE, PAGE, 0, memory[1], 0), CUDA_SUCCESS);
+    cr_assert_eq(kind_of(address + 1, 2 * PAGE - 1), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(address + 1, 2 * PAGE), RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(p.cuMemMap(start + 2 * PAGE, PAGE, 0, memory[2], 0),
+                 CUDA_SUCCESS);
+    cr_assert_eq(kind_of(address + 1, 2 * PAGE), RSCHED_PLACE_UNKNOWN,
+                 "another GPU's");
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(p.cuMemUnmap(start + (CUdeviceptr)i * PAGE, PAGE),
+                     CUDA_SUCCESS);
+        cr_assert_eq(p.cuMemRelease(memory[i]), CUDA_SUCCESS);
+    }
+    cr_assert_eq(p.cuMemAddressFree(start, 3 * PAGE), CUDA_SUCCESS);
+    program_end(&p, 0);
+}
+
+/* Processors have it elsewhere. */
+Test(place, the_gpus_address_of_pinned_memory_is_not_the_hosts)
+{
+    struct program p;
+    CUdeviceptr there;
+    void *pinned;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    cr_assert_eq(p.cuMemHostAlloc(&pinned, BYTES,
+                                  CU_MEMHOSTALLOC_PORTABLE |
+                                      CU_MEMHOSTALLOC_DEVICEMAP),
+                 CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemHostGetDevicePointer(&there, pinned, 0), CUDA_SUCCESS);
+    cr_assert_neq((uintptr_t)there, (uintptr_t)pinned);
+    cr_assert_eq(kind_of((char *)pinned + 8, 8), RSCHED_PLACE_HOST);
+    cr_assert_eq(kind_of((char *)(uintptr_t)there + 8, 8),
+                 RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(p.cuMemFreeHost(pinned), CUDA_SUCCESS);
+    program_end(&p, 0);
+}
+
 Test(place, a_driver_in_trouble_vouches_for_nothing)
 {
     struct program p;
@@ -425,6 +487,44 @@ Test(exchange, managed_and_pinned_memory_is_moved)
     run(exchange);
     cr_assert_eq(memcmp(pinned, (void *)(uintptr_t)managed, 64), 0);
     rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
+/* A load that fails for want of the kernels' stream; the next one has them. */
+Test(exchange, a_load_that_failed_is_tried_with_kernels_again)
+{
+    const struct rsched_run rows = {.bytes = 8, .count = 20, .stride = 100};
+    const struct rsched_put put = {.bytes = 160, .layout = {&rows, 1},
+                                   .memory = RSCHED_MEMORY_DEVICE};
+    struct rsched_context *context = context_of();
+    struct rsched_exchange_params params = {.flags = RSCHED_EXCHANGE_VARIABLE};
+    struct rsched_exchange *exchange;
+    struct rsched_pattern *pattern;
+    struct program p;
+    const void *send;
+    void *receive;
+    unsigned long long expected = rsched_gpus()->no_kernels == NULL;
+
+    program_begin(&p, 0);
+    send = device_memory(&p, BYTES);
+    receive = device_memory(&p, BYTES);
+    cr_assert_eq(rsched_pattern_create("self", &pattern), 0);
+    cr_assert_eq(rsched_pattern_add_put(pattern, &put), 0);
+    cr_assert_eq(rsched_pattern_add_receive(pattern, &put), 0);
+    params.pattern = pattern;
+    cr_assert_eq(rsched_exchange_create(context, &params, &exchange), 0);
+    setenv("FAKE_CUDA_FAIL", "cuStreamCreate:2:2:1", 1);
+    cr_assert_eq(rsched_exchange_load(exchange, pattern, &send,
+                                      &receive),
+                 expected == 1 ? RSCHED_ENOMEM : 0);
+    cr_assert_eq(rsched_exchange_load(exchange, pattern, &send,
+                                      &receive), 0,
+                 "%s", rsched_last_error());
+    run(exchange);
+    cr_assert_eq(p.fakeCount(FAKE_LAUNCHES), expected);
+    rsched_exchange_destroy(exchange);
+    rsched_pattern_destroy(pattern);
     rsched_context_destroy(context);
     program_end(&p, 0);
 }
