@@ -36,7 +36,8 @@
     XX(cuDevicePrimaryCtxRelease)                                            \
     XX(cuCtxPushCurrent)                                                     \
     XX(cuCtxPopCurrent)                                                      \
-    XX(cuStreamCreate)                                                       \
+    XX(cuCtxGetStreamPriorityRange)                                          \
+    XX(cuStreamCreateWithPriority)                                           \
     XX(cuStreamDestroy)                                                      \
     XX(cuStreamSynchronize)                                                  \
     XX(cuThreadExchangeStreamCaptureMode)                                    \
@@ -68,10 +69,25 @@
     XX(cuMemUnmap)                                                           \
     XX(cuMemSetAccess)
 
+/* What only starts and waits in streams need: a driver may be older. */
+#define RS_CUDA_STREAM_FUNCTIONS(XX)                                         \
+    XX(cuStreamGetCtx)                                                       \
+    XX(cuStreamGetCaptureInfo)                                               \
+    XX(cuLaunchHostFunc)                                                     \
+    XX(cuStreamWaitValue32)                                                  \
+    XX(cuStreamWriteValue32)                                                 \
+    XX(cuUserObjectCreate)                                                   \
+    XX(cuUserObjectRelease)                                                  \
+    XX(cuGraphRetainUserObject)                                              \
+    XX(cuMemHostAlloc)                                                       \
+    XX(cuMemFreeHost)
+
 struct rs_cuda_driver {
     void *library;
+    const char *no_streams; /* the function that is missing for that, or NULL */
 #define XX(name) __typeof__(&name) name;
     RS_CUDA_FUNCTIONS(XX)
+    RS_CUDA_STREAM_FUNCTIONS(XX)
 #undef XX
 };
 

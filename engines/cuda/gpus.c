@@ -7,6 +7,7 @@
 #include <rsched/engine.h>
 
 #include "engines/cuda/driver.h"
+#include "engines/cuda/order.h"
 #include "librsched/base/error.h"
 #include "librsched/base/ways.h"
 
@@ -328,4 +329,10 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .open = open_driver,
     .describe = describe,
     .check_way = check_way,
+    .order_create = rs_cuda_order_create,
+    .order_start = rs_cuda_order_start,
+    .order_wait = rs_cuda_order_wait,
+    .order_reached = rs_cuda_order_reached,
+    .order_complete = rs_cuda_order_complete,
+    .order_destroy = rs_cuda_order_destroy,
 };

@@ -15,6 +15,7 @@
 #include "engines/common/process.h"
 #include "engines/cuda/group.h"
 #include "engines/cuda/lane.h"
+#include "engines/cuda/order.h"
 #include "librsched/base/error.h"
 
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
@@ -66,6 +67,7 @@ static void cuda_close(struct rsched_engine *engine)
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
     CUdevice device;
 
+    rs_cuda_orders_close();
     for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++) {
         if (engine->contexts[gpu] == NULL)
             continue;

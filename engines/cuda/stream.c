@@ -19,10 +19,20 @@ static int make_events(struct rs_stream *s)
 
 static int make(struct rs_stream *s)
 {
+    int lowest, highest;
     int error = rs_cuda_error(
-        s->driver,
-        s->driver->cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING),
-        "cuStreamCreate");
+        s->driver, s->driver->cuCtxGetStreamPriorityRange(&lowest, &highest),
+        "cuCtxGetStreamPriorityRange");
+
+    /* A program's stream that waits for an exchange must not hold up what the
+     * exchange needs: streams of different priorities share no queue of the
+     * GPU's. */
+    if (error == 0)
+        error = rs_cuda_error(
+            s->driver,
+            s->driver->cuStreamCreateWithPriority(
+                &s->stream, CU_STREAM_NON_BLOCKING, highest),
+            "cuStreamCreateWithPriority");
 
     return error != 0 ? error : make_events(s);
 }

@@ -102,6 +102,7 @@ struct rsched_place {
 struct rsched_engine;
 struct rsched_connection;
 struct rsched_group;
+struct rsched_order;
 struct rs_sources;
 struct rs_ways;
 
@@ -362,6 +363,28 @@ struct rsched_gpu_ops {
      * successful `open`. @param way of enum rs_way, one of GPU memory
      * @return 0, RSCHED_ENOTSUP: the reason why not */
     int (*check_way)(int from, int to, unsigned way);
+
+    /** Make what joins the epochs of one exchange with streams. `reached` is
+     * called when a stream has reached a start, by a thread of the driver's: it
+     * may not call the driver, nor wait for anything but a lock that nobody
+     * keeps while he does. Never after order_destroy.
+     * @return 0; RSCHED_ENOTSUP: no driver, or too old a one; RSCHED_ENOMEM */
+    int (*order_create)(void (*reached)(void *arg), void *arg,
+                        struct rsched_order **order);
+    /** Enqueue a start, or the wait for the start before it. They take turns.
+     * @return 0; RSCHED_EINVAL: a stream of another context; RSCHED_ENOTSUP,
+     *         RSCHED_ENOMEM, RSCHED_ESYS: what the driver said */
+    int (*order_start)(struct rsched_order *order, void *stream);
+    int (*order_wait)(struct rsched_order *order, void *stream);
+    /** Starts that streams have reached. Acquire: what was before them is
+     * seen. Thread-safe. */
+    uint64_t (*order_reached)(const struct rsched_order *order);
+    /** The epoch of the last start that was reached is complete: what streams
+     * do behind the wait for it may begin. */
+    void (*order_complete)(struct rsched_order *order);
+    /** Starts that are reached later are complete at once. What streams and
+     * graphs still need of it stays. */
+    void (*order_destroy)(struct rsched_order *order);
 };
 
 /** @return the table, or NULL: this library was built without cuda.h.

@@ -161,14 +161,88 @@ RSCHED_API int rsched_exchange_wait(struct rsched_exchange *exchange);
 
 /**
  * As rsched_exchange_test(), but *done says whether all that moves to and from
- * one peer is complete. The exchange stays active until test or wait.
+ * one peer is complete. The exchange stays active until test or wait. Of an
+ * epoch that a stream has started *done says whether all of it is complete.
  */
 RSCHED_API int rsched_exchange_test_peer(struct rsched_exchange *exchange,
                                          int peer, bool *done);
 
-/** Whether an epoch is under way. */
+/** Whether an epoch is under way, or a stream has reached a start that is about
+ * to begin one. */
 RSCHED_API bool
 rsched_exchange_is_active(const struct rsched_exchange *exchange);
+
+/**
+ * @name Starts and waits in streams of a GPU
+ *
+ * A program whose halos are computed by a GPU need not wait for its streams
+ * before a start, nor for the exchange before it enqueues what comes next:
+ *
+ *     compute_edge<<<..., stream>>>(...);
+ *     rsched_exchange_start_on(exchange, stream);
+ *     compute_inside<<<..., stream>>>(...);
+ *     rsched_exchange_wait_on(exchange, stream);
+ *     use_halo<<<..., stream>>>(...);
+ *
+ * Both calls enqueue and return. When the stream reaches the start, the progress
+ * thread begins an epoch and goes on with it; what is behind the wait in the
+ * stream begins when the epoch is complete. Any number of epochs may be enqueued
+ * ahead. The two calls may be captured into a graph, which may be launched any
+ * number of times: each launch is an epoch for each start in it.
+ *
+ * - Starts and waits take turns, in the order in which the GPU comes to them.
+ *   They may be in different streams, of one context, if something orders these
+ *   (an event). A graph that has a start has its wait too.
+ * - The buffers belong to the exchange from the start to the wait, as the stream
+ *   sees it: work before the start may write them, work behind the wait may read
+ *   and write them.
+ * - rsched_exchange_test() and rsched_exchange_wait() go on with starts that
+ *   streams have reached, and do not know of others. Before
+ *   rsched_exchange_start(), _bind() or _load() after starts on a stream, wait
+ *   for the stream (cuStreamSynchronize), then for the exchange.
+ * - An epoch that fails lets the stream go on, with receive buffers of which
+ *   nothing is known. rsched_exchange_wait() has the error, and so has the next
+ *   rsched_exchange_start_on(). Starts that streams reach later do nothing.
+ * - An exchange may be destroyed while streams have starts and waits of it, and
+ *   while graphs do. What is under way is given up; the rest does nothing.
+ * - Creating, loading and destroying any exchange of GPU memory allocates and
+ *   frees memory of the GPU, for which the driver may wait for all that is
+ *   enqueued. So no stream should wait at that time for an epoch that needs this
+ *   process (or its neighbor, by what that waits for) to go on.
+ * - The stream that waits must not keep from the GPU what completes the epoch:
+ *   streams that the program makes with the highest priority share queues of the
+ *   GPU's with those of rsched, and may (CUDA_DEVICE_MAX_CONNECTIONS).
+ *
+ * What has been proven of this on hardware: nothing yet (docs/gpu.md).
+ * @{
+ */
+
+/**
+ * Enqueue a start. Never waits. As with the functions above, one thread at a
+ * time uses an exchange.
+ *
+ * @param stream a CUstream or cudaStream_t; NULL is the default stream
+ * @return 0; RSCHED_ESTATE (the wait for the start before was not enqueued, an
+ *         epoch of rsched_exchange_start() is under way, or nothing is loaded);
+ *         RSCHED_ENOTSUP (built without cuda.h, no driver or too old a one,
+ *         RSCHED_PROGRESS=0); RSCHED_EINVAL (a stream of another context than
+ *         the first one's); RSCHED_ENOMEM, RSCHED_ESYS (what the driver said);
+ *         the error by which the exchange has failed before
+ */
+RSCHED_API int rsched_exchange_start_on(struct rsched_exchange *exchange,
+                                        void *stream);
+
+/**
+ * Enqueue the wait for the start that was enqueued last.
+ *
+ * @return 0; RSCHED_ESTATE: there is none that is not waited for; or as
+ *         rsched_exchange_start_on(), but not the error of an epoch: a wait can
+ *         always be enqueued
+ */
+RSCHED_API int rsched_exchange_wait_on(struct rsched_exchange *exchange,
+                                       void *stream);
+
+/** @} */
 
 /**
  * Destroy an exchange; NULL is allowed. Local, also when peers are dead. The

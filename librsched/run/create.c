@@ -113,6 +113,10 @@ static void destroy_lanes(struct rsched_exchange *x)
         if (x->in[i].lane != NULL)
             x->in[i].lane->ops->rx_abandon(x->in[i].lane);
     }
+    /* Nothing of ours touches the buffers any more. Streams have to go on before
+     * a driver is asked to free anything: it waits for them. */
+    if (x->order != NULL)
+        rsched_gpus()->order_destroy(x->order);
     for (uint32_t i = 0; i < x->num_out; i++) {
         if (x->out[i].lane == NULL)
             continue;

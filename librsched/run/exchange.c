@@ -47,8 +47,18 @@ bool rs_exchange_is_deferred(const struct rsched_exchange *x)
 /* The application's thread leaves the library with the epoch unfinished. */
 static inline void leave(struct rsched_exchange *x)
 {
-    if (unlikely(rs_exchange_is_deferred(x)))
+    if (unlikely(rs_exchange_is_deferred(x) || x->order != NULL))
         rs_safety_offer(x);
+}
+
+void rs_exchange_own(struct rsched_exchange *x)
+{
+    own(x);
+}
+
+void rs_exchange_leave(struct rsched_exchange *x)
+{
+    leave(x);
 }
 
 /* Neighbors must not wait for what will not come. */
@@ -139,18 +149,19 @@ static inline bool is_complete(const struct rsched_exchange *x)
 
 static int finish(struct rsched_exchange *x)
 {
+    int error;
+
     x->active = false;
-    return likely(x->error == 0) ? 0 : rs_exchange_failed(x);
+    error = likely(x->error == 0) ? 0 : rs_exchange_failed(x);
+    if (unlikely(x->order != NULL))
+        rs_safety_offer(x);
+    return error;
 }
 
-int rsched_exchange_start(struct rsched_exchange *x)
+int rs_exchange_begin(struct rsched_exchange *x)
 {
     int status;
 
-    if (unlikely(x->active || !x->loaded))
-        return rs_fail(RSCHED_ESTATE, "exchange %llu: started while %s",
-                       (unsigned long long)x->tag,
-                       x->active ? "active" : "nothing is loaded");
     /* A peer may have died while nobody waited for it. */
     if (unlikely(x->error != 0 ||
                  (atomic_load_explicit(&x->context->any_dead,
@@ -158,7 +169,6 @@ int rsched_exchange_start(struct rsched_exchange *x)
                   rs_exchange_check_peers(x) != 0)))
         return rs_exchange_failed(x);
     RS_FAILPOINT("start");
-    own(x);
     x->active = true;
     x->stats.epochs++;
     x->stats.puts += x->epoch_puts;
@@ -187,8 +197,23 @@ int rsched_exchange_start(struct rsched_exchange *x)
     if (unlikely(x->pending_tx.count > 0))
         x->stats.deferred++;
     RS_FAILPOINT("started");
-    leave(x);
     return 0;
+}
+
+int rsched_exchange_start(struct rsched_exchange *x)
+{
+    int error;
+
+    own(x);
+    if (unlikely(x->active || !x->loaded ||
+                 (x->order != NULL && rs_stream_is_busy(x))))
+        error = rs_fail(RSCHED_ESTATE, "exchange %llu: started while %s",
+                        (unsigned long long)x->tag,
+                        x->loaded ? "active" : "nothing is loaded");
+    else
+        error = rs_exchange_begin(x);
+    leave(x);
+    return error;
 }
 
 /* Those who only test must learn of a dead peer too. */
@@ -200,12 +225,55 @@ static inline bool is_hopeless(struct rsched_exchange *x)
     return rs_exchange_check_peers(x) != 0;
 }
 
+/* Whether the epoch under way, or that before the next, is not of
+ * rsched_exchange_start(). */
+static inline bool is_for_streams(const struct rsched_exchange *x)
+{
+    return unlikely(x->order != NULL) && (x->by_stream || !x->active);
+}
+
+/* Go on with epochs that streams have started. @return whether one is left */
+static bool go_on_for_streams(struct rsched_exchange *x)
+{
+    bool moved;
+
+    while (rs_stream_is_busy(x) && rs_stream_step(x, &moved) && moved)
+        ;
+    return rs_stream_is_busy(x);
+}
+
+static int leave_streams(struct rsched_exchange *x)
+{
+    int error = x->error == 0 ? 0 : rs_exchange_failed(x);
+
+    leave(x);
+    return error;
+}
+
+static int __attribute__((cold))
+test_streams(struct rsched_exchange *x, bool *done)
+{
+    *done = !go_on_for_streams(x);
+    return leave_streams(x);
+}
+
+static int __attribute__((cold)) wait_streams(struct rsched_exchange *x)
+{
+    struct rsched_pause pause = {0};
+
+    while (go_on_for_streams(x))
+        rs_wait_step(x, &pause);
+    return leave_streams(x);
+}
+
 int rsched_exchange_test(struct rsched_exchange *x, bool *done)
 {
     *done = true;
+    own(x);
+    if (is_for_streams(x))
+        return test_streams(x, done);
     if (!x->active)
         return 0;
-    own(x);
     rs_exchange_progress(x);
     if (is_complete(x) || is_hopeless(x))
         return finish(x);
@@ -218,10 +286,12 @@ int rsched_exchange_wait(struct rsched_exchange *x)
 {
     struct rsched_pause pause = {0};
 
+    own(x);
+    if (is_for_streams(x))
+        return wait_streams(x);
     if (!x->active)
         return 0;
     RS_FAILPOINT("wait");
-    own(x);
     for (;;) {
         rs_exchange_progress(x);
         if (is_complete(x))
@@ -249,9 +319,11 @@ static bool peer_is_pending(const struct rs_pending *pending,
 int rsched_exchange_test_peer(struct rsched_exchange *x, int peer, bool *done)
 {
     *done = true;
+    own(x);
+    if (is_for_streams(x))
+        return test_streams(x, done);
     if (!x->active)
         return 0;
-    own(x);
     rs_exchange_progress(x);
     *done = !peer_is_pending(&x->pending_tx, x->out, x->num_out, peer) &&
             !peer_is_pending(&x->pending_rx, x->in, x->num_in, peer);
@@ -342,7 +414,15 @@ int rs_exchange_check_peers(struct rsched_exchange *x)
 
 bool rsched_exchange_is_active(const struct rsched_exchange *x)
 {
-    return x->active;
+    struct rsched_exchange *taken = (struct rsched_exchange *)(uintptr_t)x;
+    bool active;
+
+    if (likely(x->order == NULL))
+        return x->active;
+    own(taken);
+    active = x->active || rs_stream_is_busy(x);
+    leave(taken);
+    return active;
 }
 
 /* The numbers of an exchange that this thread owns. */
@@ -377,6 +457,6 @@ void rsched_exchange_get_stats(const struct rsched_exchange *x,
 
     own(taken);
     copy_stats(x, stats);
-    if (x->active)
+    if (x->active || x->order != NULL)
         leave(taken);
 }

@@ -222,7 +222,7 @@ int rs_exchange_compile(struct rsched_exchange *x,
 
 static int check_inactive(const struct rsched_exchange *x, bool variable)
 {
-    if (x->active)
+    if (x->active || (x->order != NULL && rs_stream_is_busy(x)))
         return rs_fail(RSCHED_ESTATE, "exchange %llu: changed while active",
                        (unsigned long long)x->tag);
     if (x->error != 0) /* its lanes have been abandoned: no load any more */
@@ -236,10 +236,13 @@ static int check_inactive(const struct rsched_exchange *x, bool variable)
 int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
                          void *const *receive)
 {
-    int error = check_inactive(x, false);
+    int error;
 
+    rs_exchange_own(x);
+    error = check_inactive(x, false);
     if (error == 0)
         error = rs_exchange_compile(x, x->pattern, send, receive);
+    rs_exchange_leave(x);
     return error;
 }
 
@@ -271,11 +274,14 @@ int rsched_exchange_load(struct rsched_exchange *x,
                          const struct rsched_pattern *pattern,
                          const void *const *send, void *const *receive)
 {
-    int error = check_inactive(x, true);
+    int error;
 
+    rs_exchange_own(x);
+    error = check_inactive(x, true);
     if (error == 0)
         error = check_same_processes(x, pattern);
     if (error == 0)
         error = rs_exchange_compile(x, pattern, send, receive);
+    rs_exchange_leave(x);
     return error;
 }

@@ -128,8 +128,12 @@ struct rsched_exchange {
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
     uint32_t vain_tests;
+    struct rsched_order *order; /* NULL: never started on a stream */
 
     /* Cold. */
+    uint64_t begun;    /* epochs for starts that streams have reached */
+    bool by_stream;    /* the epoch under way is one */
+    bool stream_waits; /* the next thing to be enqueued is a wait */
     unsigned flags;
     uint64_t tag;
     const struct rsched_gpu_ops *gpus; /* NULL: no buffer can be theirs yet */
@@ -225,6 +229,15 @@ bool rs_exchange_progress(struct rsched_exchange *x);
 /** Whether progress is needed even if the application does nothing. */
 bool rs_exchange_is_deferred(const struct rsched_exchange *x);
 
+/** Start an epoch: all but the checks of what the caller does; it is owned.
+ * @return as rsched_exchange_start() */
+int rs_exchange_begin(struct rsched_exchange *x);
+
+/** A function of the application begins, and ends: the progress thread does
+ * not have the exchange in between. */
+void rs_exchange_own(struct rsched_exchange *x);
+void rs_exchange_leave(struct rsched_exchange *x);
+
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
 /** @return that error, with its text */
@@ -243,8 +256,23 @@ void rs_safety_fini(struct rsched_context *context);
 void rs_safety_offer(struct rsched_exchange *x);
 /** Take it back. */
 void rs_safety_reclaim(struct rsched_exchange *x);
+/** Have the thread. @return whether there is one */
+bool rs_safety_start(struct rsched_context *context);
+/** Let it look at once. For threads that may not wait. */
+void rs_safety_wake(struct rs_safety *safety);
 /** The exchange is about to be destroyed; it is owned. */
 void rs_safety_remove(struct rsched_exchange *x);
+
+/* stream.c */
+
+/** Go on with an exchange that has been started on streams; it is owned.
+ * @param moved whether anything has come of it
+ * @return whether to come again soon */
+bool rs_stream_step(struct rsched_exchange *x, bool *moved);
+
+/** Whether an epoch that a stream has started is under way or about to be; it
+ * is owned. */
+bool rs_stream_is_busy(const struct rsched_exchange *x);
 
 /* ways.c */
 

@@ -47,6 +47,11 @@ static void wake_thread(struct rs_safety *safety)
     syscall(SYS_futex, &safety->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+void rs_safety_wake(struct rs_safety *safety)
+{
+    wake_thread(safety);
+}
+
 static bool take(struct rsched_exchange *x)
 {
     int offered = RS_OFFERED;
@@ -62,48 +67,94 @@ static void give(struct rsched_exchange *x)
     atomic_store_explicit(&x->owner, RS_OFFERED, memory_order_release);
 }
 
-/* @return whether anything is still to be done */
-static bool tick(struct rs_safety *safety)
+/* What a round has found that is still to be done. */
+enum round {
+    ROUND_NOTHING,
+    ROUND_DEFERRED, /* of an application that may come back for it */
+    ROUND_STREAMS,  /* of streams, who wait for this thread only */
+    ROUND_STREAMS_MOVED
+};
+
+static enum round go_on(struct rsched_exchange *x, bool *moved)
 {
-    bool deferred = false;
+    if (x->order != NULL) {
+        if (!rs_stream_step(x, moved))
+            return ROUND_NOTHING;
+        if (x->by_stream)
+            return *moved ? ROUND_STREAMS_MOVED : ROUND_STREAMS;
+        return ROUND_DEFERRED;
+    }
+    *moved = rs_exchange_progress(x);
+    return rs_exchange_is_deferred(x) ? ROUND_DEFERRED : ROUND_NOTHING;
+}
+
+static enum round tick(struct rs_safety *safety)
+{
+    enum round most = ROUND_NOTHING;
 
     pthread_mutex_lock(&safety->lock);
     for (struct rsched_exchange *x = safety->exchanges; x != NULL;
          x = x->next) {
+        enum round found;
+        bool moved;
+
         if (!take(x))
             continue;
-        if (rs_exchange_progress(x)) {
+        found = go_on(x, &moved);
+        if (moved) {
             x->stats.thread_moves++;
             atomic_fetch_add_explicit(&safety->moves, 1, memory_order_relaxed);
         }
-        deferred = deferred || rs_exchange_is_deferred(x);
+        most = found > most ? found : most;
         give(x);
     }
     pthread_mutex_unlock(&safety->lock);
     atomic_fetch_add_explicit(&safety->ticks, 1, memory_order_relaxed);
-    return deferred;
+    return most;
+}
+
+/* Streams wait: look often at first, then less often. */
+enum { SPINS = 200, YIELDS = 2000 };
+#define SLICE_PS (50 * UINT64_C(1000000))
+
+static void pause_for_streams(struct rs_safety *safety, unsigned vain,
+                              unsigned word)
+{
+    if (vain < SPINS)
+        rs_cpu_relax();
+    else if (vain < YIELDS)
+        sched_yield();
+    else
+        futex_wait(&safety->word, word, SLICE_PS);
 }
 
 static void *thread_main(void *arg)
 {
     struct rs_safety *safety = arg;
     uint64_t tick_ps = rs_config()->progress_ps;
-    unsigned lingered = 0;
+    unsigned lingered = 0, vain = 0;
+    enum round found = ROUND_NOTHING;
 
     while (!atomic_load(&safety->stop)) {
         unsigned word = atomic_load(&safety->word);
 
         /* A tick late, so that an application that goes straight into its
          * wait does the work itself. */
-        futex_wait(&safety->word, word, tick_ps);
-        lingered = tick(safety) ? 0 : lingered + 1;
+        if (found >= ROUND_STREAMS)
+            pause_for_streams(safety, vain, word);
+        else
+            futex_wait(&safety->word, word, tick_ps);
+        found = tick(safety);
+        vain = found == ROUND_STREAMS ? vain + 1 : 0;
+        lingered = found != ROUND_NOTHING ? 0 : lingered + 1;
         if (lingered <= LINGER_TICKS)
             continue;
         /* Whoever offers looks at `idle` after the offer; look for an offer
          * after `idle` (sequentially consistent on both sides). */
         word = atomic_load(&safety->word);
         atomic_store(&safety->idle, true);
-        if (!tick(safety) && !atomic_load(&safety->stop))
+        found = tick(safety);
+        if (found == ROUND_NOTHING && !atomic_load(&safety->stop))
             futex_wait(&safety->word, word, 0);
         atomic_store(&safety->idle, false);
         lingered = 0;
@@ -126,6 +177,18 @@ static void start_thread(struct rs_safety *safety)
     error = pthread_create(&safety->thread, NULL, thread_main, safety);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     safety->running = error == 0;
+}
+
+bool rs_safety_start(struct rsched_context *context)
+{
+    struct rs_safety *safety = &context->safety;
+    bool running;
+
+    pthread_mutex_lock(&safety->lock);
+    start_thread(safety);
+    running = safety->running;
+    pthread_mutex_unlock(&safety->lock);
+    return running;
 }
 
 void rs_safety_offer(struct rsched_exchange *x)

@@ -396,7 +396,7 @@ static int case_no_stream(struct rank *self)
     RANK_CHECK(create(self, &w, 1 - self->rank, self->rank == 0,
                       self->rank == 1) == 0);
     if (self->rank == 1)
-        setenv("FAKE_CUDA_FAIL", "cuStreamCreate:1:2:1", 1);
+        setenv("FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:1:2:1", 1);
     RANK_CHECK(rsched_exchange_start(w.x) == 0);
     error = rsched_exchange_wait(w.x);
     if (self->rank == 1)

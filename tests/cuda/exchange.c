@@ -472,7 +472,7 @@ static int case_no_memory(struct rank *self)
 
     begin(self, &w, 5, false);
     if (self->rank == 0) {
-        setenv("FAKE_CUDA_FAIL", "cuStreamCreate:1:2", 1);
+        setenv("FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:1:2", 1);
         RANK_CHECK(create(self, &w, 0) == RSCHED_ENOMEM);
         RANK_CHECK(strstr(rsched_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") !=
                    NULL);

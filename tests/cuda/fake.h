@@ -24,6 +24,9 @@
  *   - while a stream is captured (mode GLOBAL), what the capture could miss is
  *     refused in all threads that have not said RELAXED, and breaks the capture
  *   - host functions and destructors do not call the driver
+ *   - who frees or unregisters memory waits for streams that wait for a word
+ *   - what needs to go on while streams of the program wait has the highest
+ *     priority
  *   - a handle is not opened in the process that it is of, nor twice; what is
  *     closed was open
  *   - a kernel reaches memory of its own GPU, what has been opened in its

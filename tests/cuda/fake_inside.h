@@ -73,6 +73,22 @@ struct fake_memory *fake_find_mapped(const char *address, size_t bytes,
                                      int gpu);
 /** What host memory an address means that kernels see it at. */
 char *fake_of_kernels(const char *address);
+/** Know of memory from now on. @return it */
+struct fake_memory *fake_add(const struct fake_memory *memory);
+/** It is freed, closed or unmapped: its addresses are nobody else's. With the
+ * lock. */
+void fake_bury(struct fake_memory *m);
+/** Address space behind what was given out last. */
+void *fake_next_place(size_t bytes);
+/** A file for memory; its name says what others must know. */
+int fake_make_file(size_t bytes, unsigned long long id, int gpu);
+/** @return whether the descriptor at a path is one of fake_make_file() */
+bool fake_read_name(const char *path, unsigned long long *id, int *gpu,
+                    size_t *bytes);
+/** Map a file where processors may not touch it, and where they may: somewhere,
+ * unless it is said. */
+bool fake_map_twice(struct fake_memory *m, void *at, void *touch);
+unsigned long long fake_new_id(void);
 /** Whether the address was of memory that is gone. */
 bool fake_is_gone(const char *address);
 
@@ -114,6 +130,10 @@ CUresult fake_enqueue(CUstream stream, const struct fake_work *work);
 
 CUgraph fake_graph_create(void);
 void fake_graph_append(CUgraph graph, const struct fake_work *work);
+
+/** Until no stream waits for a word: what a driver does that frees memory.
+ * Without the lock. */
+void fake_wait_for_streams(void);
 
 /** Where a word is that a stream names; NULL: nowhere. With the lock. */
 atomic_uint *fake_word(CUdeviceptr address);

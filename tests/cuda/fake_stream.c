@@ -13,8 +13,10 @@ struct CUstream_st {
     struct fake_work *works; /* that were enqueued, from number `first` on */
     size_t first, done, number, room;
     bool running;     /* somebody is doing them, without the lock */
+    bool waiting;     /* for a word */
     CUresult failed;  /* sticky */
     CUgraph captured; /* NULL: no capture */
+    CUstream next;    /* destroyed */
     unsigned broken;  /* captures there were when it began */
 };
 
@@ -44,12 +46,11 @@ static CUresult make(void **object, size_t bytes, enum fake_count what)
     return CUDA_SUCCESS;
 }
 
-API CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+static CUresult make_stream(CUstream *stream, unsigned flags)
 {
-    void *object;
+    void *object = NULL;
     CUresult result;
 
-    INJECT(cuStreamCreate);
     if (flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     result = make(&object, sizeof(**stream), FAKE_STREAMS);
@@ -58,9 +59,35 @@ API CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
     return result;
 }
 
+API CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    return make_stream(stream, flags);
+}
+
+enum { LOWEST_PRIORITY = 0, HIGHEST_PRIORITY = -5 };
+
+API CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *lowest, int *highest)
+{
+    CUresult result = fake_check(lowest, 1);
+
+    *lowest = LOWEST_PRIORITY;
+    *highest = HIGHEST_PRIORITY;
+    return result;
+}
+
+/* A stream of the lowest priority might wait in the queue of one that waits for
+ * what it does. */
+API CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream,
+                                                unsigned flags, int priority)
+{
+    INJECT(cuStreamCreateWithPriority);
+    return priority == HIGHEST_PRIORITY ? make_stream(stream, flags)
+                                        : CUDA_ERROR_INVALID_VALUE;
+}
+
 API CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
 {
-    void *object;
+    void *object = NULL;
     CUresult result;
 
     INJECT(cuEventCreate);
@@ -152,6 +179,19 @@ static CUresult do_work(CUstream s, const struct fake_work *w)
     }
 }
 
+static int waiting; /* streams, for a word; with the lock */
+
+void fake_wait_for_streams(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    while (waiting > 0) {
+        pthread_mutex_unlock(&fake_lock);
+        sched_yield();
+        pthread_mutex_lock(&fake_lock);
+    }
+    pthread_mutex_unlock(&fake_lock);
+}
+
 /* With the lock, which is given up meanwhile. @return CUDA_ERROR_NOT_READY: a
  * word is waited for, or somebody else is at it */
 static CUresult run(CUstream s, size_t until)
@@ -163,7 +203,9 @@ static CUresult run(CUstream s, size_t until)
         const struct fake_work work = s->works[s->done - s->first];
         CUresult result = do_work(s, &work);
 
-        if (result == CUDA_ERROR_NOT_READY) {
+        waiting += (result == CUDA_ERROR_NOT_READY) - s->waiting;
+        s->waiting = result == CUDA_ERROR_NOT_READY;
+        if (s->waiting) {
             s->running = false;
             return result;
         }
@@ -194,6 +236,8 @@ API CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
     return result;
 }
 
+static CUstream destroyed; /* with the lock */
+
 API CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 {
     CUresult result = fake_check(stream, 1);
@@ -204,11 +248,14 @@ API CUresult CUDAAPI cuStreamDestroy(CUstream stream)
     if (stream->failed == CUDA_SUCCESS && stream->done < stream->number)
         fake_die("is destroyed with work under way", stream);
     fake_counts[FAKE_STREAMS]--;
-    pthread_mutex_unlock(&fake_lock);
     while (stream->done < stream->number)
         free(stream->works[stream->done++ - stream->first].launch);
     free(stream->works);
-    free(stream);
+    stream->works = NULL;
+    /* Events of others may have been recorded in it. */
+    stream->next = destroyed;
+    destroyed = stream;
+    pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
 

@@ -397,7 +397,7 @@ Test(exchange, errors_of_the_driver_are_told)
         int created, started;
     } cases[] = {
         {"cuDevicePrimaryCtxRetain:2:2", RSCHED_ENOMEM, 0},
-        {"cuStreamCreate:1:2", RSCHED_ENOMEM, 0},
+        {"cuStreamCreateWithPriority:1:2", RSCHED_ENOMEM, 0},
         {"cuEventCreate:1:2", RSCHED_ENOMEM, 0},
         {"cuMemcpyAsync:1:2", 0, RSCHED_ENOMEM},
         {"cuMemcpyAsync:1:1", 0, RSCHED_ESYS},
@@ -514,7 +514,7 @@ Test(exchange, a_load_that_failed_is_tried_with_kernels_again)
     cr_assert_eq(rsched_pattern_add_receive(pattern, &put), 0);
     params.pattern = pattern;
     cr_assert_eq(rsched_exchange_create(context, &params, &exchange), 0);
-    setenv("FAKE_CUDA_FAIL", "cuStreamCreate:2:2:1", 1);
+    setenv("FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2:1", 1);
     cr_assert_eq(rsched_exchange_load(exchange, pattern, &send,
                                       &receive),
                  expected == 1 ? RSCHED_ENOMEM : 0);

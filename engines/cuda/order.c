@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/cuda/order.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "engines/cuda/driver.h"
+#include "librsched/base/error.h"
+
+enum { PENDING = 0, COMPLETE = 1 }; /* the word */
+
+/* What a stream waits for, of one context. */
+struct word {
+    struct word *next; /* spare */
+    CUcontext context;
+    atomic_uint *word; /* pinned */
+    CUdeviceptr word_of_stream;
+    CUevent last; /* behind what was enqueued last */
+};
+
+struct rsched_order {
+    struct rsched_order *next; /* without an exchange */
+    const struct rs_cuda_driver *driver;
+    pthread_mutex_t lock; /* guards what is between host functions and us */
+    void (*call)(void *arg); /* NULL: the exchange has gone */
+    void *arg;
+    unsigned graphs; /* references of theirs */
+    atomic_uint_fast64_t reached;
+    struct word *word; /* NULL: nothing has been enqueued yet */
+    bool stays;   /* for ever: what was enqueued could not be marked */
+};
+static_assert(sizeof(atomic_uint) == 4, "the stream's word");
+
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rsched_order *late;
+/* To free one the driver may wait for streams, so they are kept for the next
+ * exchange. */
+static struct word *spare;
+
+static void sweep(void);
+
+static int check(const struct rsched_order *o, CUresult result,
+                 const char *what)
+{
+    return rs_cuda_error(o->driver, result, what);
+}
+
+int rs_cuda_order_create(void (*reached)(void *arg), void *arg,
+                         struct rsched_order **order)
+{
+    const struct rs_cuda_driver *driver;
+    struct rsched_order *o;
+    int error = rs_cuda_driver_find(false, &driver);
+
+    if (error != 0)
+        return error;
+    if (driver->no_streams != NULL)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "cuda: libcuda.so.1 has no %s: too old a driver for "
+                       "starts in streams",
+                       driver->no_streams);
+    sweep();
+    o = calloc(1, sizeof(*o));
+    if (o == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for the order of streams");
+    o->driver = driver;
+    o->call = reached;
+    o->arg = arg;
+    pthread_mutex_init(&o->lock, NULL);
+    *order = o;
+    return 0;
+}
+
+static void set_word(struct rsched_order *o, unsigned value)
+{
+    /* Release: the stream, which sees this, sees what the epoch has written. */
+    atomic_store_explicit(o->word->word, value, memory_order_release);
+}
+
+/* ---- what streams do ---- */
+
+/* In a thread of the driver's. */
+static void CUDA_CB start_reached(void *arg)
+{
+    struct rsched_order *o = arg;
+
+    pthread_mutex_lock(&o->lock);
+    if (o->call == NULL) {
+        set_word(o, COMPLETE);
+    } else {
+        /* Release: what was before the start in the stream is seen by those who
+         * begin the epoch. */
+        atomic_fetch_add_explicit(&o->reached, 1, memory_order_release);
+        o->call(o->arg);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+/* A graph has gone; likewise. */
+static void CUDA_CB graph_gone(void *arg)
+{
+    struct rsched_order *o = arg;
+
+    pthread_mutex_lock(&o->lock);
+    o->graphs--;
+    pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- enqueuing ---- */
+
+static struct word *take_spare(CUcontext context)
+{
+    struct word **at = &spare, *w;
+
+    pthread_mutex_lock(&late_lock);
+    while (*at != NULL && (*at)->context != context)
+        at = &(*at)->next;
+    w = *at;
+    if (w != NULL)
+        *at = w->next;
+    pthread_mutex_unlock(&late_lock);
+    return w;
+}
+
+static void free_word(const struct rs_cuda_driver *driver, struct word *w)
+{
+    if (w->last != NULL)
+        driver->cuEventDestroy(w->last);
+    if (w->word != NULL)
+        driver->cuMemFreeHost(w->word);
+    free(w);
+}
+
+/* The context is current. */
+static int make_word(const struct rsched_order *o, CUcontext context,
+                     struct word **word)
+{
+    struct word *w = calloc(1, sizeof(*w));
+    void *address = NULL;
+    int error;
+
+    if (w == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory for the order of streams");
+    w->context = context;
+    error = check(o, o->driver->cuMemHostAlloc(
+                         &address, sizeof(*w->word),
+                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                  "cuMemHostAlloc");
+    w->word = address;
+    if (error == 0)
+        error = check(o, o->driver->cuMemHostGetDevicePointer(
+                             &w->word_of_stream, w->word, 0),
+                      "cuMemHostGetDevicePointer");
+    if (error == 0)
+        error = check(o, o->driver->cuEventCreate(&w->last,
+                                                  CU_EVENT_DISABLE_TIMING),
+                      "cuEventCreate");
+    if (error != 0)
+        free_word(o->driver, w);
+    else
+        *word = w;
+    return error;
+}
+
+static int have_word(struct rsched_order *o, CUcontext context)
+{
+    struct word *w = take_spare(context);
+    CUstreamCaptureMode mode;
+    int error = 0;
+
+    if (w == NULL) {
+        mode = rs_cuda_relax(o->driver);
+        error = make_word(o, context, &w);
+        rs_cuda_restore(o->driver, mode);
+    }
+    if (error != 0)
+        return error;
+    o->word = w;
+    set_word(o, PENDING);
+    return 0;
+}
+
+/* The stream's context is current afterwards, with the word. */
+static int enter(struct rsched_order *o, CUstream stream)
+{
+    CUcontext context;
+    int error = check(o, o->driver->cuStreamGetCtx(stream, &context),
+                      "cuStreamGetCtx");
+
+    if (error != 0)
+        return error;
+    if (o->word != NULL && o->word->context != context)
+        return rs_fail(RSCHED_EINVAL, "cuda: the streams of an exchange are of "
+                                      "one context");
+    error = check(o, o->driver->cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    if (error != 0 || o->word != NULL)
+        return error;
+    error = have_word(o, context);
+    if (error != 0)
+        o->driver->cuCtxPopCurrent(&context);
+    return error;
+}
+
+static void leave(const struct rsched_order *o)
+{
+    CUcontext context;
+
+    o->driver->cuCtxPopCurrent(&context);
+}
+
+/* The graph that the stream is captured into keeps the order. */
+static int retain_by_graph(struct rsched_order *o, CUgraph graph)
+{
+    CUuserObject object;
+    int error = check(o, o->driver->cuUserObjectCreate(
+                             &object, o, graph_gone, 1,
+                             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                      "cuUserObjectCreate");
+
+    if (error != 0)
+        return error;
+    pthread_mutex_lock(&o->lock);
+    o->graphs++;
+    pthread_mutex_unlock(&o->lock);
+    error = check(o, o->driver->cuGraphRetainUserObject(
+                         graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+                  "cuGraphRetainUserObject");
+    if (error != 0)
+        o->driver->cuUserObjectRelease(object, 1);
+    return error;
+}
+
+static CUresult capture_of(const struct rsched_order *o, CUstream stream,
+                           CUstreamCaptureStatus *status, CUgraph *graph)
+{
+#if CUDA_VERSION >= 13000
+    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
+                                             NULL, NULL);
+#else
+    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
+                                             NULL);
+#endif
+}
+
+/* Before something is enqueued: a graph that it goes into keeps the order. */
+static int hold(struct rsched_order *o, CUstream stream, bool *captured)
+{
+    CUstreamCaptureStatus status;
+    CUgraph graph;
+    int error = check(o, capture_of(o, stream, &status, &graph),
+                      "cuStreamGetCaptureInfo");
+
+    *captured = error == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return *captured ? retain_by_graph(o, graph) : error;
+}
+
+/* Behind it. Without an event nothing tells when the stream has passed. */
+static void mark(struct rsched_order *o, CUstream stream)
+{
+    if (o->driver->cuEventRecord(o->word->last, stream) != CUDA_SUCCESS)
+        o->stays = true;
+}
+
+static int enqueue_start(struct rsched_order *o, CUstream stream)
+{
+    return check(o, o->driver->cuLaunchHostFunc(stream, start_reached, o),
+                 "cuLaunchHostFunc");
+}
+
+/* If the second one fails, the next attempt does both, which is no mistake. */
+static int enqueue_wait(struct rsched_order *o, CUstream stream)
+{
+    int error = check(o, o->driver->cuStreamWaitValue32(
+                             stream, o->word->word_of_stream, COMPLETE,
+                             CU_STREAM_WAIT_VALUE_EQ),
+                      "cuStreamWaitValue32");
+
+    if (error == 0)
+        error = check(o, o->driver->cuStreamWriteValue32(
+                             stream, o->word->word_of_stream, PENDING,
+                             CU_STREAM_WRITE_VALUE_DEFAULT),
+                      "cuStreamWriteValue32");
+    return error;
+}
+
+static int enqueue(struct rsched_order *o, CUstream stream,
+                   int (*what)(struct rsched_order *, CUstream))
+{
+    bool captured = false;
+    int error = enter(o, stream);
+
+    if (error != 0)
+        return error;
+    error = hold(o, stream, &captured);
+    if (error == 0) {
+        error = what(o, stream);
+        if (!captured)
+            mark(o, stream);
+    }
+    leave(o);
+    return error;
+}
+
+int rs_cuda_order_start(struct rsched_order *o, void *stream)
+{
+    return enqueue(o, stream, enqueue_start);
+}
+
+int rs_cuda_order_wait(struct rsched_order *o, void *stream)
+{
+    return enqueue(o, stream, enqueue_wait);
+}
+
+/* ---- the exchange's side ---- */
+
+uint64_t rs_cuda_order_reached(const struct rsched_order *o)
+{
+    /* Acquire: with start_reached(). */
+    return atomic_load_explicit(&o->reached, memory_order_acquire);
+}
+
+void rs_cuda_order_complete(struct rsched_order *o)
+{
+    set_word(o, COMPLETE);
+}
+
+/* Whether the stream has passed what was enqueued last. */
+static bool is_passed(const struct rsched_order *o)
+{
+    CUstreamCaptureMode mode;
+    bool passed;
+
+    if (o->word == NULL)
+        return true;
+    if (o->driver->cuCtxPushCurrent(o->word->context) != CUDA_SUCCESS)
+        return false;
+    mode = rs_cuda_relax(o->driver);
+    passed = o->driver->cuEventQuery(o->word->last) != CUDA_ERROR_NOT_READY;
+    rs_cuda_restore(o->driver, mode);
+    leave(o);
+    return passed;
+}
+
+/* With late_lock. @return whether it is freed */
+static bool free_if_over(struct rsched_order *o)
+{
+    bool kept;
+
+    pthread_mutex_lock(&o->lock);
+    kept = o->graphs > 0 || o->stays;
+    pthread_mutex_unlock(&o->lock);
+    if (kept || !is_passed(o))
+        return false;
+    if (o->word != NULL) {
+        o->word->next = spare;
+        spare = o->word;
+    }
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+    return true;
+}
+
+static void sweep(void)
+{
+    pthread_mutex_lock(&late_lock);
+    for (struct rsched_order **at = &late; *at != NULL;) {
+        struct rsched_order *o = *at, *next = o->next;
+
+        if (free_if_over(o))
+            *at = next;
+        else
+            at = &o->next;
+    }
+    pthread_mutex_unlock(&late_lock);
+}
+
+static void free_spare(const struct rs_cuda_driver *driver, struct word *w)
+{
+    CUcontext context = w->context;
+    CUstreamCaptureMode mode;
+
+    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return; /* it has gone, and all that was its own */
+    mode = rs_cuda_relax(driver);
+    free_word(driver, w);
+    rs_cuda_restore(driver, mode);
+    driver->cuCtxPopCurrent(&context);
+}
+
+void rs_cuda_orders_close(void)
+{
+    struct word *words;
+
+    sweep();
+    pthread_mutex_lock(&late_lock);
+    words = spare;
+    spare = NULL;
+    pthread_mutex_unlock(&late_lock);
+    while (words != NULL) {
+        struct word *w = words;
+
+        words = w->next;
+        free_spare(rs_cuda_driver_found(), w);
+    }
+}
+
+void rs_cuda_order_destroy(struct rsched_order *o)
+{
+    pthread_mutex_lock(&o->lock);
+    o->call = NULL;
+    if (o->word != NULL)
+        set_word(o, COMPLETE);
+    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_lock(&late_lock);
+    o->next = late;
+    late = o;
+    pthread_mutex_unlock(&late_lock);
+    sweep();
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Starts and waits in streams of GPUs.
+ *
+ * An exchange that has been started on a stream is offered to the progress
+ * thread whenever no function of the application runs on it. The thread, or
+ * whoever owns the exchange, begins an epoch for each start that a stream has
+ * reached, goes on with it, and says when it is complete; the stream's wait
+ * waits for that. An epoch that fails is complete too: a stream that waited for
+ * ever could not be destroyed.
+ */
+#include "librsched/run/run.h"
+
+#include "librsched/base/error.h"
+
+/* Between two looks at the clock, for dead peers, in one epoch. */
+enum { STEPS_PER_LOOK = 64 };
+
+/* A stream has reached a start: in a thread of the driver's. */
+static void reached(void *arg)
+{
+    rs_safety_wake(arg);
+}
+
+static bool is_asked(const struct rsched_exchange *x)
+{
+    return rsched_gpus()->order_reached(x->order) != x->begun;
+}
+
+static void complete(struct rsched_exchange *x)
+{
+    x->active = x->by_stream = false;
+    rsched_gpus()->order_complete(x->order);
+}
+
+static void begin(struct rsched_exchange *x)
+{
+    x->begun++;
+    x->by_stream = true;
+    /* A load may have failed since it was enqueued. */
+    if (!x->loaded)
+        rs_exchange_fail(x, rs_fail(RSCHED_ESTATE,
+                                    "a stream has started it while nothing is "
+                                    "loaded"));
+    if (rs_exchange_begin(x) != 0)
+        complete(x);
+}
+
+bool rs_stream_step(struct rsched_exchange *x, bool *moved)
+{
+    *moved = false;
+    if (!x->active) {
+        if (!is_asked(x))
+            return false;
+        begin(x);
+        *moved = true;
+        return true;
+    }
+    *moved = rs_exchange_progress(x);
+    if (!x->by_stream)
+        return rs_exchange_is_deferred(x);
+    if (!*moved && ++x->vain_tests % STEPS_PER_LOOK == 0) {
+        rs_context_look(x->context);
+        rs_exchange_check_peers(x);
+    }
+    if (x->pending_tx.count == 0 && x->pending_rx.count == 0)
+        complete(x);
+    return true;
+}
+
+bool rs_stream_is_busy(const struct rsched_exchange *x)
+{
+    return x->by_stream || is_asked(x);
+}
+
+static int check(const struct rsched_exchange *x, bool wait)
+{
+    if (x->stream_waits != wait)
+        return rs_fail(RSCHED_ESTATE,
+                       wait ? "exchange %llu: no start on a stream to wait for"
+                            : "exchange %llu: started on a stream before the "
+                              "wait for the start before",
+                       (unsigned long long)x->tag);
+    if (wait)
+        return 0;
+    if ((x->active && !x->by_stream) || !x->loaded)
+        return rs_fail(RSCHED_ESTATE,
+                       "exchange %llu: started on a stream while %s",
+                       (unsigned long long)x->tag,
+                       x->active ? "active" : "nothing is loaded");
+    return x->error == 0 ? 0 : rs_exchange_failed(x);
+}
+
+static int make_order(struct rsched_exchange *x)
+{
+    if (rsched_gpus() == NULL)
+        return rs_fail(RSCHED_ENOTSUP, "exchange %llu: streams: built without "
+                                       "cuda.h",
+                       (unsigned long long)x->tag);
+    if (!rsched_gpus()->attach())
+        return rs_fail(RSCHED_ENOTSUP, "exchange %llu: streams: no driver of "
+                                       "GPUs is loaded",
+                       (unsigned long long)x->tag);
+    if (!rs_safety_start(x->context))
+        return rs_fail(RSCHED_ENOTSUP, "exchange %llu: streams need the progress "
+                                       "thread (RSCHED_PROGRESS)",
+                       (unsigned long long)x->tag);
+    return rsched_gpus()->order_create(reached, &x->context->safety, &x->order);
+}
+
+int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
+{
+    int error;
+
+    rs_exchange_own(x);
+    error = check(x, false);
+    if (error == 0 && x->order == NULL)
+        error = make_order(x);
+    if (error == 0)
+        error = rsched_gpus()->order_start(x->order, stream);
+    x->stream_waits = x->stream_waits || error == 0;
+    rs_exchange_leave(x);
+    return error;
+}
+
+int rsched_exchange_wait_on(struct rsched_exchange *x, void *stream)
+{
+    int error;
+
+    rs_exchange_own(x);
+    error = check(x, true);
+    if (error == 0)
+        error = rsched_gpus()->order_wait(x->order, stream);
+    x->stream_waits = x->stream_waits && error != 0;
+    rs_exchange_leave(x);
+    return error;
+}
