@@ -72,24 +72,74 @@ bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane)
 /* To a broken link nothing can be said. */
 static bool has_said_last(const struct rs_rdma_lane *lane)
 {
-    return lane->last == NULL || lane->abandoned ||
+    return lane->last == NULL || atomic_load(&lane->said_ps) != 0 ||
            rs_rdma_link_is_broken(lane->link);
 }
 
 static bool is_through(const struct rs_rdma_lane *lane)
 {
-    return rs_rdma_lane_is_idle(lane) || rs_rdma_link_is_broken(lane->link);
+    if (rs_rdma_link_is_broken(lane->link))
+        return true;
+    return rs_rdma_lane_is_idle(lane) &&
+           (atomic_load(&lane->said_ps) == 0 ||
+            atomic_load_explicit(&lane->said_through,
+                                 memory_order_acquire) != 0);
+}
+
+void rs_rdma_lanes_say_last(struct rs_rdma_link *link)
+{
+    struct rs_rdma_lane *lane;
+    bool posted = false;
+
+    /* Lanes of a broken link are not touched: they may be gone. */
+    if (rs_rdma_link_is_broken(link))
+        link->owing = NULL;
+    while ((lane = link->owing) != NULL &&
+           rs_rdma_link_post(link, lane->last, 1, &lane->said_through)) {
+        link->owing = lane->next_owing;
+        atomic_store(&lane->said_ps, rs_clock_now());
+        posted = true;
+    }
+    if (posted)
+        rs_rdma_link_ring(link);
+}
+
+void rs_rdma_lane_abandon(struct rs_rdma_lane *lane)
+{
+    struct rs_rdma_link *link = lane->link;
+
+    lane->asked_ps = rs_clock_now();
+    if (has_said_last(lane))
+        return;
+    rs_rdma_link_lock(link);
+    if (!lane->owes) {
+        lane->owes = true;
+        lane->next_owing = link->owing;
+        link->owing = lane;
+    }
+    rs_rdma_link_poll(link);
+    rs_rdma_lanes_say_last(link);
+    rs_rdma_link_unlock(link);
+}
+
+static void poll_link(struct rs_rdma_link *link)
+{
+    rs_rdma_link_lock(link);
+    rs_rdma_link_poll(link);
+    rs_rdma_lanes_say_last(link);
+    rs_rdma_link_unlock(link);
 }
 
 void rs_rdma_lanes_bury(struct rs_rdma_link *link)
 {
     struct rs_rdma_lane **at = &link->zombies;
 
+    if (*at != NULL)
+        poll_link(link);
     while (*at != NULL) {
         struct rs_rdma_lane *lane = *at;
 
         /* Its peer may still wait to hear that nothing follows. */
-        rs_rdma_lane_say_last(lane);
         if (!is_through(lane) || !has_said_last(lane)) {
             at = &lane->next;
             continue;
@@ -99,12 +149,24 @@ void rs_rdma_lanes_bury(struct rs_rdma_link *link)
     }
 }
 
+bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t until_ps)
+{
+    for (;;) {
+        poll_link(lane->link);
+        if (is_through(lane))
+            return true;
+        if (rs_clock_now() >= until_ps)
+            return false;
+        rs_clock_sleep(DRAIN_STEP_PS);
+    }
+}
+
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane)
 {
     struct rs_rdma_link *link = lane->link;
     struct rsched_engine *engine = lane->lane.connection->engine;
 
-    rs_rdma_lane_drain(lane, DRAIN_PS);
+    rs_rdma_lane_drain(lane, lane->asked_ps + DRAIN_PS);
     pthread_mutex_lock(&engine->lock);
     rs_rdma_regions_retire(&lane->regions);
     lane->next = link->zombies;
@@ -128,44 +190,6 @@ bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
     }
     rs_rdma_link_unlock(link);
     return posted;
-}
-
-static void poll_link(struct rs_rdma_link *link)
-{
-    rs_rdma_link_lock(link);
-    rs_rdma_link_poll(link);
-    rs_rdma_link_unlock(link);
-}
-
-bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps)
-{
-    uint64_t until = rs_clock_now() + limit_ps;
-
-    for (;;) {
-        poll_link(lane->link);
-        if (is_through(lane))
-            return true;
-        if (rs_clock_now() >= until)
-            return false;
-        rs_clock_sleep(DRAIN_STEP_PS);
-    }
-}
-
-void rs_rdma_lane_say_last(struct rs_rdma_lane *lane)
-{
-    if (!has_said_last(lane))
-        lane->abandoned = rs_rdma_lane_post(lane, lane->last, 1);
-}
-
-void rs_rdma_lane_abandon(struct rs_rdma_lane *lane)
-{
-    uint64_t until = rs_clock_now() + DRAIN_PS;
-
-    rs_rdma_lane_say_last(lane);
-    while (!has_said_last(lane) && rs_clock_now() < until) {
-        rs_clock_sleep(DRAIN_STEP_PS);
-        rs_rdma_lane_say_last(lane);
-    }
 }
 
 int rs_rdma_lane_check(struct rs_rdma_lane *lane,

@@ -107,19 +107,24 @@ struct rs_rdma_ring {
 struct rs_rdma_lane {
     struct rsched_lane lane; /* first: the public part */
     struct rs_rdma_link *link;
-    struct rs_rdma_lane *next; /* zombie */
+    struct rs_rdma_lane *next;       /* zombie */
+    struct rs_rdma_lane *next_owing; /* that is still to say `last` */
     void (*dispose)(struct rs_rdma_lane *lane);
     /* Lists posted, and those of them that are through. */
     uint64_t posted;
     atomic_uint_fast64_t completed;
     struct rs_rdma_block *block; /* that the peer writes */
-    struct rs_rdma_list *last;   /* says that nothing follows */
+    /* It says that nothing follows; any thread may be the one that posts it. */
+    struct rs_rdma_list *last;
+    bool owes;                          /* or has owed; the link's lock */
+    atomic_uint_fast64_t said_ps;       /* when it was posted; 0: not yet */
+    atomic_uint_fast64_t said_through;  /* 1: that is complete */
+    uint64_t asked_ps;                  /* when it was asked for, the last time */
     struct rs_rdma_ring ring;
     struct rs_copies copies;
     struct rs_rdma_regions regions;
     enum rs_rdma_notify notify;
     bool offers;
-    bool abandoned; /* `last` has been posted */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
     uint64_t meta;    /* of the loaded message */
@@ -133,7 +138,9 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
                      struct rs_rdma_lane **lane);
 /** What dispose() of both kinds does in the end; the engine's lock is held. */
 void rs_rdma_lane_free(struct rs_rdma_lane *lane);
-/** Destroy a lane; what its lists read stays until they are through. */
+/** Destroy a lane that has been abandoned; what its lists read stays until they
+ * are through. Those of lanes that were abandoned together are waited for
+ * together, for a bounded time. */
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane);
 /** Dispose of the zombies of a link that are through and have said so. The
  * engine's lock is held. */
@@ -145,15 +152,17 @@ void rs_rdma_lane_unlock(struct rs_rdma_lane *lane);
 /** Post one list of the lane and begin with it. @return whether that worked */
 bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
                        uint64_t epoch);
-/** Wait until all lists of the lane are through, for a bounded time.
+/** Wait until all lists of the lane are through, but not after `until_ps`.
  * @return whether they are */
-bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t limit_ps);
+bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t until_ps);
+/** Whether all that it has posted, but `last`, is through. */
 bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane);
-/** Say that nothing follows, if the queue has room for it. */
-void rs_rdma_lane_say_last(struct rs_rdma_lane *lane);
-/** The same, but wait for room, for a bounded time; a lane that is destroyed says
- * it when there is. */
+/** Say that nothing follows: now, or as soon as the queue has room. The lane
+ * posts nothing any more. Never waits; may be repeated. */
 void rs_rdma_lane_abandon(struct rs_rdma_lane *lane);
+/** Say it for lanes that owe it, as far as there is room. The link's lock is
+ * held. */
+void rs_rdma_lanes_say_last(struct rs_rdma_link *link);
 /** Whether the peer has said so in `last`. @return 0 or RSCHED_EPEER */
 int rs_rdma_lane_check(struct rs_rdma_lane *lane,
                        const atomic_uint_fast64_t *last);

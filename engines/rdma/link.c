@@ -288,6 +288,7 @@ int rs_rdma_link_check(struct rs_rdma_link *link)
         rs_rdma_link_lock(link);
         rs_rdma_link_poll(link);
         rs_rdma_link_take(link); /* else its peer may have to wait */
+        rs_rdma_lanes_say_last(link);
         if (port->ops->check(port) != 0)
             fail(link, rsched_last_error());
         else

@@ -43,8 +43,11 @@ struct rs_rdma_link {
     struct rs_rdma_block *probed;
     struct rs_rdma_list *probe;
     uint64_t next_probe_ps;
-    /* Destroyed lanes whose lists are still under way. */
+    /* Destroyed lanes whose lists are still under way; the engine's lock. */
     struct rs_rdma_lane *zombies;
+    /* Lanes that are to say that nothing follows, for which the queue had no
+     * room yet; this lock. They post nothing else. */
+    struct rs_rdma_lane *owing;
 };
 
 /* What the peer's link must know of this one. */

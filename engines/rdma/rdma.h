@@ -39,6 +39,7 @@ int rs_rdma_accept(struct rsched_connection *, const unsigned char *offer);
 uint32_t rs_rdma_rails(const struct rsched_connection *);
 void rs_rdma_disconnect(struct rsched_connection *);
 int rs_rdma_check(struct rsched_connection *);
+bool rs_rdma_settle(struct rsched_connection *);
 bool rs_rdma_is_whole(const struct rsched_connection *);
 void rs_rdma_sleep(struct rsched_engine *, const struct rsched_lane *,
                    uint64_t limit_ps, bool (*ready)(void *arg), void *arg);
@@ -65,6 +66,7 @@ uint64_t rs_rdma_wakes(struct rsched_engine *);
     .rx_load = rs_rdma_rx_load,                                             \
     .rx_progress = rs_rdma_rx_progress,                                     \
     .rx_start = rs_rdma_rx_start,                                           \
+    .settle = rs_rdma_settle,                                               \
     .sleep = rs_rdma_sleep,                                                 \
     .tx_abandon = rs_rdma_tx_abandon,                                       \
     .tx_check = rs_rdma_tx_check,                                           \

@@ -44,7 +44,6 @@ struct rx {
     uint32_t credit_step; /* tell after so many chunks */
     uint32_t version;   /* of the table; 0: this message lands */
     uint32_t last_version;
-    uint64_t given_up_ps; /* when; 0: it has not been */
     bool ready_due;     /* the epoch's `ready` has not been posted */
 };
 
@@ -186,11 +185,7 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 
 void rs_rdma_rx_abandon(struct rsched_lane *lane)
 {
-    struct rx *rx = rx_of(lane);
-
-    rs_rdma_lane_abandon(&rx->lane);
-    if (rx->given_up_ps == 0)
-        rx->given_up_ps = rs_clock_now();
+    rs_rdma_lane_abandon(&rx_of(lane)->lane);
 }
 
 int rs_rdma_rx_check(struct rsched_lane *lane)
@@ -222,14 +217,28 @@ static bool may_be_written(const struct rx *rx)
            !rs_rdma_link_is_broken(rx->lane.link);
 }
 
+/* A sender has its time from when it is told. One that cannot be told has it from
+ * when that was asked for, so that lanes that are destroyed together are waited
+ * for together, twice as long at most. */
+static uint64_t give_up_end_ps(const struct rx *rx)
+{
+    uint64_t asked_ps = rx->lane.asked_ps;
+    uint64_t said_ps = atomic_load(&rx->lane.said_ps);
+
+    return (said_ps != 0 && said_ps < asked_ps + GIVE_UP_PS ? said_ps
+                                                            : asked_ps) +
+           GIVE_UP_PS;
+}
+
 void rs_rdma_rx_destroy(struct rsched_lane *lane)
 {
     struct rx *rx = rx_of(lane);
 
-    rs_rdma_rx_abandon(lane);
-    while (may_be_written(rx) &&
-           rs_clock_now() < rx->given_up_ps + GIVE_UP_PS) {
-        rs_rdma_lane_say_last(&rx->lane);
+    /* All lanes of its exchange have been abandoned just before. */
+    if (rx->lane.asked_ps == 0)
+        rs_rdma_rx_abandon(lane);
+    while (may_be_written(rx) && rs_clock_now() < give_up_end_ps(rx)) {
+        rs_rdma_lane_drain(&rx->lane, 0);
         rs_clock_sleep(GIVE_UP_PS / 1000);
     }
     if (may_be_written(rx))
@@ -352,8 +361,7 @@ static int load_direct(struct rx *rx, const struct rsched_message *message)
 
     rx->version = 0;
     /* The device may still read the last table. */
-    while (!rs_rdma_lane_drain(&rx->lane, GIVE_UP_PS))
-        ;
+    rs_rdma_lane_drain(&rx->lane, UINT64_MAX);
     rs_rdma_lane_lock(&rx->lane);
     /* First: at the same addresses there may be other pages now. */
     rs_rdma_regions_release(rx->lane.link->memory, regions);

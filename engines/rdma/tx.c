@@ -163,8 +163,11 @@ int rs_rdma_tx_check(struct rsched_lane *lane)
 
 void rs_rdma_tx_destroy(struct rsched_lane *lane)
 {
-    rs_rdma_tx_abandon(lane);
-    rs_rdma_lane_drop(&tx_of(lane)->lane);
+    struct rs_rdma_lane *l = &tx_of(lane)->lane;
+
+    if (l->asked_ps == 0)
+        rs_rdma_lane_abandon(l);
+    rs_rdma_lane_drop(l);
 }
 
 /* ---- compiling ---- */
@@ -326,8 +329,7 @@ int rs_rdma_tx_load(struct rsched_lane *lane,
     if (error != 0)
         return error;
     /* Lists that are under way are not destroyed. */
-    while (!rs_rdma_lane_drain(l, UINT64_MAX / 2))
-        ;
+    rs_rdma_lane_drain(l, UINT64_MAX);
     rs_rdma_ring_load(&l->ring, l->copies.num_chunks);
     tx->version = 0;
     *tx->meta = l->meta;
@@ -562,7 +564,7 @@ static bool is_given_up(struct tx *tx)
     if (likely(atomic_load_explicit(&tx->credits->last, memory_order_acquire) ==
                0))
         return false;
-    rs_rdma_lane_say_last(l);
+    rs_rdma_lane_abandon(l);
     l->lane.stats.stalls++;
     return true;
 }

@@ -207,6 +207,10 @@ struct rsched_engine_ops {
      * nothing in use of the connection moves any more. Where some of its rails
      * have failed, only the lanes over these say so. */
     int (*check)(struct rsched_connection *connection);
+    /** Go on with what lanes that have been abandoned or destroyed still have to
+     * tell the peer; called now and then while something is left. Never waits.
+     * NULL: nothing is ever left. @return whether anything is left */
+    bool (*settle)(struct rsched_connection *connection);
     /** Whether no part of the connection has failed, nor may fail because of
      * what its peer had begun. One that is not whole goes on for the lanes that
      * it has, as far as they work; the next exchange gets another one.
@@ -238,9 +242,10 @@ struct rsched_engine_ops {
                      struct rsched_lane **lane);
     /** Receiver: the tx lane is there. Before the first load. */
     int (*rx_attach)(struct rsched_lane *lane, const unsigned char *reply);
-    /** The exchange of a lane has failed: the lane moves nothing any more, and
-     * the other end's check says so. Only destroy follows, which does the same
-     * if it was not done. */
+    /** The exchange of a lane has failed, or is about to be destroyed: the lane
+     * moves nothing any more, and the other end's check says so, in time (see
+     * settle). Never waits. Only this and destroy follow, which does the same if
+     * it was not done. */
     void (*rx_abandon)(struct rsched_lane *lane);
     void (*tx_abandon)(struct rsched_lane *lane);
     /** See whether the other end has been abandoned; what it did before is

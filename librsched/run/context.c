@@ -424,6 +424,17 @@ void rs_context_look(struct rsched_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+bool rs_context_settle(struct rsched_context *context)
+{
+    bool left = false;
+
+    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
+        if (p->ops->settle != NULL)
+            left = p->ops->settle(p->connection) || left;
+    }
+    return left;
+}
+
 bool rsched_context_leaves_node(const struct rsched_context *context)
 {
     for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {

@@ -135,6 +135,8 @@ static void destroy_lanes(struct rsched_exchange *x)
 
 void rsched_exchange_destroy(struct rsched_exchange *x)
 {
+    bool left;
+
     if (x == NULL)
         return;
     RS_FAILPOINT("destroy");
@@ -143,7 +145,10 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
     rs_safety_remove(x);
     pthread_mutex_lock(&x->context->lock);
     destroy_lanes(x);
+    left = rs_context_settle(x->context);
     pthread_mutex_unlock(&x->context->lock);
+    if (left)
+        rs_safety_watch(x->context);
     free_edges(x->out, x->num_out);
     free_edges(x->in, x->num_in);
     rsched_pattern_destroy(x->pattern);

@@ -76,6 +76,7 @@ int rs_exchange_fail(struct rsched_exchange *x, int error)
         x->error = error;
         x->error_text = strdup(rsched_last_error());
         abandon(x);
+        rs_safety_watch(x->context);
     }
     x->pending_tx.count = x->pending_rx.count = 0;
     return error;

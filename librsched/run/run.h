@@ -51,12 +51,15 @@ static inline uint32_t rs_peer_rails(const struct rs_peer *peer)
     return peer->ops->rails(peer->connection);
 }
 
+enum rs_thread_state { RS_THREAD_NONE, RS_THREAD_STARTS, RS_THREAD_RUNS };
+
 /* The thread that goes on where start, test and wait had to stop. */
 struct rs_safety {
     pthread_t thread;
-    pthread_mutex_t lock;  /* guards the list and `running` */
+    pthread_mutex_t lock;  /* guards the list */
     struct rsched_exchange *exchanges; /* that have ever been offered */
-    bool running;
+    atomic_int thread_state; /* enum rs_thread_state */
+    atomic_bool owed;      /* connections are to settle */
     atomic_bool stop;
     atomic_uint word;      /* futex: the thread sleeps on it while idle */
     atomic_bool idle;
@@ -184,6 +187,10 @@ int rs_context_change_engine(struct rsched_context *context,
 /** Look for dead peers, if nobody has done so lately: for those who wait. */
 void rs_context_look(struct rsched_context *context);
 
+/** Go on with what connections have left to say; the lock is held.
+ * @return whether anything is left */
+bool rs_context_settle(struct rsched_context *context);
+
 /* agree.c */
 
 /**
@@ -251,6 +258,9 @@ int rs_exchange_check_peers(struct rsched_exchange *x);
 
 int rs_safety_init(struct rsched_context *context);
 void rs_safety_fini(struct rsched_context *context);
+
+/** Have the safety net settle connections until nothing is left. */
+void rs_safety_watch(struct rsched_context *context);
 
 /** Let the safety net go on with an exchange. */
 void rs_safety_offer(struct rsched_exchange *x);

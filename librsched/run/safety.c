@@ -10,7 +10,8 @@
  *
  * The thread ticks while something is offered and for LINGER_TICKS afterwards
  * (so that a code that defers in every step does not wake it in every step),
- * then sleeps until it is woken.
+ * then sleeps until it is woken. It also has connections settle, so that peers
+ * are told of what was given up even if this process does nothing any more.
  */
 #include "librsched/run/run.h"
 
@@ -88,8 +89,27 @@ static enum round go_on(struct rsched_exchange *x, bool *moved)
     return rs_exchange_is_deferred(x) ? ROUND_DEFERRED : ROUND_NOTHING;
 }
 
-static enum round tick(struct rs_safety *safety)
+/* @return whether a connection has something left to say */
+static bool settle(struct rsched_context *context)
 {
+    struct rs_safety *safety = &context->safety;
+    bool left = true;
+
+    if (!atomic_exchange(&safety->owed, false))
+        return false;
+    /* Whoever makes or destroys an exchange is not waited for. */
+    if (pthread_mutex_trylock(&context->lock) == 0) {
+        left = rs_context_settle(context);
+        pthread_mutex_unlock(&context->lock);
+    }
+    if (left)
+        atomic_store(&safety->owed, true);
+    return left;
+}
+
+static enum round tick(struct rsched_context *context)
+{
+    struct rs_safety *safety = &context->safety;
     enum round most = ROUND_NOTHING;
 
     pthread_mutex_lock(&safety->lock);
@@ -110,6 +130,8 @@ static enum round tick(struct rs_safety *safety)
     }
     pthread_mutex_unlock(&safety->lock);
     atomic_fetch_add_explicit(&safety->ticks, 1, memory_order_relaxed);
+    if (settle(context) && most == ROUND_NOTHING)
+        most = ROUND_DEFERRED;
     return most;
 }
 
@@ -130,7 +152,8 @@ static void pause_for_streams(struct rs_safety *safety, unsigned vain,
 
 static void *thread_main(void *arg)
 {
-    struct rs_safety *safety = arg;
+    struct rsched_context *context = arg;
+    struct rs_safety *safety = &context->safety;
     uint64_t tick_ps = rs_config()->progress_ps;
     unsigned lingered = 0, vain = 0;
     enum round found = ROUND_NOTHING;
@@ -144,16 +167,16 @@ static void *thread_main(void *arg)
             pause_for_streams(safety, vain, word);
         else
             futex_wait(&safety->word, word, tick_ps);
-        found = tick(safety);
+        found = tick(context);
         vain = found == ROUND_STREAMS ? vain + 1 : 0;
         lingered = found != ROUND_NOTHING ? 0 : lingered + 1;
         if (lingered <= LINGER_TICKS)
             continue;
-        /* Whoever offers looks at `idle` after the offer; look for an offer
+        /* Whoever offers, or watches, looks at `idle` after that; look for it
          * after `idle` (sequentially consistent on both sides). */
         word = atomic_load(&safety->word);
         atomic_store(&safety->idle, true);
-        found = tick(safety);
+        found = tick(context);
         if (found == ROUND_NOTHING && !atomic_load(&safety->stop))
             futex_wait(&safety->word, word, 0);
         atomic_store(&safety->idle, false);
@@ -162,33 +185,46 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Called with the lock held. Without a thread the application's own calls
- * still make progress; say so once. */
-static void start_thread(struct rs_safety *safety)
+/* Without a thread the application's own calls still make progress. Several threads
+ * may be here at once, and the new one too. */
+static void start_thread(struct rsched_context *context)
 {
+    struct rs_safety *safety = &context->safety;
+    int state = RS_THREAD_NONE;
     sigset_t all, old;
     int error;
 
-    if (safety->running || rs_config()->progress_ps == 0)
+    if (rs_config()->progress_ps == 0)
         return;
+    if (!atomic_compare_exchange_strong(&safety->thread_state, &state,
+                                        RS_THREAD_STARTS)) {
+        while (atomic_load(&safety->thread_state) == RS_THREAD_STARTS)
+            sched_yield();
+        return;
+    }
     /* Signals are the application's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&safety->thread, NULL, thread_main, safety);
+    error = pthread_create(&safety->thread, NULL, thread_main, context);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    safety->running = error == 0;
+    atomic_store(&safety->thread_state,
+                 error == 0 ? RS_THREAD_RUNS : RS_THREAD_NONE);
 }
 
 bool rs_safety_start(struct rsched_context *context)
 {
-    struct rs_safety *safety = &context->safety;
-    bool running;
+    start_thread(context);
+    return atomic_load(&context->safety.thread_state) == RS_THREAD_RUNS;
+}
 
-    pthread_mutex_lock(&safety->lock);
-    start_thread(safety);
-    running = safety->running;
-    pthread_mutex_unlock(&safety->lock);
-    return running;
+void rs_safety_watch(struct rsched_context *context)
+{
+    struct rs_safety *safety = &context->safety;
+
+    atomic_store(&safety->owed, true);
+    start_thread(context);
+    if (atomic_load(&safety->idle))
+        wake_thread(safety);
 }
 
 void rs_safety_offer(struct rsched_exchange *x)
@@ -200,8 +236,8 @@ void rs_safety_offer(struct rsched_exchange *x)
         x->next = safety->exchanges;
         safety->exchanges = x;
         x->listed = true;
-        start_thread(safety);
         pthread_mutex_unlock(&safety->lock);
+        start_thread(x->context);
     }
     x->offered = true;
     atomic_store(&x->owner, RS_OFFERED);
@@ -244,7 +280,7 @@ void rs_safety_fini(struct rsched_context *context)
 {
     struct rs_safety *safety = &context->safety;
 
-    if (safety->running) {
+    if (atomic_load(&safety->thread_state) == RS_THREAD_RUNS) {
         atomic_store(&safety->stop, true);
         wake_thread(safety);
         pthread_join(safety->thread, NULL);
@@ -254,5 +290,5 @@ void rs_safety_fini(struct rsched_context *context)
 
 void rsched_context_progress(struct rsched_context *context)
 {
-    tick(&context->safety);
+    tick(context);
 }

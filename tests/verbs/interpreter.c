@@ -77,10 +77,14 @@ static unsigned rail_of(const struct rs_rdma_port *port)
     return ((const struct port *)port)->rail;
 }
 
+/* What execute_one() returns but 0 for a request that no device would take; the
+ * other one is for those that the receiver's device refuses. */
+enum { WRONG = -1, REFUSED = -2 };
+
 static int wrong(const char *what)
 {
     fprintf(stderr, "interpreter: %s\n", what);
-    return -1;
+    return WRONG;
 }
 
 static uint32_t add_memory(void *address, uint64_t bytes,
@@ -155,7 +159,7 @@ static int execute_write(const struct ibv_send_wr *wr)
 
     if (!covers(wr->wr.rdma.rkey - rkey_of(0), (uintptr_t)to, total_bytes(wr),
                 RS_RDMA_REMOTE))
-        return wrong("a write outside of registered memory");
+        return REFUSED;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *s = &wr->sg_list[i];
 
@@ -188,10 +192,13 @@ static int execute_add(const struct ibv_send_wr *wr)
 
 static int execute_imm(const struct ibv_send_wr *wr, struct queue *to)
 {
+    int error;
+
     if (to == NULL || to->arrived - to->taken == RECEIVES)
         return wrong("an immediate without a receive");
-    if (execute_write(wr) != 0)
-        return -1;
+    error = execute_write(wr);
+    if (error != 0)
+        return error;
     to->imms[to->arrived++ % RECEIVES] = ntohl(wr->imm_data);
     return 0;
 }
@@ -221,8 +228,10 @@ static int execute(const struct ibv_send_wr *chain, struct queue *to,
     int requests = 0;
 
     for (; chain != NULL; chain = chain->next, requests++) {
-        if (execute_one(chain, to, max_inline, max_pieces) != 0)
-            return -1;
+        int error = execute_one(chain, to, max_inline, max_pieces);
+
+        if (error != 0)
+            return error;
     }
     return requests;
 }
@@ -230,7 +239,10 @@ static int execute(const struct ibv_send_wr *chain, struct queue *to,
 int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
                         uint32_t max_pieces)
 {
-    return execute(chain, NULL, max_inline, max_pieces);
+    int requests = execute(chain, NULL, max_inline, max_pieces);
+
+    return requests == REFUSED ? wrong("a write outside of registered memory")
+                               : requests;
 }
 
 /* ---- queues ---- */
@@ -341,6 +353,14 @@ static bool is_answered(const struct queue *q)
            (cut >> q->rail & 1) == 0;
 }
 
+/* A write that is not allowed any more is an error of both queue pairs, of which
+ * only the sender's tells. */
+static void refuse(struct queue *q)
+{
+    break_queue(q->peer, "flushed");
+    break_queue(q, "remote access error");
+}
+
 /* The device begins with what was posted. */
 static void begin(struct queue *q)
 {
@@ -358,6 +378,10 @@ static void begin(struct queue *q)
             hold(q, w);
     } else {
         done = execute(q->head, q->peer, INLINE, PIECES);
+        if (done == REFUSED) {
+            refuse(q);
+            return;
+        }
         assert(done >= 0);
         counts.requests += (uint64_t)done;
         q->executed = q->rung;
@@ -380,8 +404,7 @@ static int ring(struct rs_rdma_queue *queue)
     return 0;
 }
 
-/* What it held up arrives. A write that is not allowed any more is refused: that
- * is an error of both queue pairs, of which only the sender's tells. */
+/* What it held up arrives. */
 static void deliver(struct queue *q)
 {
     if (q->first_held == NULL)
@@ -390,12 +413,13 @@ static void deliver(struct queue *q)
         break_queue(q, "nobody answers");
     while (q->first_held != NULL) {
         struct held *h = q->first_held;
+        int error = execute_one(&h->wr, q->peer, INLINE, PIECES);
 
-        if (execute_one(&h->wr, q->peer, INLINE, PIECES) != 0) {
-            break_queue(q->peer, "flushed");
-            break_queue(q, "remote access error");
+        if (error == REFUSED) {
+            refuse(q);
             return;
         }
+        assert(error == 0);
         counts.requests++;
         q->first_held = h->next;
         free(h);

@@ -49,12 +49,13 @@ void interpreter_cut(unsigned rails);
 void interpreter_remove(unsigned rails);
 
 /** From now on a request of at least so many bytes, and what is posted to its
- * queue pair after it, is under way for long. */
+ * queue pair after it, is under way for long. 0: no others than those that are
+ * already, and what is posted after them. */
 void interpreter_hold(uint64_t bytes);
 
-/** All of it arrives, and nothing is held up any more. Where it is not allowed
- * to by now both queue pairs fail, and that of the receiver says so only to those
- * who post to it. */
+/** All of it arrives, and nothing is held up any more. (Whatever writes what it is
+ * not allowed to by then breaks both queue pairs, of which that of the receiver
+ * says so only to those who post to it.) */
 void interpreter_deliver(void);
 
 /** What the queues have done so far, all together. */

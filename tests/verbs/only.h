@@ -4,6 +4,7 @@
 #define TESTS_ONLY_H
 
 #include "librsched/base/sources.h"
+#include "tests/runtime/halo.h"
 #include "tests/runtime/ranks.h"
 
 /** Replace all engines of a rank's context by the one of engine.c.
@@ -11,5 +12,18 @@
  *                context; NULL: the usual ones
  * @return 0 or an error */
 int only_interpreter(struct rank *self, const struct rs_sources *sources);
+
+/* For RANK_CHECK(). */
+
+enum { ONLY_EPOCHS = 4 };
+
+/** Run so many epochs, the first of which has this number. @return 0: they went
+ * well */
+int only_epochs(struct rank *self, struct halo *h, int first);
+/** @return 0: all lanes of an exchange are over the connection that was made after
+ * so many had failed */
+int only_life(struct rank *self, const struct halo *h, uint32_t life);
+/** How many connections a rank has. */
+int only_connections(const struct rank *self);
 
 #endif

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Exchanges that are given up while a peer writes, is about to, or cannot be told:
+ * over the interpreter, which holds up what is long. The ranks are threads. With
+ * RSCHED_PROGRESS=0 nobody goes on with anything but the calls of the test. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engines/rdma/lane.h"
+#include "librsched/base/clock.h"
+#include "librsched/base/config.h"
+#include "librsched/run/run.h"
+#include "tests/runtime/halo.h"
+#include "tests/verbs/interpreter.h"
+#include "tests/verbs/only.h"
+
+/* One put each way takes one rail, the first. */
+static const struct halo_edge single[] = {{0, 1, 20000}, {1, 0, 20000}};
+
+/* What rank 1 sends is written into the buffer of rank 0. */
+static const struct halo_edge direct[] = {{0, 1, 100}, {1, 0, 2 << 20}};
+
+/* So many pieces that the queues of both rails are full before all is posted. */
+enum { NUM_PIECES = 128, PIECE_BYTES = 8192 };
+
+enum { EPOCHS = ONLY_EPOCHS, MANY_RANKS = 8, TRIES = 3 };
+
+/* An exchange that goes on, and one that rank 0 is to give up. */
+static int begin_to_give_up(struct rank *self, struct halo **other,
+                            struct halo **given)
+{
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, other) == 0);
+    RANK_CHECK(halo_create(self, direct, 2, 2, 0, given) == 0);
+    RANK_CHECK(only_epochs(self, *other, 0) == 0);
+    RANK_CHECK(halo_step(*given, 0) == 0);
+    halo_fill(*given, 1);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+    mesh_barrier(self->end);
+    return 0;
+}
+
+static uint64_t direct_bytes(const struct halo *h)
+{
+    struct rsched_stats stats;
+
+    rsched_exchange_get_stats(h->x, &stats);
+    return stats.way_bytes[RSCHED_WAY_DIRECT];
+}
+
+static int is_told(struct rank *self, struct halo *given)
+{
+    RANK_CHECK(rsched_exchange_wait(given->x) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(), "has given up the exchange") != NULL);
+    return 0;
+}
+
+/* Rank 0 gives up what rank 1, which computes for long, has not begun with. It
+ * never does then, so nothing happens to the connection; but rank 0 cannot know
+ * that. */
+static int run_late(struct rank *self)
+{
+    struct halo *other, *given, *after;
+
+    RANK_CHECK(begin_to_give_up(self, &other, &given) == 0);
+    if (self->rank == 0)
+        halo_destroy(given);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(is_told(self, given) == 0);
+        RANK_CHECK(direct_bytes(given) == direct[1].bytes);
+        halo_destroy(given);
+    }
+    RANK_CHECK(only_epochs(self, other, EPOCHS) == 0);
+    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(only_life(self, after, 1) == 0);
+    RANK_CHECK(only_epochs(self, after, 0) == 0);
+    RANK_CHECK(only_life(self, other, 0) == 0);
+    RANK_CHECK(only_epochs(self, other, 2 * EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    RANK_CHECK(only_connections(self) == 1);
+    RANK_CHECK(only_epochs(self, after, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* Rank 0 gives up what rank 1 is writing, for longer than rank 0 waits. That
+ * breaks the connection in the end, but not the one of the next exchange. */
+static int run_under_way(struct rank *self)
+{
+    struct halo *other, *given, *after;
+
+    RANK_CHECK(begin_to_give_up(self, &other, &given) == 0);
+    if (self->rank == 1) {
+        interpreter_hold(direct[1].bytes);
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(direct_bytes(given) == 2 * direct[1].bytes);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        halo_destroy(given);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        RANK_CHECK(is_told(self, given) == 0);
+        halo_destroy(given);
+    }
+    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        interpreter_deliver();
+    mesh_barrier(self->end);
+    RANK_CHECK(only_epochs(self, after, 0) == 0);
+    RANK_CHECK(only_life(self, after, 1) == 0);
+    RANK_CHECK(halo_step(other, EPOCHS) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(),
+                      self->rank == 0
+                          ? "the peer was still writing what had been given up"
+                          : "remote access error") != NULL);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    RANK_CHECK(only_connections(self) == 1);
+    RANK_CHECK(only_epochs(self, after, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* The device of rank 0 is at other things for so long that the word that nobody
+ * is to write its buffer is still under way when the exchange has been destroyed:
+ * who then writes, which he may as far as he knows, is refused. */
+static int run_untold(struct rank *self)
+{
+    struct halo *other, *given, *after;
+
+    RANK_CHECK(begin_to_give_up(self, &other, &given) == 0);
+    if (self->rank == 0) {
+        interpreter_hold(single[0].bytes);
+        halo_fill(other, EPOCHS);
+        RANK_CHECK(rsched_exchange_start(other->x) == 0);
+        interpreter_hold(0);
+        rsched_exchange_destroy(given->x);
+        given->x = NULL;
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(given->x) == RSCHED_EPEER);
+        RANK_CHECK(strstr(rsched_last_error(), "remote access error") != NULL);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        const char *memory = given->receive[0];
+
+        for (uint64_t i = 0; i < direct[1].bytes; i++)
+            RANK_CHECK(memory[i] == (char)0xa5);
+        RANK_CHECK(rsched_exchange_wait(other->x) == RSCHED_EPEER);
+    }
+    halo_destroy(given);
+    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(only_epochs(self, after, 0) == 0);
+    RANK_CHECK(only_life(self, after, 1) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    halo_destroy(after);
+    return 0;
+}
+
+/* An exchange of which rank 1 has begun as much as its queues take. Rank 0 waits
+ * for the rest. */
+static int fill_queues(struct rank *self, struct halo_edge *many,
+                       struct halo **given)
+{
+    for (int i = 0; i < NUM_PIECES; i++)
+        many[i] = (struct halo_edge){1, 0, PIECE_BYTES};
+    RANK_CHECK(halo_create(self, many, NUM_PIECES, 2, 0, given) == 0);
+    RANK_CHECK(halo_step(*given, 0) == 0);
+    halo_fill(*given, 1);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        interpreter_hold(PIECE_BYTES);
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+        RANK_CHECK(direct_bytes(*given) ==
+                   2 * (uint64_t)NUM_PIECES * PIECE_BYTES);
+    }
+    return 0;
+}
+
+/* A device reads pages that it has registered, freed or not; the interpreter does
+ * not: so they stay. */
+static void give_up(struct halo *given)
+{
+    rsched_exchange_destroy(given->x);
+    given->x = NULL;
+}
+
+/* Rank 0 is told although rank 1 makes no call: by its thread; where there is
+ * none, while rank 1 waits for another exchange. */
+static int tell(struct rank *self, struct halo *waits, struct halo *other)
+{
+    if (self->rank == 0)
+        RANK_CHECK(is_told(self, waits) == 0);
+    if (rs_config()->progress_ps != 0)
+        mesh_barrier(self->end);
+    RANK_CHECK(only_epochs(self, other, 0) == 0);
+    return 0;
+}
+
+/* Rank 1 gives up while its queues are full. */
+static int run_full(struct rank *self)
+{
+    struct halo_edge many[NUM_PIECES];
+    struct halo *other, *given;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &other) == 0);
+    RANK_CHECK(fill_queues(self, many, &given) == 0);
+    if (self->rank == 1) {
+        give_up(given);
+        interpreter_deliver();
+    }
+    mesh_barrier(self->end);
+    RANK_CHECK(tell(self, given, other) == 0);
+    halo_destroy(given);
+    RANK_CHECK(only_life(self, other, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(other);
+    return 0;
+}
+
+/* Another exchange of rank 1 fails while its queues are full, since rank 0 sends
+ * more than it expects; it is not destroyed. */
+static int run_failed(struct rank *self)
+{
+    struct halo_edge wrong[] = {{0, 1, 100}, {1, 0, 100}};
+    struct halo_edge many[NUM_PIECES];
+    struct halo *other, *given, *failing;
+
+    wrong[0].bytes -= self->rank == 1;
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &other) == 0);
+    RANK_CHECK(halo_create(self, wrong, 2, 3, RSCHED_EXCHANGE_VARIABLE,
+                           &failing) == 0);
+    RANK_CHECK(rsched_exchange_load(failing->x, failing->pattern,
+                                    (const void *const *)failing->send,
+                                    failing->receive) == 0);
+    if (self->rank == 0)
+        RANK_CHECK(rsched_exchange_start(failing->x) == 0);
+    RANK_CHECK(fill_queues(self, many, &given) == 0);
+    if (self->rank == 1) {
+        RANK_CHECK(rsched_exchange_start(failing->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(failing->x) == RSCHED_ETRUNC);
+        interpreter_deliver();
+    }
+    mesh_barrier(self->end);
+    RANK_CHECK(tell(self, failing, other) == 0);
+    RANK_CHECK(rsched_exchange_wait(given->x) == 0);
+    RANK_CHECK(halo_wrong(given, 1) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(given);
+    halo_destroy(failing);
+    halo_destroy(other);
+    return 0;
+}
+
+/* Rank 1 gives up while its queues are full, and its context goes at once. What
+ * it has to say is said before; or, where nothing moves, rank 0 finds that nobody
+ * is there. */
+static int leave(struct rank *self, bool stuck, const char *cause)
+{
+    struct halo_edge many[NUM_PIECES];
+    struct halo *given;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(fill_queues(self, many, &given) == 0);
+    if (self->rank == 1) {
+        give_up(given);
+        if (!stuck)
+            interpreter_deliver();
+        rank_close(self);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        RANK_CHECK(rsched_exchange_wait(given->x) == RSCHED_EPEER);
+        RANK_CHECK(strstr(rsched_last_error(), cause) != NULL);
+    }
+    halo_destroy(given);
+    interpreter_hold(0);
+    mesh_barrier(self->end);
+    if (self->rank == 1)
+        RANK_CHECK(rank_open(self) == 0);
+    return 0;
+}
+
+static int run_left(struct rank *self)
+{
+    return leave(self, false, "has given up the exchange");
+}
+
+static int run_left_stuck(struct rank *self)
+{
+    return leave(self, true, "nobody answers");
+}
+
+/* How long rank 0 takes to destroy an exchange in which it sends to some others
+ * while nothing moves; only it is told. */
+static int time_destroy(struct rank *self, int receivers, uint64_t *time_ps)
+{
+    struct halo_edge many[MANY_RANKS * NUM_PIECES];
+    struct halo *h;
+    int n = 0;
+
+    if (self->rank > receivers) {
+        mesh_barrier(self->end);
+        mesh_barrier(self->end);
+        return 0;
+    }
+    for (int to = 1; to <= receivers; to++) {
+        for (int i = 0; i < NUM_PIECES; i++)
+            many[n++] = (struct halo_edge){0, to, PIECE_BYTES};
+    }
+    RANK_CHECK(halo_create(self, many, n, (uint64_t)receivers, 0, &h) == 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    if (self->rank > 0)
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        interpreter_hold(PIECE_BYTES);
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+        RANK_CHECK((int)h->x->num_out == 2 * receivers);
+        *time_ps = rs_clock_now();
+        give_up(h);
+        *time_ps = rs_clock_now() - *time_ps;
+        interpreter_deliver();
+        /* Where it has no thread: */
+        while (rs_context_settle(self->context))
+            rs_cpu_relax();
+    } else {
+        RANK_CHECK(is_told(self, h) == 0);
+    }
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
+/* Many lanes that are stuck are waited for together. What else the machine does
+ * is in the times too: the least of some. */
+static int run_many(struct rank *self)
+{
+    uint64_t one_ps, all_ps, least_ps = UINT64_MAX;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(time_destroy(self, 1, &one_ps) == 0);
+    for (int i = 0; i < TRIES; i++) {
+        RANK_CHECK(time_destroy(self, MANY_RANKS - 1, &all_ps) == 0);
+        least_ps = all_ps < least_ps ? all_ps : least_ps;
+    }
+    if (self->rank == 0)
+        printf("%d receivers: %d times as long as one\n", MANY_RANKS - 1,
+               (int)(least_ps / one_ps));
+    RANK_CHECK(self->rank > 0 || least_ps < 4 * one_ps);
+    return 0;
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        rank_fn *run;
+        int ranks;
+    } cases[] = {
+        {"late", run_late, 2},
+        {"under way", run_under_way, 2},
+        {"untold", run_untold, 2},
+        {"full", run_full, 2},
+        {"failed", run_failed, 2},
+        {"left", run_left, 2},
+        {"left stuck", run_left_stuck, 2},
+        {"many", run_many, MANY_RANKS},
+    };
+    int failed = 0;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (ranks_run(cases[i].ranks, true, cases[i].run, NULL) == 0)
+            continue;
+        printf("FAILED: %s\n", cases[i].name);
+        failed = 1;
+    }
+    return failed;
+}
