@@ -75,6 +75,9 @@ struct rs_rdma_port {
     uint32_t max_pieces; /* of an operation */
     uint32_t max_inline; /* bytes of an inlined operation, at least 8 */
     uint32_t max_ops;    /* under way on a queue */
+    /* 0, or: a device in software, which sends within the call that posts. Of long
+     * messages so many bytes are posted first, the rest when all rails have begun. */
+    uint64_t head_bytes;
     bool in_order;       /* writes of a queue are seen in their order */
     bool fetch_add;      /* RS_RDMA_FETCH_ADD works on its memory */
     /* How its peers say that data is there, by what the port can do; what

@@ -102,15 +102,16 @@ int rs_rdma_program_append(struct rs_rdma_program *program,
                            struct rs_rdma_queue *queue,
                            struct rs_rdma_writes *writes, uint32_t max_ops)
 {
+    uint32_t end;
     int error = 0;
 
     rs_rdma_writes_finish(writes);
-    for (uint32_t i = 0; i < writes->num_ops && error == 0; i += max_ops) {
-        uint32_t left = writes->num_ops - i;
+    for (uint32_t i = 0; i < writes->num_ops && error == 0; i = end) {
+        uint32_t until = i < writes->head_ops ? writes->head_ops : writes->num_ops;
         struct rs_rdma_list *list;
 
-        error = queue->ops->list_create(queue, &writes->ops[i],
-                                        left < max_ops ? left : max_ops, &list);
+        end = until - i < max_ops ? until : i + max_ops;
+        error = queue->ops->list_create(queue, &writes->ops[i], end - i, &list);
         if (error != 0)
             break;
         error = add_list(program, list);

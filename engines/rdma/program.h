@@ -46,7 +46,8 @@ int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
                             const struct rs_rdma_keys *keys,
                             const struct rs_rdma_table *table);
 
-/** Append lists of at most `max_ops` operations. */
+/** Append lists of at most `max_ops` operations; a head has one of its own, as far
+ * as it fits into one. */
 int rs_rdma_program_append(struct rs_rdma_program *program,
                            struct rs_rdma_queue *queue,
                            struct rs_rdma_writes *writes, uint32_t max_ops);

@@ -40,6 +40,7 @@ struct tx {
     uint32_t next;     /* list of `direct` that comes next */
     bool is_direct;    /* this epoch */
     bool chosen;       /* this epoch's way is known */
+    bool has_head;     /* the first list of `direct` is posted by itself */
 };
 
 static struct tx *tx_of(struct rsched_lane *lane)
@@ -391,6 +392,14 @@ static int pair_with_table(struct tx *tx)
     return rs_copies_compile_pair(&tx->straight, &from, &to);
 }
 
+/* How much of it is to be posted before other rails begin; 0: all. */
+static uint64_t head_bytes(const struct rs_rdma_lane *l)
+{
+    uint64_t head = l->link->memory->port->head_bytes;
+
+    return l->lane.connection->num_links > 1 && l->bytes >= 2 * head ? head : 0;
+}
+
 /* Called once for each table, when its version is met. */
 static int __attribute__((cold)) compile_direct(struct tx *tx)
 {
@@ -411,6 +420,8 @@ static int __attribute__((cold)) compile_direct(struct tx *tx)
         return error;
     rs_rdma_program_clear(&tx->direct);
     rs_rdma_writes_clear(&tx->writes);
+    tx->writes.head_bytes = head_bytes(l);
+    tx->has_head = tx->writes.head_bytes > 0;
     error = rs_rdma_writes_add_pair(&tx->writes, &tx->straight, &l->regions,
                                     pack ? tx->straight_staging->keys : NULL,
                                     tx->table);
@@ -516,7 +527,13 @@ static bool all_is_posted(const struct tx *tx)
                          : tx->lane.ring.next == tx->lane.ring.num_chunks;
 }
 
-/* All that can be posted now, with one doorbell. */
+static bool is_head(const struct tx *tx)
+{
+    return tx->is_direct && tx->has_head && tx->next == 1;
+}
+
+/* All that can be posted now, with one doorbell, but for a head: what follows it
+ * comes with the next call, since those of the other rails come before. */
 static void post_all(struct tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
@@ -530,6 +547,8 @@ static void post_all(struct tx *tx)
         l->posted++;
         l->lane.stats.chunks++;
         posted = true;
+        if (unlikely(is_head(tx)))
+            break;
     }
     if (posted)
         rs_rdma_link_ring(link);

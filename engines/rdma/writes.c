@@ -25,7 +25,8 @@ static int grow(void **array, uint32_t *room, uint32_t used, size_t size)
 
 void rs_rdma_writes_clear(struct rs_rdma_writes *writes)
 {
-    writes->num_ops = writes->num_pieces = 0;
+    writes->num_ops = writes->num_pieces = writes->head_ops = 0;
+    writes->bytes = writes->head_bytes = 0;
 }
 
 void rs_rdma_writes_fini(struct rs_rdma_writes *writes)
@@ -77,7 +78,7 @@ static bool goes_on(const struct rs_rdma_writes *w, uint64_t bytes,
 {
     const struct rs_rdma_op *last;
 
-    if (w->num_ops == 0)
+    if (w->num_ops == w->head_ops)
         return false;
     last = &w->ops[w->num_ops - 1];
     return last->opcode == RS_RDMA_WRITE && last->stamp == RS_STAMP_NONE && last->rkey == rkey &&
@@ -111,6 +112,15 @@ static int add_segment(struct rs_rdma_writes *w, uint64_t local, uint32_t lkey,
     return error;
 }
 
+/* Of the next segment. */
+static uint64_t most_bytes(const struct rs_rdma_writes *w)
+{
+    uint64_t left =
+        w->head_bytes > w->bytes ? w->head_bytes - w->bytes : MAX_WRITE_BYTES;
+
+    return left < MAX_WRITE_BYTES ? left : MAX_WRITE_BYTES;
+}
+
 int rs_rdma_writes_add(struct rs_rdma_writes *writes, uint64_t local,
                        uint32_t lkey, uint64_t bytes, uint64_t remote,
                        uint32_t rkey)
@@ -118,9 +128,13 @@ int rs_rdma_writes_add(struct rs_rdma_writes *writes, uint64_t local,
     int error = 0;
 
     while (bytes > 0 && error == 0) {
-        uint64_t part = bytes < MAX_WRITE_BYTES ? bytes : MAX_WRITE_BYTES;
+        uint64_t most = most_bytes(writes);
+        uint64_t part = bytes < most ? bytes : most;
 
         error = add_segment(writes, local, lkey, part, remote, rkey);
+        writes->bytes += part;
+        if (writes->bytes == writes->head_bytes)
+            writes->head_ops = writes->num_ops;
         local += part;
         remote += part;
         bytes -= part;

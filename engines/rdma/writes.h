@@ -14,8 +14,12 @@ struct rs_rdma_writes {
     uint32_t num_ops, num_pieces;
     uint32_t room_ops, room_pieces;
     uint64_t end; /* remote address after the last write */
+    uint64_t bytes;      /* of all that was added with rs_rdma_writes_add() */
+    uint64_t head_bytes; /* no operation goes across so many of them; 0: any may */
+    uint32_t head_ops;   /* operations that hold these, once they are there */
 };
 
+/** Begin anew, without a head. */
 void rs_rdma_writes_clear(struct rs_rdma_writes *writes);
 void rs_rdma_writes_fini(struct rs_rdma_writes *writes);
 

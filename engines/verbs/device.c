@@ -24,6 +24,10 @@ enum {
     MAX_PIECES = 16,
     LEAST_INLINE = 8, /* a word of a notification */
     MAX_GIDS = 256,
+    SOFT_ROCE = 0xffffff, /* the vendor that it says */
+    /* A twentieth of a second of 5 Mbit/s, and some ms of an emulated processor,
+     * of which as many rails as there may be have begun by the end of that. */
+    HEAD_BYTES = 32768,
 };
 
 /* How far the search has come. */
@@ -201,6 +205,7 @@ static bool set_limits(struct rs_verbs_port *p,
         attr->max_qp_wr < MAX_DEPTH ? (uint32_t)attr->max_qp_wr : MAX_DEPTH;
     p->port.max_pieces =
         attr->max_sge < MAX_PIECES ? (uint32_t)attr->max_sge : MAX_PIECES;
+    p->port.head_bytes = attr->vendor_id == SOFT_ROCE ? HEAD_BYTES : 0;
     p->port.fetch_add = attr->atomic_cap != IBV_ATOMIC_NONE;
     /* iWARP places data in any order, and had no immediates for long. */
     p->port.in_order = p->context->device->transport_type == IBV_TRANSPORT_IB;

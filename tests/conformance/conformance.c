@@ -21,8 +21,11 @@
 #include <rsched/engine.h>
 #include <rsched/memory.h>
 
+#include "librsched/base/clock.h"
 #include "tests/conformance/cases.h"
 #include "tests/runtime/ranks.h"
+
+#define SECOND_PS UINT64_C(1000000000000)
 
 const uint64_t case_sizes[CASE_SIZES] = {
     1,    7,     8,     47,    48,    49,     63,     64,     65,
@@ -567,7 +570,8 @@ static int run_sizes(const struct rsched_engine_ops *ops,
 static int run_case(const struct rsched_engine_ops *ops,
                     const struct node_case *c, bool threads, int *passed)
 {
-    int error = 0;
+    uint64_t began_ps = rs_clock_now();
+    int before = *passed, error = 0;
 
     for (shape_gpu_ranks = 1; ops->gpus && shape_gpu_ranks < 4 && error == 0;
          shape_gpu_ranks++)
@@ -576,6 +580,9 @@ static int run_case(const struct rsched_engine_ops *ops,
         shape_mapped = mapped != 0;
         error = run_sizes(ops, c, threads, passed);
     }
+    if (*passed > before)
+        printf("%-20s %4llu s\n", c->name,
+               (unsigned long long)((rs_clock_now() - began_ps) / SECOND_PS));
     return error;
 }
 

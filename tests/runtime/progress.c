@@ -15,7 +15,8 @@
 
 #include "tests/runtime/halo.h"
 
-enum { EPOCHS = 3, TAG = 900 };
+/* Long: several times what slots hold. */
+enum { EPOCHS = 3, TAG = 900, LONG_BYTES = 2 << 20 };
 
 /* `late` computes while `early` waits; bytes go one way, or both. */
 struct program {
@@ -138,7 +139,7 @@ static int foreign(struct rank *self, const struct program *p)
     return 0;
 }
 
-static const uint64_t sizes[] = {8, 4096, 65536, 1 << 20, 8 << 20};
+static const uint64_t sizes[] = {8, 4096, 65536, 1 << 20, LONG_BYTES};
 
 static int run_programs(struct rank *self)
 {
@@ -158,7 +159,7 @@ static int run_programs(struct rank *self)
  * exchange goes on in rsched_context_progress() and in its own tests. */
 static int run_without_thread(struct rank *self)
 {
-    struct program p = {8 << 20, 0, 2};
+    struct program p = {LONG_BYTES, 0, 2};
     struct rsched_stats stats;
     struct halo *h;
     uint64_t chunks = 0; /* of an epoch */

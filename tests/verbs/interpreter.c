@@ -585,6 +585,8 @@ static const struct rs_rdma_port_ops port_ops = {
 int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports)
 {
+    const char *head = getenv("INTERPRETER_HEAD");
+
     (void)env;
     for (unsigned i = 0; i < RAILS; i++) {
         struct port *p = calloc(1, sizeof(*p));
@@ -598,7 +600,9 @@ int interpreter_ports(const struct rsched_engine_env *env,
                                         .max_ops = DEPTH,
                                         .in_order = true,
                                         .fetch_add = true,
-                                        .immediates = true};
+                                        .immediates = true,
+                                        .head_bytes = head != NULL ? strtoull(head, NULL, 10)
+                                                                   : 0};
         ports[i] = &p->port;
     }
     return RAILS;

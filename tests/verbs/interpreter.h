@@ -11,7 +11,8 @@
 
 #include "engines/rdma/port.h"
 
-/** Ports of devices that all instances of this process share. */
+/** Ports of devices that all instances of this process share. INTERPRETER_HEAD in
+ * the environment: their `head_bytes`. */
 int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports);
 

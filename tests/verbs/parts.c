@@ -162,6 +162,35 @@ Test(writes, neighbors_are_joined)
     free(s.to);
 }
 
+/* A head ends an operation, wherever it is in what is added. */
+Test(writes, heads_end_operations)
+{
+    for (uint64_t head = 1; head < 1200; head += 37) {
+        struct rs_rdma_writes w = {.max_pieces = 4, .head_bytes = head};
+        struct sides s = make_sides();
+        uint64_t bytes = 0;
+
+        for (uint64_t at = 0; at < 1200; at += 400)
+            cr_assert_eq(rs_rdma_writes_add(&w, (uintptr_t)s.from + at,
+                                            s.from_keys.lkey, 400,
+                                            (uintptr_t)s.to + at,
+                                            s.to_keys.rkey),
+                         0);
+        cr_assert_eq(w.num_ops, 2);
+        cr_assert_eq(w.head_ops, 1);
+        execute(&w);
+        for (uint32_t i = 0; i < w.ops[0].num_pieces; i++)
+            bytes += w.ops[0].pieces[i].bytes;
+        cr_assert_eq(bytes, head);
+        cr_assert_eq(memcmp(s.to, s.from, 1200), 0);
+        rs_rdma_writes_clear(&w);
+        cr_assert(w.head_bytes == 0 && w.head_ops == 0);
+        rs_rdma_writes_fini(&w);
+        free(s.from);
+        free(s.to);
+    }
+}
+
 /* The interpreter refuses what a device would. */
 Test(writes, out_of_bounds_is_refused)
 {
