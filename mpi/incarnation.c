@@ -24,7 +24,7 @@ uint64_t rs_now_ns(void)
 /* ---- opening ---- */
 
 /* O1 */
-static bool is_quiet(struct rs_lane *lane)
+bool rs_lane_is_quiet(struct rs_lane *lane)
 {
     int done = 0;
 
@@ -52,7 +52,7 @@ static uint64_t quiet_lanes(struct rs_pair *pair)
     uint64_t joined = 0, barred;
 
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached && is_quiet(lane))
+        if (lane->attached && rs_lane_is_quiet(lane))
             joined |= UINT64_C(1) << lane->index;
     }
     /* Acquire: the receiver bars before it is ready. */
@@ -249,7 +249,7 @@ void rs_incarnation_widen(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (!lane->attached || lane->limit != 0 || !is_quiet(lane) ||
+    if (!lane->attached || lane->limit != 0 || !rs_lane_is_quiet(lane) ||
         atomic_load(&pair->view.words->barred) >> lane->index & 1 ||
         ++lane->outside <= pair->penalty)
         return;

@@ -438,9 +438,9 @@ int rs_message_start_slowly(struct rs_request *request)
 
 /* Where attempts have become rare a receiver that has no core is worth waiting
  * for. */
-static uint64_t patience_ns(const struct rs_pair *pair)
+uint64_t rs_message_patience(const struct rs_message *message)
 {
-    unsigned more = pair->penalty / 4;
+    unsigned more = message->lane->pair->penalty / 4;
 
     return PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
 }
@@ -461,7 +461,7 @@ static void lose_patience(struct rs_message *message)
     if (message->vain == POLLS_PER_LOOK)
         message->since = rs_now_ns();
     else if (rs_now_ns() - message->since >
-             patience_ns(message->lane->pair))
+             rs_message_patience(message))
         rs_incarnation_stop(message->lane->pair);
 }
 
@@ -515,7 +515,8 @@ void rs_message_wait(struct rs_request *request)
     while (!rs_message_poll(request)) {
         uint64_t rest;
 
-        if (request->state == RS_NATIVE && rs_num_open == 0) {
+        if (request->state == RS_NATIVE && !message->is_copied &&
+            rs_num_open == 0) {
             rs_message_wait_native(request);
             return;
         }
@@ -557,8 +558,8 @@ int rs_message_cancel(struct rs_request *request)
         return rs_name_raise(request->message->lane->pair->name,
                              MPI_ERR_REQUEST);
     leave_incarnation(request);
-    return request->state == RS_NATIVE
-               ? native_Cancel(&request->message->native)
+    return request->state == RS_NATIVE && !request->message->is_copied
+               ? native_Cancel(rs_message_native(request->message))
                : MPI_SUCCESS;
 }
 
@@ -608,6 +609,8 @@ void rs_message_close(struct rs_request *request)
     if (message->next != NULL)
         message->next->previous = message->previous;
     PMPI_Request_free(&message->native);
+    if (message->synced != MPI_REQUEST_NULL)
+        PMPI_Request_free(&message->synced);
     rs_flat_drop(message->layout);
     free(message->packed);
     rs_lane_release(message->lane);

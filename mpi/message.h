@@ -40,6 +40,9 @@ struct rs_message {
     unsigned vain;   /* polls of it */
     uint64_t since;  /* the first look at the clock, ns */
     MPI_Request native; /* the same request, natively */
+    MPI_Request synced; /* a long send, synchronous; or null */
+    bool is_synced;     /* that one has been started in its place (O1) */
+    bool is_copied;     /* or the lane's, from a copy */
     MPI_Status status;
     uint64_t status_bytes; /* that `status` is for */
     uint64_t natives;      /* native starts */
@@ -67,9 +70,16 @@ void rs_message_close(struct rs_request *request);
 /** For the end of an incarnation: complete it, or start it natively. */
 void rs_message_finish(struct rs_message *message);
 void rs_message_go_native(struct rs_message *message);
-/** The native way (native_message.c): start it; a send is synchronous, from a
- * copy, where that shows that the lane is quiet (O1). */
+/** Longer sends need not be buffered: no MPI at hand does that by default. */
+enum { RS_BUFFERED_BYTES = 3072 };
+
+/** The native way (native_message.c): start it; a send is synchronous where that
+ * shows that the lane is quiet (O1). */
 void rs_message_start_natively(struct rs_request *request);
+/** The native request that has been started last, if none from a copy was. */
+MPI_Request *rs_message_native(struct rs_message *message);
+/** How long a send is waited for that natively would be buffered, ns. */
+uint64_t rs_message_patience(const struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
 /** Only while nothing is open: nobody looks meanwhile. */
 void rs_message_wait_native(struct rs_request *request);

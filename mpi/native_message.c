@@ -10,6 +10,14 @@
 
 RS_NATIVE(Issend)
 
+/* So many times as long as for a message in a slot: it is seldom. */
+enum { COPY_PATIENCE = 16 };
+
+MPI_Request *rs_message_native(struct rs_message *message)
+{
+    return message->is_synced ? &message->synced : &message->native;
+}
+
 /* ---- starting ---- */
 
 static void start_native(struct rs_request *request)
@@ -19,7 +27,7 @@ static void start_native(struct rs_request *request)
 
     message->natives++;
     request->state = RS_NATIVE;
-    request->error = PMPI_Start(&message->native);
+    request->error = PMPI_Start(rs_message_native(message));
     if (request->error != MPI_SUCCESS) {
         message->raised = true;
         request->state = RS_COMPLETE;
@@ -39,22 +47,31 @@ void rs_message_go_native(struct rs_message *message)
 {
     message->puts--;
     rs_message_matched(message);
+    message->is_synced = message->is_copied = false;
     start_native(message->request);
 }
 
-/* A native send that tells when all messages of the lane have been matched.
- * From a copy: the request is complete at once. */
-static bool send_sync(struct rs_request *request)
+/* Whether a native send that tells when all messages of the lane have been
+ * matched is of use. */
+static bool is_to_tell(const struct rs_message *message)
+{
+    const struct rs_lane *lane = message->lane;
+    const struct rs_pair *pair = lane->pair;
+
+    return lane->attached && !message->synchronous &&
+           message->need != UINT64_MAX && pair->skip == 0 &&
+           lane->sync == MPI_REQUEST_NULL &&
+           pair->name->comm != MPI_COMM_NULL &&
+           message->bytes <= (pair->pulls ? INT_MAX : lane->slots->room);
+}
+
+/* One from a copy: the request need not wait for it. */
+static bool send_copy(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
     const struct rs_pair *pair = lane->pair;
 
-    if (!lane->attached || message->synchronous ||
-        message->need == UINT64_MAX || pair->skip > 0 ||
-        lane->sync != MPI_REQUEST_NULL || pair->name->comm == MPI_COMM_NULL ||
-        message->bytes > (pair->pulls ? INT_MAX : lane->slots->room))
-        return false;
     lane->copy = malloc(message->bytes + 1);
     if (lane->copy == NULL)
         return false;
@@ -66,15 +83,36 @@ static bool send_sync(struct rs_request *request)
     message->natives++;
     lane->started = ++lane->pair->native_starts;
     lane->quiet = false;
-    lane->sync_number = ++lane->natives;
-    request->state = RS_COMPLETE;
+    lane->sync_number = message->native_number = ++lane->natives;
+    message->is_copied = true;
+    message->since = rs_now_ns();
     message->got = message->bytes;
+    request->state = message->raised ? RS_COMPLETE : RS_NATIVE;
     return true;
+}
+
+/* The first synchronous message to a process may need calls of this one until it
+ * is there (UCX learns how to address the answer), so the program does not have
+ * its request back before; but only for a while, since a short one would be
+ * buffered. */
+static bool is_copy_over(const struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+
+    return rs_lane_is_quiet(lane) || lane->sync == MPI_REQUEST_NULL ||
+           lane->sync_number != message->native_number ||
+           rs_now_ns() - message->since >
+               COPY_PATIENCE * rs_message_patience(message);
 }
 
 void rs_message_start_natively(struct rs_request *request)
 {
-    if (!request->message->sends || !send_sync(request))
+    struct rs_message *message = request->message;
+    bool tells = message->sends && is_to_tell(message);
+
+    message->is_synced = tells && message->synced != MPI_REQUEST_NULL;
+    message->is_copied = false;
+    if (!tells || message->is_synced || !send_copy(request))
         start_native(request);
 }
 
@@ -105,7 +143,7 @@ static void native_is_over(struct rs_request *request, int error)
         if (lane->barred && is_matched(message, error))
             rs_lane_unbar(lane, message->covers);
         rs_incarnation_open(lane->pair);
-    } else if (message->synchronous &&
+    } else if ((message->synchronous || message->is_synced) &&
                message->native_number == lane->natives) {
         lane->quiet = true; /* O1 */
     }
@@ -117,7 +155,12 @@ bool rs_message_poll_native(struct rs_request *request)
     int done = 0, error;
 
     rs_incarnations_look();
-    error = PMPI_Test(&message->native, &done, &message->status);
+    if (message->is_copied) {
+        done = is_copy_over(message);
+        request->state = done ? RS_COMPLETE : RS_NATIVE;
+        return done;
+    }
+    error = PMPI_Test(rs_message_native(message), &done, &message->status);
     if (!done && error == MPI_SUCCESS)
         return false;
     native_is_over(request, error);
@@ -128,5 +171,6 @@ void rs_message_wait_native(struct rs_request *request)
 {
     struct rs_message *message = request->message;
 
-    native_is_over(request, PMPI_Wait(&message->native, &message->status));
+    native_is_over(request, PMPI_Wait(rs_message_native(message),
+                                      &message->status));
 }

@@ -134,7 +134,7 @@ static struct rs_message *message_create(enum rs_call call,
     message->call = call;
     message->synchronous = call == RS_CALL_SSEND_INIT;
     message->got = message->status_bytes = RS_STATUS_NATIVE;
-    message->native = MPI_REQUEST_NULL;
+    message->native = message->synced = MPI_REQUEST_NULL;
     if (call == RS_CALL_BSEND_INIT)
         message->reason = RS_REASON_BUFFERED;
     else if (*reason == RS_REASON_LAYOUT)
@@ -145,6 +145,13 @@ static struct rs_message *message_create(enum rs_call call,
                     : sends                           ? message->bytes
                                                       : 0;
     return message;
+}
+
+/* Whether its lane may need a synchronous send of it that is none of a copy. */
+static bool is_long(const struct rs_message *message)
+{
+    return message->sends && !message->synchronous &&
+           message->need != UINT64_MAX && message->bytes > RS_BUFFERED_BYTES;
 }
 
 static void join_pair(struct rs_message *message, struct rs_request *request)
@@ -166,9 +173,12 @@ static int give(struct rs_message *message, int error, MPI_Request *handle)
         error == MPI_SUCCESS ? rs_request_create() : NULL;
 
     if (request == NULL) {
+        if (message->native != MPI_REQUEST_NULL)
+            PMPI_Request_free(&message->native);
+        if (message->synced != MPI_REQUEST_NULL)
+            PMPI_Request_free(&message->synced);
         if (error == MPI_SUCCESS) {
             rs_log(RS_LOG_ERROR, "out of memory");
-            PMPI_Request_free(&message->native);
             error = rs_name_raise(message->lane->pair->name, MPI_ERR_NO_MEM);
         }
         rs_flat_drop(message->layout);
@@ -205,12 +215,16 @@ static void pass_on(enum rs_call call, enum rs_reason reason,
         struct rs_message *message =                                         \
             message_create(RS_CALL_##ID##_INIT, &a, &reason);                \
                                                                              \
-        if (message != NULL)                                                 \
-            return give(message,                                             \
-                        native_##Native##_init##suffix(buf, count, type,     \
-                                                       peer, tag, comm,      \
-                                                       &message->native),    \
-                        request);                                            \
+        if (message != NULL) {                                               \
+            int error = native_##Native##_init##suffix(                      \
+                buf, count, type, peer, tag, comm, &message->native);        \
+                                                                             \
+            if (error == MPI_SUCCESS && is_long(message))                    \
+                error = native_Ssend_init##suffix(buf, count, type, peer,    \
+                                                  tag, comm,                 \
+                                                  &message->synced);         \
+            return give(message, error, request);                            \
+        }                                                                    \
         pass_on(RS_CALL_##ID##_INIT, reason, &a);                            \
         return native_##Name##_init##suffix(buf, count, type, peer, tag,     \
                                             comm, request);                  \

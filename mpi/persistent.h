@@ -163,6 +163,8 @@ void rs_incarnations_prepare(void);
 void rs_incarnation_unready(struct rs_pair *pair);
 /** T1 to T3: leave the incarnation. */
 void rs_incarnation_stop(struct rs_pair *pair);
+/** Whether all messages that the sender ever sent on it have been matched (O1). */
+bool rs_lane_is_quiet(struct rs_lane *lane);
 /** O4: a send is to be started on a lane that is not in the open incarnation. */
 void rs_incarnation_widen(struct rs_lane *lane);
 /** Whether the pair is stopped for that; then attempts may follow at once. */
