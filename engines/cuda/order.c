@@ -38,6 +38,9 @@ static struct rsched_order *late;
 /* To free one the driver may wait for streams, so they are kept for the next
  * exchange. */
 static struct word *spare;
+/* Who closes an engine holds this one while he frees what others have left,
+ * which is of contexts that they hold until they close theirs. */
+static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
 
 static void sweep(void);
 
@@ -381,8 +384,10 @@ static void free_spare(const struct rs_cuda_driver *driver, struct word *w)
     CUcontext context = w->context;
     CUstreamCaptureMode mode;
 
-    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-        return; /* it has gone, and all that was its own */
+    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS) {
+        free(w); /* the context has gone, and all that was its own */
+        return;
+    }
     mode = rs_cuda_relax(driver);
     free_word(driver, w);
     rs_cuda_restore(driver, mode);
@@ -393,6 +398,7 @@ void rs_cuda_orders_close(void)
 {
     struct word *words;
 
+    pthread_mutex_lock(&closing);
     sweep();
     pthread_mutex_lock(&late_lock);
     words = spare;
@@ -404,6 +410,7 @@ void rs_cuda_orders_close(void)
         words = w->next;
         free_spare(rs_cuda_driver_found(), w);
     }
+    pthread_mutex_unlock(&closing);
 }
 
 void rs_cuda_order_destroy(struct rsched_order *o)
