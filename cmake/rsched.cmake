@@ -80,6 +80,11 @@ function(rsched_test)
   set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77
       LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
       PROCESSORS ${arg_PROCESSORS} ENVIRONMENT "${arg_ENVIRONMENT}")
+  # Its program is built there, whatever labels the program's own test has.
+  list(GET arg_COMMAND 0 program)
+  if(RSCHED_SANITIZE STREQUAL "thread" AND "tsan" IN_LIST arg_LABELS AND TARGET ${program})
+    set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL OFF)
+  endif()
 endfunction()
 
 # A test program with a main of its own, linked with the library's objects, so

@@ -272,17 +272,17 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
                                       .cqe_bytes = 64};
 
     PAIR_NEEDS(q != NULL && init->cap.max_send_wr <= WRS);
-    pthread_mutex_lock(&lock);
-    PAIR_NEEDS(num_qps < MAX_QPS);
-    qps[num_qps++] = q;
-    PAIR_NEEDS(rs_softnic_qp_create(nic, &attr, &q->nic_qp) == 0);
-    pthread_mutex_unlock(&lock);
     q->qp.context = pd->context;
     q->qp.qp_type = init->qp_type;
     q->qp.send_cq = init->send_cq;
     q->qp.recv_cq = init->recv_cq;
+    pthread_mutex_lock(&lock);
+    PAIR_NEEDS(num_qps < MAX_QPS);
+    PAIR_NEEDS(rs_softnic_qp_create(nic, &attr, &q->nic_qp) == 0);
     q->qp.qp_num = rs_softnic_qp_view(q->nic_qp).qpn;
     begin_receives(q);
+    qps[num_qps++] = q; /* others look for its number from now on */
+    pthread_mutex_unlock(&lock);
     return &q->qp;
 }
 
