@@ -145,14 +145,17 @@ static int read_host_way(const struct rs_yaml *yaml,
 int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
                  struct rs_ways *ways)
 {
-    struct rs_yaml_key keys[RS_NUM_WAYS + 1] = {{NULL, false}};
-    const struct rs_yaml_node *value[RS_NUM_WAYS];
+    enum { NONTEMPORAL = RS_NUM_WAYS, NUM_KEYS };
+    struct rs_yaml_key keys[NUM_KEYS + 1] = {{NULL, false}};
+    const struct rs_yaml_node *value[NUM_KEYS];
     struct rs_ways read = {0};
+    uint64_t nontemporal = 0;
     bool host = false;
     int error;
 
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++)
         keys[way].name = rs_way_name(way);
+    keys[NONTEMPORAL].name = "nontemporal";
     error = rs_yaml_map(yaml, node, "ways", keys, value);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && error == 0; way++) {
         if (value[way] == NULL)
@@ -168,8 +171,13 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     if (error == 0 && value[RS_WAY_LANDING] == NULL &&
         (host || !rs_ways_have_gpu(&read)))
         error = rs_yaml_fail(yaml, node, "ways has no key 'landing'");
-    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[NONTEMPORAL], "nontemporal",
+                              UINT64_MAX, &nontemporal);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++) {
         read.host[d].least_once = RS_WAY_ONCE_LEAST;
+        read.host[d].nontemporal = nontemporal;
+    }
     if (error == 0)
         *ways = read;
     return error;
@@ -258,4 +266,7 @@ void rs_ways_write(const struct rs_ways *ways, FILE *out)
         else
             write_host_way(out, way, ways);
     }
+    if (ways->host[0].nontemporal > 0)
+        fprintf(out, "  nontemporal: %llu\n",
+                (unsigned long long)ways->host[0].nontemporal);
 }

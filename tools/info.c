@@ -72,10 +72,16 @@ static void print_host_ways(const struct rs_ways *ways)
 {
     if (rs_ways_host_is_even(ways)) {
         print_switches(&ways->host[0], "");
-        return;
+    } else {
+        for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
+            print_switches(rs_ways_host(ways, d), rs_distance_name(d));
     }
-    for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
-        print_switches(rs_ways_host(ways, d), rs_distance_name(d));
+    printf("  %-19s", "past the caches");
+    if (ways->host[0].nontemporal > 0)
+        printf("epochs that bring %" PRIu64 " B or more to a process\n",
+               ways->host[0].nontemporal);
+    else
+        printf("nothing\n");
 }
 
 /* Where processes are that are started from here. */

@@ -208,7 +208,7 @@ struct station {
     struct rsched_exchange *exchange;
     char *send, *receive;
     uint64_t bytes; /* of each buffer */
-    bool mapped;
+    bool mapped, reads;
 };
 
 static uint64_t room_for(const struct pair_work *work, unsigned message)
@@ -300,7 +300,7 @@ static int open_station(struct pair *pair, const struct pair_work *work,
 {
     int error;
 
-    *s = (struct station){.mapped = work->mapped};
+    *s = (struct station){.mapped = work->mapped, .reads = work->reads};
     for (unsigned i = 0; i < work->messages; i++)
         s->bytes += room_for(work, i);
     s->send = get_buffer(s);
@@ -330,6 +330,13 @@ static void rewrite(const struct station *s)
         ++*(volatile char *)&s->send[i];
 }
 
+/* One number of each line. */
+static void read_all(const struct station *s)
+{
+    for (uint64_t i = 0; i < s->bytes; i += LINE)
+        (void)*(const volatile uint64_t *)(const void *)&s->receive[i];
+}
+
 /* @return ns of an epoch, or below 0 after a line on standard error */
 static double run_block(const struct station *s, unsigned epochs)
 {
@@ -347,6 +354,8 @@ static double run_block(const struct station *s, unsigned epochs)
         error = rsched_exchange_start(s->exchange);
         if (error == 0)
             error = rsched_exchange_wait(s->exchange);
+        if (s->reads)
+            read_all(s);
         sum += rs_line_now() - start - clock;
         if (error != 0) {
             tool_library(error);

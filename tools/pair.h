@@ -53,6 +53,7 @@ struct pair_work {
     unsigned messages;
     bool mapped;  /* the buffers are of rsched_alloc() */
     bool one_way; /* from side 0 to side 1 only */
+    bool reads;   /* what has come is read, which is timed too */
 };
 
 /** What it took. */

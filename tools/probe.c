@@ -72,6 +72,21 @@ static void print_sharing(const struct probe *probe, FILE *out)
     }
 }
 
+static void print_stores(const struct probe *probe, FILE *out)
+{
+    const struct probe_stores *s = &probe->stores;
+
+    for (size_t i = 0; i < s->count; i++)
+        fprintf(out, "non-temporal stores, pulled and read, %llu B: %.2f of the "
+                     "time of others\n",
+                (unsigned long long)PROBE_STORES_SHORTEST << i, s->share[i]);
+    if (probe->ways.nontemporal > 0)
+        fprintf(out, "non-temporal stores: from %llu B of an epoch on\n",
+                (unsigned long long)probe->ways.nontemporal);
+    else
+        fputs("non-temporal stores: never\n", out);
+}
+
 void probe_print(const struct probe *probe, FILE *out)
 {
     fprintf(out, "cores %d and %d, %s\n", probe->where->cores[0],
@@ -97,6 +112,7 @@ void probe_print(const struct probe *probe, FILE *out)
     print_switches(&probe->ways, true, out);
     print_switches(&probe->ways, false, out);
     print_sharing(probe, out);
+    print_stores(probe, out);
 }
 
 static int write_file(const char *path, const struct request *request,
@@ -112,6 +128,22 @@ static int write_file(const char *path, const struct request *request,
         return status;
     write(request, output.file);
     return tool_output_close(&output, 0);
+}
+
+/* The caches are the receiver's, wherever the sender is. */
+static uint64_t common_stores(const struct request *request)
+{
+    uint64_t common = 0;
+
+    for (size_t i = 0; i < request->num_pairs; i++) {
+        uint64_t from = request->probes[i].ways.nontemporal;
+
+        if (from == 0)
+            return 0;
+        if (from > common)
+            common = from;
+    }
+    return common;
 }
 
 /* What was measured at one distance only holds for all. */
@@ -131,6 +163,8 @@ static void write_machine(const struct request *request, FILE *out)
                 probes[i].class);
         rs_ways_set_host_at(&ways, distance, &probes[i].ways);
     }
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        ways.host[d].nontemporal = common_stores(request);
     fputs("\nextends: host\n", out);
     rs_ways_write(&ways, out);
 }

@@ -8,7 +8,11 @@
 #include "models/ways.h"
 #include "tools/pair.h"
 
-enum { PROBE_ROUNDS_MOST = 64 };
+enum {
+    PROBE_ROUNDS_MOST = 64,
+    PROBE_STORES = 8, /* sizes at which both kinds of stores are measured */
+    PROBE_STORES_SHORTEST = 1 << 20 /* bytes; each has twice as many */
+};
 
 /* Times that were measured, one in each round. */
 struct probe_times {
@@ -29,12 +33,20 @@ struct probe_way {
     double work_error, gap_error;
 };
 
+/* Epochs that are pulled and read, written through the caches and past them. */
+struct probe_stores {
+    size_t count;
+    struct probe_times times[2][PROBE_STORES]; /* [nontemporal] */
+    double share[PROBE_STORES]; /* of the time without them */
+};
+
 struct probe {
     const char *class; /* of a line's round trip */
     const struct rs_numa_pair *where; /* the two cores */
     uint64_t line;     /* one way, ps */
     uint64_t longest;  /* bytes */
     unsigned rounds;
+    struct probe_stores stores;
     struct probe_way of[RS_NUM_HOST_WAYS];
     struct rs_host_ways ways; /* fitted */
 };

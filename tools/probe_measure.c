@@ -62,6 +62,7 @@ static void force(const struct probe *probe, enum rs_way way, uint64_t bytes,
     const struct probe_way *pull = &probe->of[RS_WAY_PULL];
 
     memset(ways, 0, sizeof(*ways));
+    ways->nontemporal = probe->ways.nontemporal;
     ways->of[RS_WAY_LANDING].given = true;
     if (way == RS_WAY_LANDING || way == RS_WAY_SELF)
         return;
@@ -205,9 +206,70 @@ static int measure_way(struct pair *pair, struct probe *probe, enum rs_way way)
     return status;
 }
 
+/* ---- non-temporal stores ---- */
+
+static int measure_stores(struct pair *pair, struct probe *probe, size_t i)
+{
+    struct pair_work work = {
+        .bytes = {(uint64_t)PROBE_STORES_SHORTEST << i},
+        .messages = 1,
+        .mapped = true,
+        .reads = true,
+    };
+    struct rs_host_ways ways;
+    struct pair_time time;
+    int status = TOOL_OK;
+
+    force(probe, RS_WAY_PULL, work.bytes[0], &ways);
+    for (int nontemporal = 0; nontemporal < 2 && status == TOOL_OK;
+         nontemporal++) {
+        ways.nontemporal = (uint64_t)nontemporal;
+        status = pair_measure(pair, &work, &ways, &time);
+        if (status == TOOL_OK && has_moved(RS_WAY_PULL, &time))
+            keep(&probe->stores.times[nontemporal][i], &time);
+    }
+    return status;
+}
+
+/* From which size on they gain a sixteenth, at all sizes. */
+static void choose_stores(struct probe *probe)
+{
+    struct probe_stores *s = &probe->stores;
+    bool gains = true;
+
+    for (size_t i = s->count; i-- > 0;) {
+        s->share[i] = probe_quartile(&s->times[1][i]) /
+                      probe_quartile(&s->times[0][i]);
+        gains = gains && s->share[i] <= 15.0 / 16;
+        if (gains)
+            probe->ways.nontemporal = (uint64_t)PROBE_STORES_SHORTEST << i;
+    }
+}
+
+/* All rounds at once: what the ways take depends on it. */
+static int probe_stores(struct pair *pair, struct probe *probe)
+{
+    struct probe_stores *s = &probe->stores;
+    int status = TOOL_OK;
+    size_t sizes = 0;
+
+    while (sizes < PROBE_STORES &&
+           (uint64_t)PROBE_STORES_SHORTEST << sizes <= probe->longest)
+        sizes++;
+    for (unsigned round = 0; round < probe->rounds; round++) {
+        for (size_t i = 0; i < sizes && status == TOOL_OK; i++)
+            status = measure_stores(pair, probe, i);
+    }
+    while (s->count < sizes && s->times[1][s->count].count == probe->rounds &&
+           s->times[0][s->count].count == probe->rounds)
+        s->count++;
+    choose_stores(probe);
+    return status;
+}
+
 int probe_measure(struct pair *pair, struct probe *probe)
 {
-    int status = TOOL_OK;
+    int status = probe_stores(pair, probe);
 
     /* Rounds around all, so that what disturbs for seconds is in one round.
      * Shared work comes after pulls, whose times it needs. */

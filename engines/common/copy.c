@@ -6,6 +6,7 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <emmintrin.h>
 #endif
 
 #include "librsched/base/error.h"
@@ -136,15 +137,84 @@ static void run_pairs(const struct rs_copy *c, const struct rs_copy *end)
     }
 }
 
-void rs_copies_run_pair(const struct rs_copies *list)
+#if defined(__x86_64__)
+/*
+ * Non-temporal stores: whole lines go to memory, without being read before,
+ * and what is in the caches stays there.
+ */
+enum { LINE = 64, NONTEMPORAL_LEAST = 2048 /* bytes of a block */ };
+
+/* `to` is at the beginning of a line. */
+static void store_lines(char *to, const char *from, uint64_t lines)
 {
-    run_pairs(list->copies, list->copies + list->num_copies);
+    for (; lines > 0; lines--, to += LINE, from += LINE) {
+        const __m128i *f = (const __m128i *)(const void *)from;
+        __m128i *t = (__m128i *)(void *)to;
+        __m128i a = _mm_loadu_si128(f), b = _mm_loadu_si128(f + 1);
+        __m128i c = _mm_loadu_si128(f + 2), d = _mm_loadu_si128(f + 3);
+
+        _mm_stream_si128(t, a);
+        _mm_stream_si128(t + 1, b);
+        _mm_stream_si128(t + 2, c);
+        _mm_stream_si128(t + 3, d);
+    }
 }
 
-void rs_copies_run_chunk(const struct rs_copies *list,
-                         const struct rs_chunk *chunk)
+static uint64_t store_block(char *to, const char *from, uint64_t bytes)
 {
-    run_pairs(list->copies + chunk->first, list->copies + chunk->end);
+    uint64_t before = -(uintptr_t)to % LINE;
+    uint64_t lines = (bytes - before) / LINE;
+    uint64_t stored = before + lines * LINE;
+
+    memcpy(to, from, before);
+    store_lines(to + before, from + before, lines);
+    memcpy(to + stored, from + stored, bytes - stored);
+    return lines * LINE;
+}
+
+static uint64_t run_nontemporal(const struct rs_copy *c,
+                                const struct rs_copy *end)
+{
+    uint64_t stored = 0;
+
+    for (; c < end; c++) {
+        if (c->bytes < NONTEMPORAL_LEAST) {
+            run_pairs(c, c + 1);
+            continue;
+        }
+        for (uint64_t i = 0; i < c->count; i++)
+            stored += store_block(c->other + (int64_t)i * c->other_stride,
+                                  c->user + (int64_t)i * c->stride, c->bytes);
+    }
+    _mm_sfence(); /* they would pass the store that tells of them */
+    return stored;
+}
+#else
+static uint64_t run_nontemporal(const struct rs_copy *c,
+                                const struct rs_copy *end)
+{
+    run_pairs(c, end);
+    return 0;
+}
+#endif
+
+static uint64_t run(const struct rs_copies *list, uint32_t first, uint32_t end)
+{
+    if (list->nontemporal)
+        return run_nontemporal(list->copies + first, list->copies + end);
+    run_pairs(list->copies + first, list->copies + end);
+    return 0;
+}
+
+uint64_t rs_copies_run_pair(const struct rs_copies *list)
+{
+    return run(list, 0, list->num_copies);
+}
+
+uint64_t rs_copies_run_chunk(const struct rs_copies *list,
+                             const struct rs_chunk *chunk)
+{
+    return run(list, chunk->first, chunk->end);
 }
 
 static int grow(void **array, uint32_t *room, uint32_t used, size_t size)

@@ -37,6 +37,10 @@ struct rs_copies {
     /* Copies of different pieces are not joined, though they touch: drivers of
      * GPUs refuse a copy across two allocations. Set before compiling. */
     bool apart;
+    /* Pairs are copied with non-temporal stores where their blocks are long
+     * enough: what is copied is not in the caches afterwards. May change at any
+     * time. */
+    bool nontemporal;
 };
 
 /** Cut a message into chunks of `chunk_bytes` (the last may be shorter).
@@ -76,10 +80,11 @@ void rs_copies_pack(const struct rs_copies *list, const struct rs_chunk *chunk,
                     char *data);
 void rs_copies_unpack(const struct rs_copies *list,
                       const struct rs_chunk *chunk, const char *data);
-/** Run a list of pairs: user is the source. */
-void rs_copies_run_pair(const struct rs_copies *list);
+/** Run a list of pairs: user is the source. @return the bytes that were written
+ * by non-temporal stores */
+uint64_t rs_copies_run_pair(const struct rs_copies *list);
 /** Run one chunk of it. */
-void rs_copies_run_chunk(const struct rs_copies *list,
-                         const struct rs_chunk *chunk);
+uint64_t rs_copies_run_chunk(const struct rs_copies *list,
+                             const struct rs_chunk *chunk);
 
 #endif

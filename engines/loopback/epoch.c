@@ -95,6 +95,17 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     return error != 0 ? error : rs_pull_load(l);
 }
 
+/* Whether an epoch brings more than stays in the caches until it is read. */
+static bool is_nontemporal(const struct lane *l,
+                           const struct rsched_message *message)
+{
+    uint64_t least = rs_config()->nontemporal_bytes;
+
+    if (least == RS_LIMIT_AUTO)
+        least = rs_connection_ways(l->lane.connection)->nontemporal;
+    return least > 0 && message->incoming >= least;
+}
+
 static int load_self(struct lane *l, const struct rsched_message *message)
 {
     struct rsched_message from = lane_message(l->other);
@@ -111,6 +122,7 @@ static int load_self(struct lane *l, const struct rsched_message *message)
                        "loopback: %llu bytes to the process itself, divided "
                        "among the puts in another way than expected",
                        (unsigned long long)from.bytes);
+    l->other->copies.nontemporal = is_nontemporal(l, message);
     return rs_copies_compile_pair(&l->other->copies, &from, message);
 }
 
@@ -128,6 +140,7 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
     if (error != 0)
         return error;
     rs_pull_forget(&l->pull);
+    l->pull.copies.nontemporal = is_nontemporal(l, message);
     error = keep_pieces(l, message);
     /* The sender decides how it comes, so be prepared: one that pulls needs
      * us to complete its epoch. */
@@ -260,7 +273,7 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
 
     if (lane->connection->self) {
         lane->stats.bytes[RSCHED_WAY_SELF] += l->bytes;
-        rs_copies_run_pair(&l->copies);
+        lane->stats.nontemporal += rs_copies_run_pair(&l->copies);
         return RSCHED_LANE_DONE;
     }
     l->ring.next = 0;

@@ -340,9 +340,10 @@ static uint32_t claim_chunk(struct rs_work *work, uint64_t epoch,
 }
 
 /* @return the bytes that this side has copied */
-static uint64_t copy_chunks(struct rs_work *work, uint64_t epoch,
-                            const struct rs_copies *copies)
+static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
 {
+    struct rs_work *work = work_of(l->ring.words);
+    const struct rs_copies *copies = &l->pull.copies;
     uint64_t bytes = 0;
 
     for (;;) {
@@ -350,7 +351,8 @@ static uint64_t copy_chunks(struct rs_work *work, uint64_t epoch,
 
         if (chunk == UINT32_MAX)
             return bytes;
-        rs_copies_run_chunk(copies, &copies->chunks[chunk]);
+        l->lane.stats.nontemporal +=
+            rs_copies_run_chunk(copies, &copies->chunks[chunk]);
         bytes += copies->chunks[chunk].bytes;
         /* Release: the bytes are there before they are counted. */
         atomic_fetch_add_explicit(&work->done, 1, memory_order_release);
@@ -366,6 +368,7 @@ static void offer(struct lane *l, uint64_t epoch)
     work->table[1] = table->bytes;
     work->table[2] = table->version;
     work->chunk = l->pull.chunk;
+    work->nontemporal = l->pull.copies.nontemporal;
     atomic_store_explicit(&work->claim, epoch, memory_order_relaxed);
     atomic_store_explicit(&work->done, epoch, memory_order_relaxed);
     /* Release: all of this is there before the sender sees the epoch. */
@@ -386,13 +389,13 @@ int rs_pull_copy(struct lane *l)
         rs_pull_withdraw(l);
     if (!pull->sharing && (!pull->shares || pull->copies.num_chunks < 2 ||
                            pull->copies.num_chunks >> RS_WORK_BITS != 0)) {
-        rs_copies_run_pair(&pull->copies);
+        l->lane.stats.nontemporal += rs_copies_run_pair(&pull->copies);
         return RSCHED_LANE_DONE;
     }
     if (!pull->sharing)
         offer(l, epoch);
     pull->sharing = true;
-    copy_chunks(work, epoch, &pull->copies);
+    copy_chunks(l, epoch);
     for (int i = 0; i < DONE_POLLS; i++) {
         /* Acquire: what the sender has copied. */
         if (atomic_load_explicit(&work->done, memory_order_acquire) ==
@@ -482,7 +485,8 @@ bool rs_pull_help(struct lane *l)
     if (memcmp(&a, &pull->offer, sizeof(a)) != 0 &&
         !try_compile_help(l, work, epoch, &a))
         return false;
-    copied = copy_chunks(work, epoch, &pull->copies);
+    pull->copies.nontemporal = work->nontemporal != 0;
+    copied = copy_chunks(l, epoch);
     pull->helped += copied;
     return copied > 0;
 }

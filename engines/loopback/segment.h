@@ -69,6 +69,7 @@ struct rs_work {
     _Alignas(RS_LINE) atomic_uint_fast64_t offered; /* the receiver's */
     uint64_t table[3]; /* offset, bytes and version of the receiver's table */
     uint64_t chunk;    /* bytes of all chunks but the last */
+    uint64_t nontemporal; /* whether they are written by such stores */
     _Alignas(RS_LINE) atomic_uint_fast64_t claim;
     _Alignas(RS_LINE) atomic_uint_fast64_t done;
     atomic_uint_fast64_t reads_table; /* the sender's: it is at it */

@@ -81,6 +81,8 @@ struct rsched_message {
                              message is made up of puts */
     uint32_t in_flight; /**< messages of the exchange that start together over
                              this engine, itself included; 0 counts as 1 */
+    uint64_t incoming;  /**< bytes that an epoch of the exchange brings to this
+                             process, over all engines; 0: not known */
 };
 
 /** Where memory lies. */
@@ -126,6 +128,7 @@ struct rsched_lane_stats {
     uint64_t gathered; /**< of them, fetched by a device from the user's memory
                             (tx) */
     uint64_t packed;   /**< copied before a device fetched them (tx) */
+    uint64_t nontemporal; /**< copied by this end with non-temporal stores */
 };
 
 /** What every lane begins with; an engine embeds it in its own. */

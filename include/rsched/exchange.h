@@ -288,6 +288,8 @@ struct rsched_stats {
     uint64_t deferred;      /**< epochs with something that start could not do */
     uint64_t thread_moves;  /**< progress thread visits that moved something */
     uint64_t way_bytes[RSCHED_NUM_WAYS]; /**< sent, by way */
+    uint64_t nontemporal_bytes; /**< that this process has copied past the
+                                     caches, whichever way they went */
     /** Sent, by engine, in the order of rsched_engine_at(). */
     uint64_t engine_bytes[RSCHED_MAX_ENGINES];
 };

@@ -62,6 +62,11 @@ static struct entry table[] = {
       "shortest edge whose memory the kernel reads (cross-memory attach) where "
       "it cannot be mapped; auto: by the costs of the ways; 0: none"},
      KIND_LIMIT, FIELD(cma_bytes), 0, RS_LIMIT_AUTO - 1, true},
+    {{"RSCHED_NONTEMPORAL", 0, "auto", 0, "bytes|auto",
+      "from how many bytes on that an epoch brings to a process what is copied "
+      "once is written by non-temporal stores, past the caches; auto: by the "
+      "costs of the ways; 0: never"},
+     KIND_LIMIT, FIELD(nontemporal_bytes), 0, RS_LIMIT_AUTO - 1, true},
     {{"RSCHED_ADOPT", 0, "32", 0, "count",
       "in which start of what is loaded whole pages of send buffers are moved "
       "in place to where neighbors can map them, if their owner has offered "

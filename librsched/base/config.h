@@ -37,6 +37,7 @@ struct rs_config {
     uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages; or
                                 RS_LIMIT_AUTO */
     uint64_t cma_bytes;      /* RSCHED_CMA: likewise */
+    uint64_t nontemporal_bytes; /* RSCHED_NONTEMPORAL: likewise */
     uint64_t adopt;          /* RSCHED_ADOPT: 0 is never */
     const char *ways;        /* RSCHED_WAYS */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */

@@ -93,6 +93,9 @@ struct rs_host_ways {
     struct rs_way_costs of[RS_NUM_HOST_WAYS];
     uint64_t least_once;    /* shorter messages land, whatever they cost */
     uint64_t shortest_once; /* rs_ways_shortest_once(), kept */
+    uint64_t nontemporal;   /* bytes: an epoch that brings as many to a process
+                               has what is copied once written by non-temporal
+                               stores; 0: none has */
 };
 
 struct rs_ways {
@@ -128,7 +131,8 @@ static inline void rs_ways_set_host_at(struct rs_ways *ways,
     ways->host[distance - RS_FIRST_HOST_DISTANCE] = *host;
 }
 
-/** Whether they are the same at every distance. */
+/** Whether the ways are the same at every distance. `nontemporal` is: caches are
+ * the receiver's. */
 bool rs_ways_host_is_even(const struct rs_ways *ways);
 
 /** Whether anything is known of messages in host memory; and of puts in GPU

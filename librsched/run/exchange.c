@@ -441,13 +441,16 @@ static void copy_stats(const struct rsched_exchange *x,
             e->peer->process == x->context->params.process;
         stats->chunks_out += e->lane->stats.chunks;
         stats->credit_stalls += e->lane->stats.stalls;
+        stats->nontemporal_bytes += e->lane->stats.nontemporal;
         for (int way = 0; way < RSCHED_NUM_WAYS; way++) {
             stats->way_bytes[way] += e->lane->stats.bytes[way];
             stats->engine_bytes[e->peer->engine] += e->lane->stats.bytes[way];
         }
     }
-    for (uint32_t i = 0; i < x->num_in; i++)
+    for (uint32_t i = 0; i < x->num_in; i++) {
         stats->chunks_in += x->in[i].lane->stats.chunks;
+        stats->nontemporal_bytes += x->in[i].lane->stats.nontemporal;
+    }
 }
 
 void rsched_exchange_get_stats(const struct rsched_exchange *x,

@@ -77,7 +77,7 @@ static int check_place(const struct rsched_exchange *x,
 /* The message of one edge; its pieces are in x->pieces. */
 static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                         look_fn *look, const struct rsched_pattern *pattern,
-                        const void *const *addresses,
+                        const void *const *addresses, uint64_t incoming,
                         struct rsched_message *message)
 {
     uint64_t bytes = 0, hash = 0;
@@ -105,8 +105,27 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
         .num_pieces = num_pieces,
         .bytes = bytes,
         .signature = (uint16_t)hash,
+        .incoming = incoming,
     };
     return 0;
+}
+
+/* The bytes that an epoch brings to this process; at most 2^64 - 1. */
+static uint64_t count_incoming(const struct rsched_exchange *x,
+                               const struct rsched_pattern *pattern)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        for (uint32_t k = 0; k < x->in[i].num_order; k++) {
+            uint32_t id = x->in[i].order[k];
+
+            if (__builtin_add_overflow(
+                    bytes, rsched_pattern_receive(pattern, id)->bytes, &bytes))
+                return UINT64_MAX;
+        }
+    }
+    return bytes;
 }
 
 static bool is_self(const struct rsched_exchange *x, const struct rs_edge *e)
@@ -126,7 +145,7 @@ static uint32_t count_gpu_edges(const struct rsched_exchange *x)
 
 static int load_out(struct rsched_exchange *x,
                     const struct rsched_pattern *pattern,
-                    const void *const *send)
+                    const void *const *send, uint64_t incoming)
 {
     uint32_t in_flight = count_gpu_edges(x);
     struct rsched_message message;
@@ -136,7 +155,7 @@ static int load_out(struct rsched_exchange *x,
     for (uint32_t i = 0; i < x->num_out; i++) {
         struct rs_edge *e = &x->out[i];
         int error = make_message(x, e, rsched_pattern_put, pattern, send,
-                                 &message);
+                                 incoming, &message);
 
         if (error != 0)
             return error;
@@ -175,7 +194,8 @@ static uint64_t self_bytes_out(const struct rsched_exchange *x,
 }
 
 static int load_in(struct rsched_exchange *x,
-                   const struct rsched_pattern *pattern, void *const *receive)
+                   const struct rsched_pattern *pattern, void *const *receive,
+                   uint64_t incoming)
 {
     struct rsched_message message;
 
@@ -183,7 +203,8 @@ static int load_in(struct rsched_exchange *x,
     for (uint32_t i = 0; i < x->num_in; i++) {
         struct rs_edge *e = &x->in[i];
         int error = make_message(x, e, rsched_pattern_receive, pattern,
-                                 (const void *const *)receive, &message);
+                                 (const void *const *)receive, incoming,
+                                 &message);
 
         if (error != 0)
             return error;
@@ -209,12 +230,13 @@ int rs_exchange_compile(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern,
                         const void *const *send, void *const *receive)
 {
+    uint64_t incoming = count_incoming(x, pattern);
     int error;
 
     rs_exchange_find_gpus(x);
-    error = load_out(x, pattern, send);
+    error = load_out(x, pattern, send, incoming);
     if (error == 0)
-        error = load_in(x, pattern, receive);
+        error = load_in(x, pattern, receive, incoming);
     x->loaded = error == 0; /* half loaded: nothing may be started */
     x->epoch_puts = x->num_puts;
     return error;

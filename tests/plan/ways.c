@@ -221,6 +221,8 @@ Test(ways, pieces_grow_with_the_message)
 #define LANDING "  landing: {L: 1 ns, o: 2 ns, O: [{rate: 3 MB/s}], " \
                 "g: 4 ns, G: [{rate: 5 MB/s}, {from: 9, rate: 6 MB/s}]}\n"
 
+#define NONTEMPORAL "  nontemporal: 12345678\n"
+
 Test(ways, a_machine_keeps_them)
 {
     struct rsched_machine *machine, *again;
@@ -228,10 +230,13 @@ Test(ways, a_machine_keeps_them)
     size_t length;
     FILE *out;
 
-    cr_assert_eq(rsched_machine_parse("a", HEAD "ways:\n" LANDING,
-                                      strlen(HEAD "ways:\n" LANDING), &machine),
+    cr_assert_eq(rsched_machine_parse("a", HEAD "ways:\n" LANDING NONTEMPORAL,
+                                      strlen(HEAD "ways:\n" LANDING NONTEMPORAL),
+                                      &machine),
                  0, "%s", rsched_last_error());
     cr_assert_eq(rs_machine_ways(machine)->host[0].of[RS_WAY_LANDING].gap.ranges[1].from, 9);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        cr_assert_eq(rs_machine_ways(machine)->host[d].nontemporal, 12345678);
     /* What it does not have is not taken from what it extends. */
     cr_assert_not(rs_machine_ways(machine)->host[0].of[RS_WAY_PULL].given);
     out = open_memstream(&text, &length);
@@ -311,6 +316,7 @@ Test(ways, mistakes_are_told_with_their_place)
         {"ways: {}\n", "'landing'"},
         {"ways:\n" LANDING "  teleport: {}\n", "a:6:3: "},
         {"ways:\n  landing: {L: 1 ns}\n", "a:5:"},
+        {"ways:\n" LANDING "  nontemporal: never\n", "a:6:16: "},
         {"ways:\n  landing:\n    same-numa: {L: 1 ns, o: 2 ns, O: [{rate: 3 "
          "MB/s}], g: 4 ns, G: [{rate: 5 MB/s}]}\n",
          "landing has no costs for other-numa"},

@@ -18,7 +18,7 @@ fail() {
     failed=1
 }
 
-"$rsched" probe --rounds 1 --longest 65536 --output "$folder/ways.yaml" \
+"$rsched" probe --rounds 1 --longest 1048576 --output "$folder/ways.yaml" \
     --svg "$folder/ways.svg" >"$folder/table" || fail probe
 for way in self landing pull shared; do
     grep -q "^$way  *[0-9.]* o " "$folder/table" || fail "no $way in the table"
@@ -26,6 +26,10 @@ for way in self landing pull shared; do
     grep -q ">$way, fitted within [0-9.]* %<" "$folder/ways.svg" ||
         fail "no $way in the picture"
 done
+grep -q "^non-temporal stores, pulled and read, 1048576 B: [0-9.]* of" "$folder/table" ||
+    fail "no stores in the table"
+[ "$(sed -n 's/^non-temporal stores: from \([0-9]*\) B .*/\1/p' "$folder/table")" = \
+    "$(sed -n 's/^  nontemporal: //p' "$folder/ways.yaml")" ] || fail "other stores in the file"
 grep -q "^mapped memory: from 1 B " "$folder/table" || fail "no switch points"
 grep -c "<circle" "$folder/ways.svg" | grep -qE "[0-9]{2}" || fail "no points"
 
@@ -42,6 +46,11 @@ grep -q "^  mapped memory *$mapped$" "$folder/info" ||
 [ "$(grep -cE "^(8 x|scale-les3).* [+-][0-9.]+ %$" "$folder/compared")" = 26 ] ||
     fail "not 26 exchanges"
 grep -q "^mean error [0-9.]* %, worst" "$folder/compared" || fail "no mean error"
+
+sed -i '/^  nontemporal:/d; s/^ways:$/&\n  nontemporal: 5000000/' "$folder/ways.yaml"
+RSCHED_WAYS="$folder/ways.yaml" "$rsched" info | grep -qxF \
+    '  past the caches    epochs that bring 5000000 B or more to a process' ||
+    fail "stores in info"
 
 # Two NUMA nodes of two cores: both distances, one after the other.
 if [ -n "$more_cores" ]; then

@@ -24,6 +24,7 @@ static const struct halo_edge edges[] = {{0, 1, BYTES},
 /* What the ranks with even and odd numbers must have sent. */
 struct expected {
     uint64_t landing[2], pull[2], cma[2];
+    bool nontemporal[2]; /* what was pulled was written past the caches */
 };
 
 static int run(struct rank *self)
@@ -48,6 +49,11 @@ static int run(struct rank *self)
                          (unsigned long long)stats.way_bytes[RSCHED_WAY_LANDING],
                          (unsigned long long)pulled,
                          (unsigned long long)stats.way_bytes[RSCHED_WAY_CMA]);
+    /* but for the lines at both ends of the message */
+    if (e->nontemporal[side] ? stats.nontemporal_bytes < EPOCHS * (BYTES - 128)
+                       : stats.nontemporal_bytes > 0)
+        return RANK_FAIL("rank %d: %llu bytes past the caches", self->rank,
+                         (unsigned long long)stats.nontemporal_bytes);
     halo_destroy(halo);
     return 0;
 }
@@ -205,6 +211,9 @@ int main(void)
     const struct expected lands = {.landing = {2 * BYTES, 2 * BYTES}};
     const struct expected pulls = {.landing = {BYTES, BYTES},
                                    .pull = {BYTES, BYTES}};
+    const struct expected even_passes = {.landing = {BYTES, BYTES},
+                                         .pull = {BYTES, BYTES},
+                                         .nontemporal = {true, false}};
     const struct expected reads = {.pull = {BYTES, BYTES},
                                    .cma = {BYTES, BYTES}};
     const struct expected mixed = {.landing = {BYTES, 2 * BYTES},
@@ -220,6 +229,13 @@ int main(void)
                    COST("10000"));
     failed |= check("dear copies", land, land, &lands);
     failed |= check("dear slots", pull, pull, &pulls);
+    /* An epoch brings twice as many bytes as a message has. */
+    failed |= check("large epochs", setting("large", HEAD "  nontemporal: 200000\n"
+                    "  landing: " COST("1") "  pull: " COST("10000")),
+                    pull, &even_passes);
+    failed |= check("less large epochs", setting("less", HEAD "  nontemporal: "
+                    "200001\n  landing: " COST("1") "  pull: " COST("10000")),
+                    pull, &pulls);
     failed |= check("only slots", setting("only", HEAD "  landing: "
                     COST("1")), land, &lands);
     /* What a process sends is its own decision. */

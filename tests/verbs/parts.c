@@ -282,7 +282,7 @@ Test(regions, are_shared_until_somebody_lets_go)
     struct rs_rdma_regions held;
     static char bytes[3 * 4096];
     struct rsched_piece piece = {bytes, sizeof(bytes), 1, 0};
-    struct rsched_message message = {&piece, 1, sizeof(bytes), 0, 1};
+    struct rsched_message message = {&piece, 1, sizeof(bytes), 0, 1, sizeof(bytes)};
     int num_ports = interpreter_ports(&env, ports);
     const char *end = bytes + sizeof(bytes);
 
