@@ -14,9 +14,11 @@
  * serves all epochs; others have one list for each slot that they may begin at.
  *
  * Direct, for messages that do not fit into a chunk: when the receiver loads
- * it writes a table of its pieces to the sender, and in each epoch `ready`, the
- * epoch's number with the table's version. Version 0 says that this epoch
- * lands. The sender makes its lists when it meets a version for the first time.
+ * it writes a table of its pieces to the sender, or that there is none since the
+ * message lands, and behind it `table`, the version. In each epoch it writes
+ * `ready`, the epoch's number with the version that holds for it; one lane does so
+ * for all lanes of its exchange from one process to the other (group.h). The sender
+ * makes its lists when it meets a version for the first time.
  *
  * Both count epochs and chunks from 0; a block serves another lane only after
  * the last write of the one before, which says so.
@@ -25,6 +27,7 @@
 #define RS_RDMA_LANE_H
 
 #include "engines/common/copy.h"
+#include "engines/rdma/group.h"
 #include "engines/rdma/link.h"
 
 enum {
@@ -51,7 +54,9 @@ static_assert(sizeof(struct rs_rdma_slot) == 16, "shared layout");
 struct rs_rdma_credits {
     _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
     atomic_uint_fast64_t consumed; /* chunks */
-    atomic_uint_fast64_t ready;    /* epoch << RS_RDMA_VERSION_BITS | version */
+    /* The bundle's leader: epoch << RS_RDMA_VERSION_BITS | version. */
+    atomic_uint_fast64_t ready;
+    atomic_uint_fast64_t table; /* version << 1 | whether there is a table */
 };
 static_assert(sizeof(struct rs_rdma_credits) == RS_RDMA_LINE, "shared layout");
 
@@ -76,7 +81,7 @@ struct rs_rdma_descriptor {
     uint32_t notify; /* enum rs_rdma_notify */
     uint32_t imm;    /* RS_NOTIFY_IMM: the lane's */
     uint32_t offers; /* tables: each epoch waits for `ready` */
-    uint32_t reserved;
+    uint32_t leader; /* the rail of the lane that has it */
     uint64_t hash;   /* of all before */
 };
 static_assert(sizeof(struct rs_rdma_descriptor) <=
@@ -125,6 +130,8 @@ struct rs_rdma_lane {
     struct rs_rdma_regions regions;
     enum rs_rdma_notify notify;
     bool offers;
+    struct rs_rdma_bundle *bundle; /* offers */
+    struct rs_rdma_bundle alone;   /* of a lane without a group */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
     uint64_t meta;    /* of the loaded message */

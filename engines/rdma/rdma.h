@@ -54,6 +54,8 @@ uint64_t rs_rdma_wakes(struct rsched_engine *);
     .close = rs_rdma_close,                                                 \
     .connect = rs_rdma_connect,                                             \
     .disconnect = rs_rdma_disconnect,                                       \
+    .group_create = rs_rdma_group_create,                                   \
+    .group_destroy = rs_rdma_group_destroy,                                 \
     .is_whole = rs_rdma_is_whole,                                           \
     .memory = rs_rdma_memory_bytes,                                         \
     .offer = rs_rdma_offer,                                                 \

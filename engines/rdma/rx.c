@@ -18,7 +18,6 @@
 enum {
     MIN_SLOTS = 2, /* one epoch ahead */
     MAX_SLOTS = 4, /* for messages of one chunk */
-    MAX_VERSION = (1 << RS_RDMA_VERSION_BITS) - 1,
 };
 
 /* A sender that was told that it may write the receive buffers has so long to
@@ -42,9 +41,9 @@ struct rx {
     uint64_t consumed;  /* wanted to be told */
     uint64_t told;      /* of them */
     uint32_t credit_step; /* tell after so many chunks */
-    uint32_t version;   /* of the table; 0: this message lands */
-    uint32_t last_version;
-    bool ready_due;     /* the epoch's `ready` has not been posted */
+    uint32_t version;   /* of the table */
+    bool is_direct;     /* the loaded message */
+    bool leads;         /* its bundle */
 };
 
 static struct rx *rx_of(struct rsched_lane *lane)
@@ -106,6 +105,21 @@ static int allocate_block(struct rx *rx)
     return 0;
 }
 
+static int join_bundle(struct rx *rx, const struct rsched_lane_spec *spec)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+
+    l->alone.rail = spec->rail;
+    l->bundle = spec->group == NULL
+                    ? &l->alone
+                    : rs_rdma_bundle_join(&spec->group->in, l->lane.connection,
+                                          spec->rail, true);
+    if (l->bundle == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a bundle of lanes");
+    rx->leads = l->bundle->rail == spec->rail;
+    return 0;
+}
+
 int rs_rdma_rx_create(struct rsched_connection *connection,
                       const struct rsched_lane_spec *spec,
                       unsigned char *descriptor, struct rsched_lane **lane)
@@ -124,6 +138,8 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     choose_slots(rx, &connection->engine->env, spec->bytes);
     l->notify = l->link->memory->port->notify;
     error = allocate_block(rx);
+    if (error == 0 && l->offers)
+        error = join_bundle(rx, spec);
     if (error == 0 && l->notify == RS_NOTIFY_IMM) {
         error = rs_rdma_link_listen(l->link, &rx->arrivals->arrived, &rx->imm);
         rx->listens = error == 0;
@@ -141,6 +157,7 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
         .notify = l->notify,
         .imm = rx->imm,
         .offers = l->offers,
+        .leader = l->offers ? l->bundle->rail : 0,
     };
     d.hash = XXH64(&d, offsetof(struct rs_rdma_descriptor, hash), 0);
     memcpy(descriptor, &d, sizeof(d));
@@ -161,7 +178,7 @@ static int make_words(struct rx *rx)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, consumed), rkey,
             &rx->consume);
-    if (error == 0)
+    if (error == 0 && rx->leads)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, ready), rkey,
             &rx->ready);
@@ -211,8 +228,8 @@ static uint64_t arrived(const struct rx *rx)
 /* Whether the sender may be about to write into the receive buffers. */
 static bool may_be_written(const struct rx *rx)
 {
-    return rx->version != 0 && rx->lane.epoch > 0 && rx->lane.ring.next == 0 &&
-           !rx->ready_due && arrived(rx) == rx->lane.notices &&
+    return rx->is_direct && rx->lane.epoch > 0 && rx->lane.ring.next == 0 &&
+           !rx->lane.bundle->ready_due && arrived(rx) == rx->lane.notices &&
            atomic_load(&rx->arrivals->last) == 0 &&
            !rs_rdma_link_is_broken(rx->lane.link);
 }
@@ -309,7 +326,8 @@ static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
     return true;
 }
 
-static int make_publish(struct rx *rx)
+/* The table, if there is one, and behind it the word that says so. */
+static int make_publish(struct rx *rx, bool direct)
 {
     const struct rs_rdma_lane *l = &rx->lane;
     const struct rs_rdma_queue_ops *ops = l->link->queue->ops;
@@ -319,35 +337,43 @@ static int make_publish(struct rx *rx)
                             rx->table->num_pieces *
                                 sizeof(struct rs_rdma_target)),
         .lkey = l->block->keys->lkey};
-    struct rs_rdma_op op = {
-        .opcode = RS_RDMA_WRITE,
-        .remote = rx->remote_credits + sizeof(struct rs_rdma_credits),
-        .rkey = rx->remote_rkey,
-        .num_pieces = 1,
-        .pieces = &piece};
+    struct rs_rdma_op ops_of[] = {
+        {.opcode = RS_RDMA_WRITE,
+         .remote = rx->remote_credits + sizeof(struct rs_rdma_credits),
+         .rkey = rx->remote_rkey,
+         .num_pieces = 1,
+         .pieces = &piece},
+        {.opcode = RS_RDMA_WRITE,
+         .stamp = RS_STAMP_EPOCH,
+         .inlined = true,
+         .remote = rx->remote_credits + offsetof(struct rs_rdma_credits, table),
+         .rkey = rx->remote_rkey},
+    };
 
     if (rx->publish != NULL)
         ops->list_destroy(rx->publish);
     rx->publish = NULL;
-    return ops->list_create(l->link->queue, &op, 1, &rx->publish);
+    return ops->list_create(l->link->queue, direct ? ops_of : ops_of + 1,
+                            direct ? 2 : 1, &rx->publish);
 }
 
 /* The sender reads its table between our `ready` and the data, so it does not
  * now. */
-static int publish(struct rx *rx)
+static int publish(struct rx *rx, bool direct)
 {
     struct rs_rdma_lane *l = &rx->lane;
-    int error = make_publish(rx);
+    int error = make_publish(rx, direct);
 
     if (error != 0)
         return error;
-    while (!rs_rdma_lane_post(l, rx->publish, 0)) {
+    rx->version = rs_rdma_bundle_advance(l->bundle, rx->version);
+    while (!rs_rdma_lane_post(l, rx->publish,
+                              (uint64_t)rx->version << 1 | direct)) {
         if (rs_rdma_link_is_broken(l->link))
             return rs_rdma_link_failed(l->link);
         rs_clock_sleep(UINT64_C(50000000));
     }
-    rx->last_version = rx->last_version % MAX_VERSION + 1;
-    rx->version = rx->last_version;
+    rx->is_direct = direct;
     return 0;
 }
 
@@ -357,9 +383,8 @@ static int load_direct(struct rx *rx, const struct rsched_message *message)
 {
     struct rs_rdma_regions *regions = &rx->lane.regions;
     bool direct;
-    int error = 0;
 
-    rx->version = 0;
+    rx->is_direct = false;
     /* The device may still read the last table. */
     rs_rdma_lane_drain(&rx->lane, UINT64_MAX);
     rs_rdma_lane_lock(&rx->lane);
@@ -367,9 +392,7 @@ static int load_direct(struct rx *rx, const struct rsched_message *message)
     rs_rdma_regions_release(rx->lane.link->memory, regions);
     direct = prepare_targets(rx, message, regions);
     rs_rdma_lane_unlock(&rx->lane);
-    if (direct)
-        error = publish(rx);
-    return error;
+    return publish(rx, direct);
 }
 
 int rs_rdma_rx_load(struct rsched_lane *lane,
@@ -401,9 +424,22 @@ static void tell_consumed(struct rx *rx)
 
 static void tell_ready(struct rx *rx)
 {
-    uint64_t word = rx->lane.epoch << RS_RDMA_VERSION_BITS | rx->version;
+    struct rs_rdma_bundle *b = rx->lane.bundle;
+    uint64_t word = rx->lane.epoch << RS_RDMA_VERSION_BITS | b->version;
 
-    rx->ready_due = !rs_rdma_lane_post(&rx->lane, rx->ready, word);
+    b->ready_due = !rs_rdma_lane_post(&rx->lane, rx->ready, word);
+}
+
+static bool owes_ready(const struct rx *rx)
+{
+    return rx->leads && rx->lane.bundle->ready_due;
+}
+
+/* Where the message lands in several rounds we must empty slots. */
+static bool needs_help(const struct rx *rx)
+{
+    return owes_ready(rx) || (!rx->is_direct && rx->lane.ring.num_chunks >
+                                                    rx->lane.ring.num_slots);
 }
 
 static int __attribute__((cold))
@@ -464,12 +500,12 @@ int rs_rdma_rx_progress(struct rsched_lane *lane)
     struct rx *rx = rx_of(lane);
     struct rs_rdma_lane *l = &rx->lane;
 
-    if (unlikely(rx->ready_due)) {
+    if (unlikely(owes_ready(rx))) {
         tell_ready(rx);
-        lane->streams = rx->ready_due || rx->version == 0;
+        lane->streams = needs_help(rx);
     }
     tell_consumed(rx);
-    if (rx->version == 0)
+    if (!rx->is_direct)
         return land(rx);
     if (l->ring.next == 0 && arrived(rx) == l->notices)
         return RSCHED_LANE_PENDING;
@@ -488,10 +524,8 @@ int rs_rdma_rx_start(struct rsched_lane *lane)
 
     l->epoch++;
     l->ring.next = 0;
-    if (l->offers)
+    if (rx->leads)
         tell_ready(rx);
-    /* Where the message lands in several rounds we must empty slots. */
-    lane->streams = rx->ready_due || (rx->version == 0 &&
-                                      l->ring.num_chunks > l->ring.num_slots);
+    lane->streams = needs_help(rx);
     return RSCHED_LANE_PENDING;
 }

@@ -35,7 +35,8 @@ struct tx {
     struct rs_rdma_program direct;
     struct rs_copies straight; /* from the message to the table */
     struct rs_rdma_block *straight_staging;
-    uint32_t version;  /* that `direct` was made for, 0: none */
+    uint32_t version;  /* of the table that was taken last, 0: none */
+    bool has_table;    /* `direct` was made for it; else messages land */
     uint64_t consumed; /* last seen */
     uint32_t next;     /* list of `direct` that comes next */
     bool is_direct;    /* this epoch */
@@ -106,6 +107,27 @@ static void adopt_descriptor(struct tx *tx, const struct rs_rdma_descriptor *d,
     l->notify = (enum rs_rdma_notify)d->notify;
 }
 
+/* Which lane's `ready` is for this one, the receiver has said. */
+static int join_bundle(struct tx *tx, const struct rsched_lane_spec *spec,
+                       uint32_t leader)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+
+    if (spec->group == NULL && leader != spec->rail)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%s: peer %d: a lane of a group, without one here",
+                       l->link->engine, l->link->peer);
+    l->bundle = spec->group == NULL
+                    ? &l->alone
+                    : rs_rdma_bundle_join(&spec->group->out, l->lane.connection,
+                                          leader, false);
+    if (l->bundle == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a bundle of lanes");
+    if (leader == spec->rail)
+        l->bundle->ready = &tx->credits->ready;
+    return 0;
+}
+
 int rs_rdma_tx_create(struct rsched_connection *connection,
                       const struct rsched_lane_spec *spec,
                       const unsigned char *descriptor, unsigned char *reply,
@@ -129,6 +151,8 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
         adopt_descriptor(tx, &d, spec);
         error = allocate_block(tx);
     }
+    if (error == 0 && l->offers)
+        error = join_bundle(tx, spec, d.leader);
     if (error == 0)
         error = rs_rdma_link_word(
             l->link, d.arrivals + offsetof(struct rs_rdma_arrivals, last),
@@ -325,6 +349,9 @@ int rs_rdma_tx_load(struct rsched_lane *lane,
     struct rs_rdma_lane *l = &tx->lane;
     int error = rs_rdma_lane_load(l, message);
 
+    if (error == 0 && l->offers && l->bundle->ready == NULL)
+        error = rs_fail(RSCHED_EMISMATCH, "%s: peer %d: a lane without leader",
+                        l->link->engine, l->link->peer);
     if (error == 0)
         error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
     if (error != 0)
@@ -579,13 +606,39 @@ static bool is_given_up(struct tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
 
-    /* Acquire: its `ready` came before. */
+    /* No `ready` is posted after it, so who has seen that looks at this. */
     if (likely(atomic_load_explicit(&tx->credits->last, memory_order_acquire) ==
                0))
         return false;
     rs_rdma_lane_abandon(l);
     l->lane.stats.stalls++;
     return true;
+}
+
+/* Take the table of this version. @return 1; 0: not yet; or an error */
+static int __attribute__((cold)) take_table(struct tx *tx, uint32_t version)
+{
+    /* Acquire: the table is read after its version. */
+    uint64_t word =
+        atomic_load_explicit(&tx->credits->table, memory_order_acquire);
+    int error;
+
+    /* `ready` may have overtaken it, on another rail. */
+    if (word >> 1 != version) {
+        tx->lane.lane.stats.stalls++;
+        return 0;
+    }
+    tx->has_table = (word & 1) != 0;
+    if (tx->has_table) {
+        /* Lists and packed bytes of epochs before may be under way. */
+        if (!settle(tx))
+            return 0;
+        error = compile_direct(tx);
+        if (error != 0)
+            return error;
+    }
+    tx->version = version;
+    return 1;
 }
 
 /* Where the receiver offers tables, it says with `ready` which way an epoch
@@ -595,12 +648,12 @@ static int choose_way(struct tx *tx)
     struct rs_rdma_lane *l = &tx->lane;
     uint64_t ready;
     uint32_t version;
-    int error;
+    int status;
 
     if (!l->offers)
         return 1;
-    /* Acquire: the table is read after its version. */
-    ready = atomic_load_explicit(&tx->credits->ready, memory_order_acquire);
+    /* Acquire: `last` is read after it. */
+    ready = atomic_load_explicit(l->bundle->ready, memory_order_acquire);
     if (ready >> RS_RDMA_VERSION_BITS < l->epoch) {
         l->lane.stats.stalls++;
         return 0;
@@ -608,16 +661,12 @@ static int choose_way(struct tx *tx)
     if (unlikely(is_given_up(tx)))
         return 0;
     version = ready & ((1u << RS_RDMA_VERSION_BITS) - 1);
-    tx->is_direct = version != 0;
-    if (version != 0 && version != tx->version) {
-        /* Lists and packed bytes of epochs before may be under way. */
-        if (!settle(tx))
-            return 0;
-        error = compile_direct(tx);
-        if (error != 0)
-            return error;
-        tx->version = version;
+    if (unlikely(version != tx->version)) {
+        status = take_table(tx, version);
+        if (status != 1)
+            return status;
     }
+    tx->is_direct = tx->has_table;
     if (tx->is_direct && tx->source == RS_SOURCE_PACK) {
         if (!settle(tx))
             return 0;

@@ -222,8 +222,9 @@ struct rsched_engine_ops {
 
     /** What lanes of one exchange do together, at this side: the engine may
      * leave what their start and progress begin to the flush after them, to do
-     * it with fewer commands. All three are NULL for engines without it. A
-     * group belongs to the thread that its lanes belong to. */
+     * it with fewer commands. All three are NULL for engines without it, the
+     * flush for those whose lanes leave nothing to it. A group belongs to the
+     * thread that its lanes belong to. */
     int (*group_create)(struct rsched_engine *engine,
                         struct rsched_group **group);
     /** All its lanes have been destroyed. */

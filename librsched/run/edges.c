@@ -106,6 +106,7 @@ static int find_group(struct rsched_exchange *x, const struct rs_edge *edge,
             return error;
         g->ops = ops;
         x->num_groups++;
+        x->flushes = x->flushes || ops->group_flush != NULL;
     }
     *group = g->group;
     return 0;

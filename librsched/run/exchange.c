@@ -116,8 +116,10 @@ static inline int flush(struct rsched_exchange *x)
 {
     int error = 0;
 
-    for (uint32_t i = 0; i < x->num_groups && likely(error == 0); i++)
-        error = x->groups[i].ops->group_flush(x->groups[i].group);
+    for (uint32_t i = 0; i < x->num_groups && likely(error == 0); i++) {
+        if (x->groups[i].ops->group_flush != NULL)
+            error = x->groups[i].ops->group_flush(x->groups[i].group);
+    }
     return error;
 }
 
@@ -132,7 +134,7 @@ bool rs_exchange_progress(struct rsched_exchange *x)
         rs_exchange_fail(x, moved_in < 0 ? moved_in : moved_out);
         return true;
     }
-    if (unlikely(x->num_groups > 0)) {
+    if (unlikely(x->flushes)) {
         int error = flush(x);
 
         if (error != 0) {
@@ -190,7 +192,7 @@ int rs_exchange_begin(struct rsched_exchange *x)
             x->pending_tx.lanes[x->pending_tx.count++] = x->tx[i];
         }
     }
-    status = flush(x);
+    status = unlikely(x->flushes) ? flush(x) : 0;
     if (unlikely(status != 0)) {
         x->active = false;
         return rs_exchange_fail(x, status);

@@ -128,6 +128,7 @@ struct rsched_exchange {
     struct rs_pending pending_tx, pending_rx;
     struct rs_group groups[RSCHED_MAX_ENGINES];
     uint32_t num_groups; /* of engines that have groups */
+    bool flushes;        /* any of these */
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
     uint32_t vain_tests;
