@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * That a start rings once for each lane, whatever it sends; the rest of long
- * messages follows later here (rs_rdma_port's head_bytes), and no thread is to do
- * that while it is counted. Soft-RoCE's doorbell
- * is a write of the command POST_SEND to the device's descriptor: such writes
- * are counted here, since this program's write() is the one that the provider
- * calls. Run in the guest of tests/rdma-vm.
+ * That a start rings once for each lane, whatever it sends, and once for each peer
+ * from which it receives directly; the rest of long messages follows later here
+ * (rs_rdma_port's head_bytes), and no thread is to do that while it is counted.
+ * Soft-RoCE's doorbell is a write of the command POST_SEND to the device's
+ * descriptor: such writes are counted here, since this program's write() is the one
+ * that the provider calls. Run in the guest of tests/rdma-vm.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -81,8 +81,11 @@ static int run(struct rank *self, uint64_t bytes, enum rsched_way way)
         rung = doorbells;
         RANK_CHECK(rsched_exchange_start(h->x) == 0);
         rung = doorbells - rung;
-        if (self->rank == 1)
+        if (self->rank == 1) {
+            /* That all rails may be written. */
+            RANK_CHECK(rung == (way == RSCHED_WAY_DIRECT));
             mesh_barrier(self->end);
+        }
         if (self->rank == 0 && stalls(h) == before) {
             RANK_CHECK(rung == h->x->num_out);
             counted++;

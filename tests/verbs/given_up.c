@@ -15,8 +15,11 @@
 /* One put each way takes one rail, the first. */
 static const struct halo_edge single[] = {{0, 1, 20000}, {1, 0, 20000}};
 
-/* What rank 1 sends is written into the buffer of rank 0. */
-static const struct halo_edge direct[] = {{0, 1, 100}, {1, 0, 2 << 20}};
+/* What rank 1 sends is written into the buffers of rank 0, over both rails. */
+static const struct halo_edge direct[] = {
+    {0, 1, 100}, {1, 0, 2 << 20}, {1, 0, 2 << 20}};
+
+enum { DIRECT_PUTS = 2, NUM_DIRECT = 1 + DIRECT_PUTS };
 
 /* So many pieces that the queues of both rails are full before all is posted. */
 enum { NUM_PIECES = 128, PIECE_BYTES = 8192 };
@@ -44,7 +47,7 @@ static int begin_to_give_up(struct rank *self, struct halo **other,
 {
     RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(halo_create(self, single, 2, 1, 0, other) == 0);
-    RANK_CHECK(halo_create(self, direct, 2, 2, 0, given) == 0);
+    RANK_CHECK(halo_create(self, direct, NUM_DIRECT, 2, 0, given) == 0);
     RANK_CHECK(only_epochs(self, *other, 0) == 0);
     RANK_CHECK(halo_step(*given, 0) == 0);
     halo_fill(*given, 1);
@@ -83,11 +86,11 @@ static int run_late(struct rank *self)
     if (self->rank == 1) {
         RANK_CHECK(rsched_exchange_start(given->x) == 0);
         RANK_CHECK(is_told(self, given) == 0);
-        RANK_CHECK(direct_bytes(given) == direct[1].bytes);
+        RANK_CHECK(direct_bytes(given) == DIRECT_PUTS * direct[1].bytes);
         halo_destroy(given);
     }
     RANK_CHECK(only_epochs(self, other, EPOCHS) == 0);
-    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(halo_create(self, direct, NUM_DIRECT, 3, 0, &after) == 0);
     RANK_CHECK(only_life(self, after, 1) == 0);
     RANK_CHECK(only_epochs(self, after, 0) == 0);
     RANK_CHECK(only_life(self, other, 0) == 0);
@@ -111,7 +114,7 @@ static int run_under_way(struct rank *self)
     if (self->rank == 1) {
         interpreter_hold(direct[1].bytes);
         RANK_CHECK(rsched_exchange_start(given->x) == 0);
-        RANK_CHECK(direct_bytes(given) == 2 * direct[1].bytes);
+        RANK_CHECK(direct_bytes(given) == 2 * DIRECT_PUTS * direct[1].bytes);
     }
     mesh_barrier(self->end);
     if (self->rank == 0)
@@ -121,7 +124,7 @@ static int run_under_way(struct rank *self)
         RANK_CHECK(is_told(self, given) == 0);
         halo_destroy(given);
     }
-    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(halo_create(self, direct, NUM_DIRECT, 3, 0, &after) == 0);
     mesh_barrier(self->end);
     if (self->rank == 0)
         interpreter_deliver();
@@ -166,14 +169,16 @@ static int run_untold(struct rank *self)
     }
     mesh_barrier(self->end);
     if (self->rank == 0) {
-        const char *memory = given->receive[0];
+        for (int p = 0; p < DIRECT_PUTS; p++) {
+            const char *memory = given->receive[p];
 
-        for (uint64_t i = 0; i < direct[1].bytes; i++)
-            RANK_CHECK(memory[i] == (char)0xa5);
+            for (uint64_t i = 0; i < direct[1].bytes; i++)
+                RANK_CHECK(memory[i] == (char)0xa5);
+        }
         RANK_CHECK(rsched_exchange_wait(other->x) == RSCHED_EPEER);
     }
     halo_destroy(given);
-    RANK_CHECK(halo_create(self, direct, 2, 3, 0, &after) == 0);
+    RANK_CHECK(halo_create(self, direct, NUM_DIRECT, 3, 0, &after) == 0);
     RANK_CHECK(only_epochs(self, after, 0) == 0);
     RANK_CHECK(only_life(self, after, 1) == 0);
     mesh_barrier(self->end);

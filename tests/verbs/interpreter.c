@@ -66,6 +66,7 @@ static uint32_t num_queues;
 static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
+static unsigned held_rails;   /* on which */
 
 struct port {
     struct rs_rdma_port port; /* first */
@@ -340,7 +341,7 @@ static bool is_held_up(const struct queue *q)
     if (q->first_held != NULL)
         return true;
     for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next) {
-        if (held_from != 0 && total_bytes(w) >= held_from)
+        if (held_from != 0 && (held_rails >> q->rail & 1) != 0 && total_bytes(w) >= held_from)
             return true;
     }
     return false;
@@ -624,8 +625,14 @@ void interpreter_remove(unsigned rails)
 
 void interpreter_hold(uint64_t bytes)
 {
+    interpreter_hold_on(INTERPRETER_ALL_RAILS, bytes);
+}
+
+void interpreter_hold_on(unsigned rails, uint64_t bytes)
+{
     pthread_mutex_lock(&lock);
     held_from = bytes;
+    held_rails = rails;
     pthread_mutex_unlock(&lock);
 }
 

@@ -53,6 +53,8 @@ void interpreter_remove(unsigned rails);
  * queue pair after it, is under way for long. 0: no others than those that are
  * already, and what is posted after them. */
 void interpreter_hold(uint64_t bytes);
+/** The same, of some rails only. */
+void interpreter_hold_on(unsigned rails, uint64_t bytes);
 
 /** All of it arrives, and nothing is held up any more. (Whatever writes what it is
  * not allowed to by then breaks both queue pairs, of which that of the receiver

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parts of RDMA lanes by themselves: GIDs, names, lists of writes, slots. */
+/* Parts of RDMA lanes by themselves: GIDs, names, lists of writes, slots, bundles. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -337,4 +337,27 @@ Test(chain, stamps)
     }
     cr_assert_eq(interpreter_execute(chain.requests, 7, 1), -1);
     rs_verbs_chain_fini(&chain);
+}
+
+/* Loads of all lanes of a bundle, of which one fails after some of them; and so
+ * many that versions begin anew. */
+Test(bundle, lanes_that_are_loaded_together_have_one_version)
+{
+    enum { LANES = 4, LAST = (1 << RS_RDMA_VERSION_BITS) - 1 };
+
+    struct rs_rdma_bundle b = {0};
+    uint32_t version[LANES] = {0};
+
+    for (int load = 0; load < LAST + 10; load++) {
+        uint32_t before = b.version;
+        int loaded = load % 3 == 2 ? load % LANES : LANES;
+
+        for (int i = 0; i < loaded; i++) {
+            version[i] = rs_rdma_bundle_advance(&b, version[i]);
+            cr_assert_neq(version[i], before);
+            cr_assert_neq(version[i], 0);
+            cr_assert_leq(version[i], LAST);
+            cr_assert_eq(version[i], b.version);
+        }
+    }
 }
