@@ -9,13 +9,8 @@
 #include <xxhash.h>
 
 #include "engines/common/look.h"
-#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-
-/* Disconnecting waits at most so long for the device. */
-#define SETTLE_PS (100 * UINT64_C(1000000000))
-#define SETTLE_STEP_PS (50 * UINT64_C(1000000))
 
 #define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
 
@@ -272,14 +267,20 @@ uint32_t rs_rdma_rails(const struct rsched_connection *connection)
     return connection->num_links;
 }
 
-/* Destroyed lanes may still have to say that nothing follows. */
-static void bury_all(struct rsched_connection *connection)
+/* Destroyed lanes may still have to say that nothing follows. @return whether any
+ * of them is left, as far as can be told without waiting */
+static bool bury_all(struct rsched_connection *connection)
 {
+    bool left = false;
+
     if (pthread_mutex_trylock(&connection->engine->lock) != 0)
-        return;
-    for (uint32_t i = 0; i < connection->num_links; i++)
+        return true;
+    for (uint32_t i = 0; i < connection->num_links; i++) {
         rs_rdma_lanes_bury(&connection->links[i]);
+        left = left || connection->links[i].zombies != NULL;
+    }
     pthread_mutex_unlock(&connection->engine->lock);
+    return left;
 }
 
 bool rs_rdma_settle(struct rsched_connection *connection)
@@ -295,27 +296,11 @@ bool rs_rdma_settle(struct rsched_connection *connection)
         left = left || link->owing != NULL;
         rs_rdma_link_unlock(link);
     }
-    bury_all(connection);
-    return left;
+    return bury_all(connection) || left;
 }
 
-static bool has_zombies(const struct rsched_connection *connection)
-{
-    for (uint32_t i = 0; i < connection->num_links; i++) {
-        if (connection->links[i].zombies != NULL)
-            return true;
-    }
-    return false;
-}
-
-/* What lanes have said last is to arrive before the queue pairs are gone. */
 void rs_rdma_disconnect(struct rsched_connection *connection)
 {
-    uint64_t until_ps = rs_clock_now() + SETTLE_PS;
-
-    while ((rs_rdma_settle(connection) || has_zombies(connection)) &&
-           rs_clock_now() < until_ps)
-        rs_clock_sleep(SETTLE_STEP_PS);
     fini_links(connection);
     free(connection);
 }

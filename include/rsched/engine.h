@@ -202,7 +202,8 @@ struct rsched_engine_ops {
                   const unsigned char *offer);
     /** Number of rails, the same at both ends. */
     uint32_t (*rails)(const struct rsched_connection *connection);
-    /** All its lanes have been destroyed. The peer may be dead. */
+    /** All its lanes have been destroyed, and `settle` has said that nothing is
+     * left, or not in time: what is left is not said. The peer may be dead. */
     void (*disconnect)(struct rsched_connection *connection);
 
     /** See whether the peer lives; called now and then by those who wait, with
@@ -212,7 +213,8 @@ struct rsched_engine_ops {
     int (*check)(struct rsched_connection *connection);
     /** Go on with what lanes that have been abandoned or destroyed still have to
      * tell the peer; called now and then while something is left. Never waits.
-     * NULL: nothing is ever left. @return whether anything is left */
+     * NULL: nothing is ever left. @return whether anything is left to be told, or
+     * that a destroyed lane has told has not reached the peer */
     bool (*settle)(struct rsched_connection *connection);
     /** Whether no part of the connection has failed, nor may fail because of
      * what its peer had begun. One that is not whole goes on for the lanes that

@@ -18,6 +18,11 @@
  * it waits for. */
 enum { SPIN_POLLS_CROWDED = 2 };
 
+/* What has been left to say to peers whose connections go is waited for, so long
+ * for all of them together. */
+#define LEAVE_PS (100 * UINT64_C(1000000000))
+#define LEAVE_STEP_PS (50 * UINT64_C(1000000))
+
 static int count_peers(const struct rsched_context *context)
 {
     int count = 0;
@@ -172,16 +177,37 @@ err_free:
     return error;
 }
 
+static bool settle_all(struct rs_peer *peers)
+{
+    bool left = false;
+
+    for (struct rs_peer *p = peers; p != NULL; p = p->next) {
+        if (p->ops->settle != NULL)
+            left = p->ops->settle(p->connection) || left;
+    }
+    return left;
+}
+
+/* Disconnect all peers of a list and free it. */
+static void leave(struct rs_peer *peers)
+{
+    uint64_t until_ps = rs_clock_now() + LEAVE_PS;
+
+    while (settle_all(peers) && rs_clock_now() < until_ps)
+        rs_clock_sleep(LEAVE_STEP_PS);
+    for (struct rs_peer *p = peers, *next; p != NULL; p = next) {
+        next = p->next;
+        p->ops->disconnect(p->connection);
+        free(p);
+    }
+}
+
 void rsched_context_destroy(struct rsched_context *context)
 {
     if (context == NULL)
         return;
     rs_safety_fini(context);
-    for (struct rs_peer *p = context->peers, *next; p != NULL; p = next) {
-        next = p->next;
-        p->ops->disconnect(p->connection);
-        free(p);
-    }
+    leave(context->peers);
     close_engines(context);
     rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
@@ -302,6 +328,7 @@ static void note_dead(struct rsched_context *context)
 static void free_useless(struct rsched_context *context, int process)
 {
     const struct rs_peer *last = latest(context, process, false);
+    struct rs_peer *useless = NULL;
 
     for (struct rs_peer **at = &context->peers; *at != NULL;) {
         struct rs_peer *p = *at;
@@ -312,9 +339,10 @@ static void free_useless(struct rsched_context *context, int process)
             continue;
         }
         *at = p->next;
-        p->ops->disconnect(p->connection);
-        free(p);
+        p->next = useless;
+        useless = p;
     }
+    leave(useless);
     note_dead(context);
 }
 
@@ -426,13 +454,7 @@ void rs_context_look(struct rsched_context *context)
 
 bool rs_context_settle(struct rsched_context *context)
 {
-    bool left = false;
-
-    for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (p->ops->settle != NULL)
-            left = p->ops->settle(p->connection) || left;
-    }
-    return left;
+    return settle_all(context->peers);
 }
 
 bool rsched_context_leaves_node(const struct rsched_context *context)

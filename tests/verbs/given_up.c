@@ -381,6 +381,44 @@ static int run_many(struct rank *self)
     return 0;
 }
 
+/* So are many connections when the context of rank 0 goes. */
+static int run_many_left(struct rank *self)
+{
+    struct halo_edge many[MANY_RANKS * NUM_PIECES];
+    struct halo *h;
+    int n = 0;
+
+    for (int to = 1; to < MANY_RANKS; to++) {
+        for (int i = 0; i < NUM_PIECES; i++)
+            many[n++] = (struct halo_edge){0, to, PIECE_BYTES};
+    }
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, many, n, 1, 0, &h) == 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    if (self->rank > 0)
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        interpreter_hold(PIECE_BYTES);
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+        give_up(h);
+        sleeps = 0;
+        rank_close(self);
+        printf("sleeps: %d for a context with %d peers\n", sleeps,
+               MANY_RANKS - 1);
+        RANK_CHECK(sleeps > 0 && sleeps <= MOST_SLEEPS);
+    }
+    mesh_barrier(self->end);
+    if (self->rank > 0)
+        RANK_CHECK(rsched_exchange_wait(h->x) == RSCHED_EPEER);
+    halo_destroy(h);
+    interpreter_hold(0);
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        RANK_CHECK(rank_open(self) == 0);
+    return 0;
+}
+
 int main(void)
 {
     static const struct {
@@ -396,6 +434,7 @@ int main(void)
         {"left", run_left, 2},
         {"left stuck", run_left_stuck, 2},
         {"many", run_many, MANY_RANKS},
+        {"many left", run_many_left, MANY_RANKS},
     };
     int failed = 0;
 
