@@ -35,6 +35,28 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
     return 0;
 }
 
+int rs_rdma_lane_join(struct rs_rdma_lane *lane,
+                      const struct rsched_lane_spec *spec,
+                      struct rs_rdma_bundle **list, uint32_t leader)
+{
+    bool any = leader == RS_RDMA_ANY_LEADER;
+    uint32_t rail = any ? spec->rail : leader;
+
+    if (list == NULL && rail != spec->rail)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%s: peer %d: a lane that another one leads",
+                       lane->link->engine, lane->link->peer);
+    lane->alone.rail = rail;
+    lane->bundle = list == NULL
+                       ? &lane->alone
+                       : rs_rdma_bundle_join(list, lane->lane.connection, rail,
+                                             any);
+    if (lane->bundle == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a bundle of lanes");
+    lane->leads = lane->bundle->rail == spec->rail;
+    return 0;
+}
+
 const struct rs_sources *rs_rdma_lane_costs(const struct rs_rdma_lane *lane)
 {
     const struct rs_sources *said = lane->lane.connection->engine->env.sources;

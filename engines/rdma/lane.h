@@ -34,6 +34,7 @@ enum {
     RS_RDMA_LINE = 64,
     RS_RDMA_MAX_PIECES = 64, /* of a receiver's table */
     RS_RDMA_VERSION_BITS = 16,
+    RS_RDMA_ANY_LEADER = RSCHED_MAX_RAILS,
 };
 
 /* Written by the sender; with RS_NOTIFY_IMM the receiver counts `arrived`. */
@@ -131,6 +132,7 @@ struct rs_rdma_lane {
     enum rs_rdma_notify notify;
     bool offers;
     struct rs_rdma_bundle *bundle; /* offers */
+    bool leads;                    /* it */
     struct rs_rdma_bundle alone;   /* of a lane without a group */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
@@ -143,6 +145,13 @@ struct rs_rdma_lane {
 int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
                      size_t size, void (*dispose)(struct rs_rdma_lane *),
                      struct rs_rdma_lane **lane);
+/** Have a lane that offers tables join the bundle of its group in `list` (NULL: it
+ * has no group), whose leader is over rail `leader`, or over any that has been
+ * there before if that is RS_RDMA_ANY_LEADER, else its own.
+ * @return 0, RSCHED_ENOMEM; RSCHED_EMISMATCH: no group, and another one leads */
+int rs_rdma_lane_join(struct rs_rdma_lane *lane,
+                      const struct rsched_lane_spec *spec,
+                      struct rs_rdma_bundle **list, uint32_t leader);
 /** What dispose() of both kinds does in the end; the engine's lock is held. */
 void rs_rdma_lane_free(struct rs_rdma_lane *lane);
 /** Destroy a lane that has been abandoned; what its lists read stays until they

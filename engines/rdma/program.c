@@ -82,6 +82,40 @@ int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
     return error;
 }
 
+bool rs_rdma_table_is_sound(const struct rs_rdma_table *table, uint64_t meta)
+{
+    uint64_t bytes = 0;
+
+    if (table->meta != meta || table->num_pieces > RS_RDMA_MAX_PIECES)
+        return false;
+    for (uint64_t i = 0; i < table->num_pieces; i++)
+        bytes += table->pieces[i].bytes;
+    return bytes == rs_rdma_meta_bytes(meta);
+}
+
+int rs_rdma_table_pair(const struct rs_rdma_table *table,
+                       const struct rsched_message *message, char *packed,
+                       struct rs_copies *copies)
+{
+    struct rsched_piece targets[RS_RDMA_MAX_PIECES], whole;
+    struct rsched_message to = *message, from = *message;
+
+    for (uint64_t i = 0; i < table->num_pieces; i++)
+        targets[i] = (struct rsched_piece){
+            .address = (char *)(uintptr_t)table->pieces[i].address,
+            .bytes = table->pieces[i].bytes,
+            .count = 1};
+    to.pieces = targets;
+    to.num_pieces = table->num_pieces;
+    if (packed != NULL) {
+        whole = (struct rsched_piece){
+            .address = packed, .bytes = message->bytes, .count = 1};
+        from.pieces = &whole;
+        from.num_pieces = 1;
+    }
+    return rs_copies_compile_pair(copies, &from, &to);
+}
+
 static int add_list(struct rs_rdma_program *program, struct rs_rdma_list *list)
 {
     if (program->num_lists == program->room_lists) {

@@ -46,6 +46,16 @@ int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
                             const struct rs_rdma_keys *keys,
                             const struct rs_rdma_table *table);
 
+/** Whether a table is of a message with this `meta`. */
+bool rs_rdma_table_is_sound(const struct rs_rdma_table *table, uint64_t meta);
+
+/** Compile the copies of a message to the targets of a table, from its pieces or,
+ * if `packed` is not NULL, from there, where it lies in one. @return 0 or
+ * RSCHED_ENOMEM */
+int rs_rdma_table_pair(const struct rs_rdma_table *table,
+                       const struct rsched_message *message, char *packed,
+                       struct rs_copies *copies);
+
 /** Append lists of at most `max_ops` operations; a head has one of its own, as far
  * as it fits into one. */
 int rs_rdma_program_append(struct rs_rdma_program *program,

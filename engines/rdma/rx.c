@@ -43,7 +43,6 @@ struct rx {
     uint32_t credit_step; /* tell after so many chunks */
     uint32_t version;   /* of the table */
     bool is_direct;     /* the loaded message */
-    bool leads;         /* its bundle */
 };
 
 static struct rx *rx_of(struct rsched_lane *lane)
@@ -105,21 +104,6 @@ static int allocate_block(struct rx *rx)
     return 0;
 }
 
-static int join_bundle(struct rx *rx, const struct rsched_lane_spec *spec)
-{
-    struct rs_rdma_lane *l = &rx->lane;
-
-    l->alone.rail = spec->rail;
-    l->bundle = spec->group == NULL
-                    ? &l->alone
-                    : rs_rdma_bundle_join(&spec->group->in, l->lane.connection,
-                                          spec->rail, true);
-    if (l->bundle == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a bundle of lanes");
-    rx->leads = l->bundle->rail == spec->rail;
-    return 0;
-}
-
 int rs_rdma_rx_create(struct rsched_connection *connection,
                       const struct rsched_lane_spec *spec,
                       unsigned char *descriptor, struct rsched_lane **lane)
@@ -139,7 +123,9 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     l->notify = l->link->memory->port->notify;
     error = allocate_block(rx);
     if (error == 0 && l->offers)
-        error = join_bundle(rx, spec);
+        error = rs_rdma_lane_join(
+            l, spec, spec->group != NULL ? &spec->group->in : NULL,
+            RS_RDMA_ANY_LEADER);
     if (error == 0 && l->notify == RS_NOTIFY_IMM) {
         error = rs_rdma_link_listen(l->link, &rx->arrivals->arrived, &rx->imm);
         rx->listens = error == 0;
@@ -178,7 +164,7 @@ static int make_words(struct rx *rx)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, consumed), rkey,
             &rx->consume);
-    if (error == 0 && rx->leads)
+    if (error == 0 && rx->lane.leads)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, ready), rkey,
             &rx->ready);
@@ -432,7 +418,7 @@ static void tell_ready(struct rx *rx)
 
 static bool owes_ready(const struct rx *rx)
 {
-    return rx->leads && rx->lane.bundle->ready_due;
+    return rx->lane.leads && rx->lane.bundle->ready_due;
 }
 
 /* Where the message lands in several rounds we must empty slots. */
@@ -524,7 +510,7 @@ int rs_rdma_rx_start(struct rsched_lane *lane)
 
     l->epoch++;
     l->ring.next = 0;
-    if (rx->leads)
+    if (rx->lane.leads)
         tell_ready(rx);
     lane->streams = needs_help(rx);
     return RSCHED_LANE_PENDING;

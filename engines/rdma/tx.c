@@ -107,27 +107,6 @@ static void adopt_descriptor(struct tx *tx, const struct rs_rdma_descriptor *d,
     l->notify = (enum rs_rdma_notify)d->notify;
 }
 
-/* Which lane's `ready` is for this one, the receiver has said. */
-static int join_bundle(struct tx *tx, const struct rsched_lane_spec *spec,
-                       uint32_t leader)
-{
-    struct rs_rdma_lane *l = &tx->lane;
-
-    if (spec->group == NULL && leader != spec->rail)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "%s: peer %d: a lane of a group, without one here",
-                       l->link->engine, l->link->peer);
-    l->bundle = spec->group == NULL
-                    ? &l->alone
-                    : rs_rdma_bundle_join(&spec->group->out, l->lane.connection,
-                                          leader, false);
-    if (l->bundle == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a bundle of lanes");
-    if (leader == spec->rail)
-        l->bundle->ready = &tx->credits->ready;
-    return 0;
-}
-
 int rs_rdma_tx_create(struct rsched_connection *connection,
                       const struct rsched_lane_spec *spec,
                       const unsigned char *descriptor, unsigned char *reply,
@@ -152,7 +131,10 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
         error = allocate_block(tx);
     }
     if (error == 0 && l->offers)
-        error = join_bundle(tx, spec, d.leader);
+        error = rs_rdma_lane_join(
+            l, spec, spec->group != NULL ? &spec->group->out : NULL, d.leader);
+    if (error == 0 && l->leads)
+        l->bundle->ready = &tx->credits->ready;
     if (error == 0)
         error = rs_rdma_link_word(
             l->link, d.arrivals + offsetof(struct rs_rdma_arrivals, last),
@@ -384,41 +366,6 @@ static int __attribute__((cold)) wrong_table(const struct tx *tx)
                    (unsigned long long)tx->lane.bytes);
 }
 
-static bool table_is_sound(const struct tx *tx)
-{
-    uint64_t bytes = 0;
-
-    if (tx->table->meta != tx->lane.meta ||
-        tx->table->num_pieces > RS_RDMA_MAX_PIECES)
-        return false;
-    for (uint64_t i = 0; i < tx->table->num_pieces; i++)
-        bytes += tx->table->pieces[i].bytes;
-    return bytes == tx->lane.bytes;
-}
-
-/* The copies from what is sent, or from where it is packed, to the targets. */
-static int pair_with_table(struct tx *tx)
-{
-    struct rsched_piece targets[RS_RDMA_MAX_PIECES], packed;
-    struct rsched_message to = tx->message, from = tx->message;
-
-    for (uint64_t i = 0; i < tx->table->num_pieces; i++)
-        targets[i] = (struct rsched_piece){
-            .address = (char *)(uintptr_t)tx->table->pieces[i].address,
-            .bytes = tx->table->pieces[i].bytes,
-            .count = 1};
-    to.pieces = targets;
-    to.num_pieces = tx->table->num_pieces;
-    if (tx->source == RS_SOURCE_PACK) {
-        packed = (struct rsched_piece){.address = tx->straight_staging->memory,
-                                       .bytes = tx->lane.bytes,
-                                       .count = 1};
-        from.pieces = &packed;
-        from.num_pieces = 1;
-    }
-    return rs_copies_compile_pair(&tx->straight, &from, &to);
-}
-
 /* How much of it is to be posted before other rails begin; 0: all. */
 static uint64_t head_bytes(const struct rs_rdma_lane *l)
 {
@@ -434,7 +381,7 @@ static int __attribute__((cold)) compile_direct(struct tx *tx)
     bool pack = tx->source == RS_SOURCE_PACK;
     int error = 0;
 
-    if (!table_is_sound(tx))
+    if (!rs_rdma_table_is_sound(tx->table, l->meta))
         return wrong_table(tx);
     if (pack) {
         rs_rdma_lane_lock(l);
@@ -442,7 +389,9 @@ static int __attribute__((cold)) compile_direct(struct tx *tx)
         rs_rdma_lane_unlock(l);
     }
     if (error == 0)
-        error = pair_with_table(tx);
+        error = rs_rdma_table_pair(tx->table, &tx->message,
+                                   pack ? tx->straight_staging->memory : NULL,
+                                   &tx->straight);
     if (error != 0)
         return error;
     rs_rdma_program_clear(&tx->direct);
