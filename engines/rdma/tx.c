@@ -555,7 +555,8 @@ static bool is_given_up(struct tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
 
-    /* No `ready` is posted after it, so who has seen that looks at this. */
+    /* Told on this lane's rail, after any `ready`. If it has not come yet we may
+     * begin: the receiver waits as long as it may be on its way. */
     if (likely(atomic_load_explicit(&tx->credits->last, memory_order_acquire) ==
                0))
         return false;
