@@ -193,8 +193,10 @@ static int run_full(struct rank *self)
         interpreter_hold(PIECE_BYTES);
         RANK_CHECK(rsched_exchange_start(fills->x) == 0);
         RANK_CHECK(rsched_exchange_start(waits->x) == 0);
+        rs_exchange_own(waits->x);
         RANK_CHECK(waits->x->in[0].lane->streams);
         RANK_CHECK(!waits->x->in[1].lane->streams);
+        rs_exchange_leave(waits->x);
     }
     mesh_barrier(self->end);
     if (self->rank == 1) {
