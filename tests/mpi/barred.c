@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A lane is barred while its pair opens (docs/persistent.md, N3): both sides of
- * one pair in this process, over mpi/incarnation.c and mpi/lane.c alone, with
- * the receiver's step between two of the sender's. No messages are sent. */
+ * one pair in this process, over mpi/incarnation.c and mpi/lane.c alone: with
+ * the receiver's step between two of the sender's, and as two threads. No messages
+ * are sent. */
 #include "mpi/message.h"
 #include "tests/model/check.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 enum { BARRED, OTHER, LANES, MOST = 4096 };
+enum { TIMES = 200 }; /* that both sides were in an incarnation */
 
 struct side {
     struct rs_pair pair;
@@ -240,11 +245,103 @@ static void case_again(void)
     CHECK(lane->barred);
 }
 
+/* ---- as two threads ---- */
+
+static atomic_bool enough;
+
+/* What a side finds in an incarnation: the sender may put on lanes that have
+ * joined; one that the receiver has barred is none of them. */
+static void look_inside(const struct side *side)
+{
+    const struct rs_pair_view *view = &side->pair.view;
+
+    for (unsigned i = 0; i < LANES; i++)
+        CHECK(!(view->joined >> i & 1) == !side->lanes[i].limit);
+    CHECK(!side->lanes[BARRED].barred || !(view->joined >> BARRED & 1));
+}
+
+/* @return whether this side has seen the other one in the same incarnation */
+static bool stay_a_while(struct side *side, _Atomic uint64_t *here,
+                         const _Atomic uint64_t *there, unsigned turns)
+{
+    struct rs_pair *pair = &side->pair;
+    bool met = false;
+
+    atomic_store(here, pair->view.open);
+    do {
+        look_inside(side);
+        met |= atomic_load(there) == pair->view.open;
+        if (turns % 8 == 7)
+            sched_yield();
+    } while (turns-- > 0 && rs_pair_is_open(&pair->view));
+    atomic_store(here, 0);
+    rs_incarnation_stop(pair);
+    pair->skip = 0;
+    return met;
+}
+
+static _Atomic uint64_t in_sender, in_receiver; /* the modes they have entered */
+
+static void *send(void *arg)
+{
+    struct rs_pair *pair = &sender.pair;
+
+    (void)arg;
+    for (unsigned turn = 0; !atomic_load(&enough); turn++) {
+        if (rs_incarnation_open(pair))
+            stay_a_while(&sender, &in_sender, &in_receiver, turn % 16);
+        else if (turn % 3 == 0)
+            rs_incarnation_unready(pair);
+        else
+            sched_yield();
+        if (pair->view.open != 0)
+            rs_incarnation_stop(pair);
+        pair->skip = 0;
+    }
+    return NULL;
+}
+
+/* Lanes are barred and set free in all of its states. */
+static void *receive(void *arg)
+{
+    struct rs_pair *pair = &receiver.pair;
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+    unsigned with = 0, without = 0;
+
+    (void)arg;
+    for (unsigned turn = 0; with < TIMES || without < TIMES; turn++) {
+        if (turn % 7 == 0)
+            bar();
+        else if (turn % 7 == 4)
+            rs_lane_unbar(lane, lane->covers);
+        if (!rs_incarnation_open(pair)) {
+            sched_yield();
+            continue;
+        }
+        if (stay_a_while(&receiver, &in_receiver, &in_sender, turn % 16))
+            *(lane->barred ? &without : &with) += 1;
+    }
+    atomic_store(&enough, true);
+    return NULL;
+}
+
+static void case_threads(void)
+{
+    pthread_t threads[2];
+
+    begin();
+    CHECK(pthread_create(&threads[0], NULL, send, NULL) == 0);
+    CHECK(pthread_create(&threads[1], NULL, receive, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(void)
 {
     case_between();
     case_before();
     case_again();
+    case_threads();
     free(words);
     printf("barred: ok\n");
     return 0;
