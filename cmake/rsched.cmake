@@ -65,7 +65,7 @@ function(rsched_test)
   if(RSCHED_SANITIZE)
     math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
   endif()
-  if("mpi" IN_LIST arg_LABELS)
+  if("mpi" IN_LIST arg_LABELS OR "mpi-asan" IN_LIST arg_LABELS)
     # Containers run as root, and have fewer cores than the tests have ranks.
     list(APPEND arg_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1
          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
