@@ -94,19 +94,22 @@ int rs_blocks_add(struct rs_blocks *b, uint64_t to, int64_t to_stride,
 static int make_room(struct rs_blocks *b, const struct rs_stream *s,
                      size_t bytes)
 {
+    CUdeviceptr larger;
     int error;
 
     if (bytes <= b->device_bytes)
         return 0;
-    if (b->device != 0)
-        s->driver->cuMemFree(b->device);
-    b->device = 0;
-    b->device_bytes = 0;
-    error = rs_cuda_error(s->driver, s->driver->cuMemAlloc(&b->device, bytes),
+    if (bytes < 2 * b->device_bytes)
+        bytes = 2 * b->device_bytes;
+    error = rs_cuda_error(s->driver, s->driver->cuMemAlloc(&larger, bytes),
                           "cuMemAlloc");
-    if (error == 0)
-        b->device_bytes = bytes;
-    return error;
+    if (error != 0)
+        return error;
+    if (b->device != 0)
+        b->retired[b->num_retired++] = b->device;
+    b->device = larger;
+    b->device_bytes = bytes;
+    return 0;
 }
 
 int rs_blocks_upload(struct rs_blocks *b, struct rs_stream *stream)
@@ -130,8 +133,11 @@ void rs_blocks_withdraw(struct rs_blocks *b, const struct rs_stream *stream)
         return;
     if (rs_stream_enter(stream) == 0) {
         stream->driver->cuMemFree(b->device);
+        for (unsigned i = 0; i < b->num_retired; i++)
+            stream->driver->cuMemFree(b->retired[i]);
         rs_stream_leave(stream);
     }
+    b->num_retired = 0;
     b->device = 0;
     b->device_bytes = 0;
 }

@@ -12,12 +12,19 @@
 #include "engines/cuda/pack.h"
 #include "engines/cuda/stream.h"
 
+/* Room at least doubles. */
+enum { RS_BLOCKS_RETIRED = 64 };
+
 struct rs_blocks {
     struct rs_pack_entry *entries;
     size_t num, room;
     uint64_t tiles;
     CUdeviceptr device; /* 0: there is none */
     size_t device_bytes;
+    /* What has become too small: to free it the driver may wait for streams,
+     * and one of them for the epoch that a table is for. */
+    CUdeviceptr retired[RS_BLOCKS_RETIRED];
+    unsigned num_retired;
 };
 
 /** Forget all entries; the memory is kept. */
@@ -39,7 +46,8 @@ int rs_blocks_add(struct rs_blocks *b, uint64_t to, int64_t to_stride,
  * No kernel is using it. @return 0, or what the driver said */
 int rs_blocks_upload(struct rs_blocks *b, struct rs_stream *stream);
 
-/** Give the GPU memory back; of the same stream, which is not entered. */
+/** Give the GPU memory back; of the same stream, which is not entered. The
+ * driver may wait for streams. */
 void rs_blocks_withdraw(struct rs_blocks *b, const struct rs_stream *stream);
 
 /** It has been withdrawn. */

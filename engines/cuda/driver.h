@@ -36,6 +36,7 @@
     XX(cuDevicePrimaryCtxRelease)                                            \
     XX(cuCtxPushCurrent)                                                     \
     XX(cuCtxPopCurrent)                                                      \
+    XX(cuCtxGetDevice)                                                       \
     XX(cuCtxGetStreamPriorityRange)                                          \
     XX(cuStreamCreateWithPriority)                                           \
     XX(cuStreamDestroy)                                                      \

@@ -164,9 +164,10 @@ struct rs_cuda_lane {
     struct rs_cuda_region *regions; /* tx: exported */
     size_t num_regions, room_regions;
     struct rs_moves straight;     /* rx: from the peer's memory */
-    struct rs_cuda_opened **open; /* rx: that they need */
-    size_t num_open;
-    uint64_t version_open; /* of the table that named them */
+    struct rs_cuda_opened **open; /* rx: that they need, and have needed */
+    size_t num_open, room_open;
+    size_t first_open;     /* of those that the table names */
+    uint64_t version_open; /* of that table */
 };
 
 static inline struct rs_cuda_lane *rs_cuda_lane_of(struct rsched_lane *lane)
@@ -239,6 +240,10 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l);
 
 /** Receiver: another message has been loaded, the table stays. */
 void rs_cuda_pull_forget(struct rs_cuda_lane *l);
+
+/** Receiver: close what only former tables have named. Not from within an
+ * epoch: the driver may wait for streams. */
+void rs_cuda_pull_tidy(struct rs_cuda_lane *l);
 
 void rs_cuda_pull_fini(struct rs_cuda_lane *l);
 

@@ -291,6 +291,7 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
     } else {
         error = load_ring(l, message);
         rs_cuda_pull_forget(l);
+        rs_cuda_pull_tidy(l);
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }

@@ -62,19 +62,26 @@ err_free:
     return error;
 }
 
-static void cuda_close(struct rsched_engine *engine)
+static void let_go(struct rsched_engine *engine, int gpu)
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    CUstreamCaptureMode mode;
     CUdevice device;
 
+    if (engine->contexts[gpu] == NULL)
+        return;
+    rs_cuda_unload_kernels(engine, gpu);
+    mode = rs_cuda_relax(driver);
+    if (driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS)
+        driver->cuDevicePrimaryCtxRelease(device);
+    rs_cuda_restore(driver, mode);
+}
+
+static void cuda_close(struct rsched_engine *engine)
+{
     rs_cuda_orders_close();
-    for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++) {
-        if (engine->contexts[gpu] == NULL)
-            continue;
-        rs_cuda_unload_kernels(engine, gpu);
-        if (driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS)
-            driver->cuDevicePrimaryCtxRelease(device);
-    }
+    for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++)
+        let_go(engine, gpu);
     rs_shared_close();
     pthread_mutex_destroy(&engine->lock);
     free(engine);

@@ -11,10 +11,12 @@
 
 enum { PENDING = 0, COMPLETE = 1 }; /* the word */
 
-/* What a stream waits for, of one context. */
+/* What a stream waits for, of one context: which the word holds, since whoever
+ * comes by frees it, be the engines of that context closed or not. */
 struct word {
     struct word *next; /* spare */
-    CUcontext context;
+    CUdevice device;
+    CUcontext context; /* NULL: it is not held yet */
     atomic_uint *word; /* pinned */
     CUdeviceptr word_of_stream;
     CUevent last; /* behind what was enqueued last */
@@ -38,9 +40,6 @@ static struct rsched_order *late;
 /* To free one the driver may wait for streams, so they are kept for the next
  * exchange. */
 static struct word *spare;
-/* Who closes an engine holds this one while he frees what others have left,
- * which is of contexts that they hold until they close theirs. */
-static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
 
 static void sweep(void);
 
@@ -127,13 +126,41 @@ static struct word *take_spare(CUcontext context)
     return w;
 }
 
+/* Nothing waits for it any more. */
 static void free_word(const struct rs_cuda_driver *driver, struct word *w)
 {
-    if (w->last != NULL)
-        driver->cuEventDestroy(w->last);
-    if (w->word != NULL)
-        driver->cuMemFreeHost(w->word);
+    CUstreamCaptureMode mode = rs_cuda_relax(driver);
+    CUcontext context;
+
+    if (w->context != NULL &&
+        driver->cuCtxPushCurrent(w->context) == CUDA_SUCCESS) {
+        if (w->last != NULL)
+            driver->cuEventDestroy(w->last);
+        if (w->word != NULL)
+            driver->cuMemFreeHost(w->word);
+        driver->cuCtxPopCurrent(&context);
+    }
+    if (w->context != NULL)
+        driver->cuDevicePrimaryCtxRelease(w->device);
+    rs_cuda_restore(driver, mode);
     free(w);
+}
+
+/* The context is current. */
+static int hold_context(const struct rsched_order *o, struct word *w,
+                        CUcontext context)
+{
+    int error =
+        check(o, o->driver->cuCtxGetDevice(&w->device), "cuCtxGetDevice");
+
+    if (error == 0)
+        error = check(
+            o, o->driver->cuDevicePrimaryCtxRetain(&w->context, w->device),
+            "cuDevicePrimaryCtxRetain");
+    if (error != 0 || w->context == context)
+        return error;
+    return rs_fail(RSCHED_ENOTSUP, "cuda: a stream that is not of its GPU's "
+                                   "primary context");
 }
 
 /* The context is current. */
@@ -146,11 +173,13 @@ static int make_word(const struct rsched_order *o, CUcontext context,
 
     if (w == NULL)
         return rs_fail(RSCHED_ENOMEM, "cuda: no memory for the order of streams");
-    w->context = context;
-    error = check(o, o->driver->cuMemHostAlloc(
-                         &address, sizeof(*w->word),
-                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                  "cuMemHostAlloc");
+    error = hold_context(o, w, context);
+    if (error == 0)
+        error = check(o,
+                      o->driver->cuMemHostAlloc(&address, sizeof(*w->word),
+                                                CU_MEMHOSTALLOC_PORTABLE |
+                                                    CU_MEMHOSTALLOC_DEVICEMAP),
+                      "cuMemHostAlloc");
     w->word = address;
     if (error == 0)
         error = check(o, o->driver->cuMemHostGetDevicePointer(
@@ -379,26 +408,10 @@ static void sweep(void)
     pthread_mutex_unlock(&late_lock);
 }
 
-static void free_spare(const struct rs_cuda_driver *driver, struct word *w)
-{
-    CUcontext context = w->context;
-    CUstreamCaptureMode mode;
-
-    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS) {
-        free(w); /* the context has gone, and all that was its own */
-        return;
-    }
-    mode = rs_cuda_relax(driver);
-    free_word(driver, w);
-    rs_cuda_restore(driver, mode);
-    driver->cuCtxPopCurrent(&context);
-}
-
 void rs_cuda_orders_close(void)
 {
     struct word *words;
 
-    pthread_mutex_lock(&closing);
     sweep();
     pthread_mutex_lock(&late_lock);
     words = spare;
@@ -408,9 +421,8 @@ void rs_cuda_orders_close(void)
         struct word *w = words;
 
         words = w->next;
-        free_spare(rs_cuda_driver_found(), w);
+        free_word(rs_cuda_driver_found(), w);
     }
-    pthread_mutex_unlock(&closing);
 }
 
 void rs_cuda_order_destroy(struct rsched_order *o)

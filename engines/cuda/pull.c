@@ -208,49 +208,74 @@ static bool is_within(const struct rs_cuda_table_piece *p,
     return low >= 0 && high <= (__int128)r->bytes;
 }
 
-static void close_all(struct rs_cuda_opened **open, size_t number)
+/* All but the last `kept`. The driver may wait for streams. */
+static void close_regions(struct rs_cuda_lane *l, size_t kept)
 {
-    while (number > 0)
-        rs_cuda_region_close(open[--number]);
+    size_t number = l->num_open - kept;
+
+    for (size_t i = 0; i < number; i++)
+        rs_cuda_region_close(l->open[i]);
+    if (kept > 0)
+        memmove(l->open, l->open + number, kept * sizeof(*l->open));
+    l->num_open = kept;
+    l->first_open = 0;
 }
 
-static void close_regions(struct rs_cuda_lane *l)
+static bool has_opened(const struct rs_cuda_lane *l, size_t first,
+                       const struct rs_cuda_opened *o)
 {
-    close_all(l->open, l->num_open);
-    free(l->open);
-    l->open = NULL;
-    l->num_open = 0;
+    for (size_t i = first; i < l->num_open; i++) {
+        if (l->open[i] == o)
+            return true;
+    }
+    return false;
 }
 
+/* Of what is open twice now, once is enough. */
+static void keep_former(struct rs_cuda_lane *l, size_t number)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < l->num_open; i++) {
+        if (i < number && has_opened(l, number, l->open[i]))
+            rs_cuda_region_close(l->open[i]);
+        else
+            l->open[kept++] = l->open[i];
+    }
+    l->first_open = kept - (l->num_open - number);
+    l->num_open = kept;
+}
+
+/* What former tables have named stays open: the stream that this epoch is for
+ * may be what the driver would wait for. */
 static int open_regions(struct rs_cuda_lane *l, const struct view *v)
 {
-    struct rs_cuda_opened **open = calloc(v->head.num_regions, sizeof(*open));
-    size_t number = 0;
+    size_t former = l->num_open;
+    struct rs_cuda_opened **larger = rs_array_grow(
+        l->open, &l->room_open, former + v->head.num_regions, sizeof(*larger));
     int error = 0;
 
-    if (open == NULL)
+    if (larger == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a table");
-    for (; number < v->head.num_regions && error == 0; number += error == 0)
-        error = rs_cuda_region_open(l->lane.connection, &v->regions[number],
+    l->open = larger;
+    l->first_open = former;
+    for (uint64_t i = 0; i < v->head.num_regions && error == 0; i++) {
+        error = rs_cuda_region_open(l->lane.connection, &v->regions[i],
                                     l->stream.context, l->stream.gpu,
-                                    &open[number]);
-    if (error != 0) {
-        close_all(open, number);
-        free(open);
-        return error;
+                                    &l->open[l->num_open]);
+        l->num_open += error == 0;
     }
-    /* Only now, so that what both tables name stays open. */
-    close_regions(l);
-    l->open = open;
-    l->num_open = number;
+    if (error != 0)
+        return error;
+    keep_former(l, former);
     l->version_open = l->version;
     return 0;
 }
 
 static bool is_open(const struct rs_cuda_lane *l)
 {
-    return l->num_open > 0 && l->version_open == l->version &&
-           l->open[0]->context == l->stream.context;
+    return l->num_open > l->first_open && l->version_open == l->version &&
+           l->open[l->first_open]->context == l->stream.context;
 }
 
 /* The sender's pieces, as they lie here. @return bytes, 0: it is no table */
@@ -269,7 +294,7 @@ static uint64_t translate(const struct rs_cuda_lane *l, const struct view *v,
             __builtin_add_overflow(bytes, all, &bytes))
             return 0;
         pieces[i] = (struct rsched_piece){
-            .address = l->open[p->region]->address + p->offset,
+            .address = l->open[l->first_open + p->region]->address + p->offset,
             .bytes = p->bytes,
             .count = p->count,
             .stride = p->stride};
@@ -280,7 +305,7 @@ static uint64_t translate(const struct rs_cuda_lane *l, const struct view *v,
 /* Kernels reach what has been opened, and what is their own GPU's. */
 static bool is_in_reach(const struct rs_cuda_lane *l)
 {
-    for (size_t i = 0; i < l->num_open; i++) {
+    for (size_t i = l->first_open; i < l->num_open; i++) {
         const struct rs_cuda_region *r = &l->open[i]->region;
         int gpu;
 
@@ -368,21 +393,27 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l)
         error = compile(l, &v);
     if (error != 0) {
         l->straight.copies.num_copies = 0;
-        close_regions(l);
+        l->first_open = l->num_open;
     }
     return error;
 }
 
-/* What is open stays so until the next table has come: it may be the same. */
+/* What the last table names stays open: the next one may be the same. */
 void rs_cuda_pull_forget(struct rs_cuda_lane *l)
 {
     l->straight.copies.num_copies = 0;
 }
 
+void rs_cuda_pull_tidy(struct rs_cuda_lane *l)
+{
+    close_regions(l, l->num_open - l->first_open);
+}
+
 void rs_cuda_pull_fini(struct rs_cuda_lane *l)
 {
     withdraw(l);
-    close_regions(l);
+    close_regions(l, 0);
+    free(l->open);
     rs_moves_fini(&l->straight);
     free(l->regions);
     free(l->table);

@@ -153,6 +153,7 @@ void rs_cuda_region_withdraw(struct rs_cuda_region *region)
 /* ---- opening ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
 static struct rs_cuda_opened *list; /* of the process */
 
 /* The descriptor's number may be another's by now; the rest says which
@@ -275,6 +276,17 @@ static int open_new(const struct rsched_connection *c,
     return 0;
 }
 
+/* With the lock. @return it, or NULL */
+static struct rs_cuda_opened *find(const struct rs_cuda_region *region,
+                                   CUcontext context)
+{
+    struct rs_cuda_opened *o = list;
+
+    while (o != NULL && !is_same(o, region, context))
+        o = o->next;
+    return o;
+}
+
 int rs_cuda_region_open(const struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened)
@@ -283,9 +295,8 @@ int rs_cuda_region_open(const struct rsched_connection *connection,
     int error = 0;
 
     pthread_mutex_lock(&lock);
-    o = list;
-    while (o != NULL && !is_same(o, region, context))
-        o = o->next;
+    while ((o = find(region, context)) != NULL && o->closing)
+        pthread_cond_wait(&closed, &lock);
     if (o == NULL)
         error = open_new(connection, region, context, gpu, &o);
     if (error == 0) {
@@ -312,19 +323,24 @@ static void close_now(struct rs_cuda_opened *o)
         driver->cuCtxPopCurrent(&popped);
     }
     rs_cuda_restore(driver, mode);
-    free(o);
 }
 
 void rs_cuda_region_close(struct rs_cuda_opened *opened)
 {
     struct rs_cuda_opened **at = &list;
+    bool last;
 
     pthread_mutex_lock(&lock);
-    if (--opened->users == 0) {
-        while (*at != opened)
-            at = &(*at)->next;
-        *at = opened->next;
-        close_now(opened);
-    }
+    last = opened->closing = --opened->users == 0;
     pthread_mutex_unlock(&lock);
+    if (!last)
+        return;
+    close_now(opened);
+    pthread_mutex_lock(&lock);
+    while (*at != opened)
+        at = &(*at)->next;
+    *at = opened->next;
+    pthread_cond_broadcast(&closed);
+    pthread_mutex_unlock(&lock);
+    free(opened);
 }

@@ -14,7 +14,9 @@
  * be opened, and its owner's messages are staged.
  *
  * What has been opened is shared by all lanes of the process, since the driver
- * may refuse to open a handle twice, and closed with the last of them. Memory
+ * may refuse to open a handle twice, and closed with the last of them. Whoever
+ * wants it while it is being closed waits; of other regions nobody does, since
+ * the driver may wait for streams then, and they for an exchange. Memory
  * must not be freed while others have it open: both processes destroy an
  * exchange before either frees the buffers.
  *
@@ -58,6 +60,7 @@ struct rs_cuda_opened {
     struct rs_cuda_region region;
     CUcontext context;
     unsigned users;
+    bool closing; /* by the last of them */
     char *address;
     uint64_t reserved; /* RS_CUDA_DESCRIPTOR: bytes of address space */
 };
@@ -72,7 +75,8 @@ int rs_cuda_region_open(const struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened);
 
-/** No copy out of it is under way. */
+/** No copy out of it is under way. The last user closes it, for which the
+ * driver may wait for streams: not from within an epoch. */
 void rs_cuda_region_close(struct rs_cuda_opened *opened);
 
 #endif

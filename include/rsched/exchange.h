@@ -225,7 +225,8 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  * @return 0; RSCHED_ESTATE (the wait for the start before was not enqueued, an
  *         epoch of rsched_exchange_start() is under way, or nothing is loaded);
  *         RSCHED_ENOTSUP (built without cuda.h, no driver or too old a one,
- *         RSCHED_PROGRESS=0); RSCHED_EINVAL (a stream of another context than
+ *         RSCHED_PROGRESS=0, a stream of a context that is not its GPU's primary
+ *         one); RSCHED_EINVAL (a stream of another context than
  *         the first one's); RSCHED_ENOMEM, RSCHED_ESYS (what the driver said);
  *         the error by which the exchange has failed before
  */

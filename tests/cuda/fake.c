@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -275,9 +276,10 @@ API CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context,
     CUresult result = check_device(device, context);
 
     INJECT(cuDevicePrimaryCtxRetain);
-
+    UNSAFE();
     if (result != CUDA_SUCCESS)
         return result;
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     contexts[device].holders++;
     fake_counts[FAKE_CONTEXTS]++;
@@ -290,11 +292,16 @@ API CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 {
     CUresult result = check_device(device, &device);
 
+    UNSAFE();
     if (result != CUDA_SUCCESS)
         return result;
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     if (contexts[device].holders == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (contexts[device].holders == 1 && contexts[device].objects > 0)
+        fake_die("is given up with streams, events or modules of its own",
+                 &contexts[device]);
     else
         contexts[device].holders--;
     if (result == CUDA_SUCCESS)
@@ -317,6 +324,15 @@ API CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 {
     *context = depth == 0 ? NULL : stack[depth - 1];
     return fake_initialised();
+}
+
+API CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
+    CUresult result = fake_check(device, 1);
+
+    if (result == CUDA_SUCCESS)
+        *device = fake_current()->gpu;
+    return result;
 }
 
 API CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
@@ -354,6 +370,15 @@ void fake_count(enum fake_count what, int by)
     pthread_mutex_lock(&fake_lock);
     fake_counts[what] += (unsigned long long)(long long)by;
     pthread_mutex_unlock(&fake_lock);
+}
+
+void fake_linger(void)
+{
+    long us = fake_setting("FAKE_CUDA_LINGER", 100);
+
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000,
+                                 .tv_nsec = us % 1000000 * 1000},
+              NULL);
 }
 
 static void __attribute__((destructor)) look_for_leaks(void)

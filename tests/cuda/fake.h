@@ -24,7 +24,10 @@
  *   - while a stream is captured (mode GLOBAL), what the capture could miss is
  *     refused in all threads that have not said RELAXED, and breaks the capture
  *   - host functions and destructors do not call the driver
- *   - who frees or unregisters memory waits for streams that wait for a word
+ *   - who frees, closes, unmaps or unregisters memory, or unloads a module,
+ *     waits for streams that wait for a word
+ *   - a context is not given up by its last holder with streams, events or
+ *     modules of its own
  *   - what needs to go on while streams of the program wait has the highest
  *     priority
  *   - a handle is not opened in the process that it is of, nor twice; what is
@@ -49,6 +52,8 @@
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
+ *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
+ *                         told: others go on meanwhile
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M
  *                         in all, or all after it, return N; K=0 is none
  *

@@ -18,6 +18,7 @@ enum { FAKE_GPUS = 8, FAKE_PAGE = 4096 };
 struct CUctx_st {
     int gpu;
     _Atomic unsigned holders;
+    atomic_int objects; /* streams, events and modules that are its own */
 };
 
 extern pthread_mutex_t fake_lock; /* guards all of this */
@@ -159,6 +160,9 @@ CUresult fake_run_kernel(CUcontext context, const struct fake_launch *launch);
 
 /** Change a count. Without the lock. */
 void fake_count(enum fake_count what, int by);
+
+/** Take FAKE_CUDA_LINGER. Without the lock. */
+void fake_linger(void);
 
 void fake_die(const char *what, const void *which)
     __attribute__((noreturn, cold));

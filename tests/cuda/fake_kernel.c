@@ -100,6 +100,8 @@ API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     if (m == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->context = fake_current();
+    m->context->objects++;
+    fake_linger();
     fake_count(FAKE_MODULES, 1);
     *module = m;
     return CUDA_SUCCESS;
@@ -112,6 +114,9 @@ API CUresult CUDAAPI cuModuleUnload(CUmodule module)
     UNSAFE();
     if (fake_current() != module->context)
         return CUDA_ERROR_INVALID_CONTEXT;
+    fake_wait_for_streams();
+    fake_linger();
+    module->context->objects--;
     fake_count(FAKE_MODULES, -1);
     free(module->function);
     free(module);

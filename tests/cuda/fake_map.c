@@ -193,6 +193,8 @@ API CUresult CUDAAPI cuMemUnmap(CUdeviceptr device, size_t bytes)
     struct fake_memory *m;
 
     UNSAFE();
+    fake_wait_for_streams();
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, bytes);
     if (m == NULL || m->physical == NULL || m->bytes != bytes)

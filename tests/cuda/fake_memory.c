@@ -193,6 +193,7 @@ static CUresult release(void *address, CUmemorytype type)
         return CUDA_ERROR_NOT_INITIALIZED;
     UNSAFE();
     fake_wait_for_streams();
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || m->address != address || m->type != type || m->opened ||
@@ -313,6 +314,7 @@ API CUresult CUDAAPI cuMemHostUnregister(void *address)
         return result;
     UNSAFE();
     fake_wait_for_streams();
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || !m->registered || m->address != address)
@@ -430,6 +432,8 @@ API CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr device)
     if (result != CUDA_SUCCESS)
         return result;
     UNSAFE();
+    fake_wait_for_streams();
+    fake_linger();
     pthread_mutex_lock(&fake_lock);
     m = fake_find(address, 1);
     if (m == NULL || !m->opened || m->physical != NULL || m->address != address)

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "librsched/base/clock.h"
 
@@ -40,6 +39,7 @@ static CUresult make(void **object, size_t bytes, enum fake_count what)
     if (o == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *o = fake_current(); /* the first member of both */
+    (*o)->objects++;
     pthread_mutex_lock(&fake_lock);
     fake_counts[what]++;
     pthread_mutex_unlock(&fake_lock);
@@ -245,6 +245,8 @@ API CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 
     if (result != CUDA_SUCCESS)
         return result;
+    fake_linger();
+    stream->context->objects--;
     pthread_mutex_lock(&fake_lock);
     if (stream->failed == CUDA_SUCCESS && stream->done < stream->number)
         fake_die("is destroyed with work under way", stream);
@@ -266,8 +268,8 @@ API CUresult CUDAAPI cuEventDestroy(CUevent event)
 
     if (result != CUDA_SUCCESS)
         return result;
-    /* As long as a driver needs for it at times: others go on meanwhile. */
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    fake_linger();
+    event->context->objects--;
     pthread_mutex_lock(&fake_lock);
     fake_counts[FAKE_EVENTS]--;
     pthread_mutex_unlock(&fake_lock);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rsched/rsched.h>
@@ -37,11 +38,11 @@ static CUdeviceptr allocate(struct world *w)
     return memory;
 }
 
+/* An exchange with the rank beside it. */
 static int create(struct rank *self, struct world *w)
 {
-    struct rsched_put put = {.bytes = BYTES,
-                             .source = self->rank,
-                             .destination = 1 - self->rank};
+    struct rsched_put put = {
+        .bytes = BYTES, .source = self->rank, .destination = self->rank ^ 1};
     const void *send = (const void *)(uintptr_t)w->send;
     void *receive = (void *)(uintptr_t)w->receive;
     struct rsched_pattern *pattern;
@@ -49,7 +50,7 @@ static int create(struct rank *self, struct world *w)
 
     RANK_CHECK(rsched_pattern_create("streams", &pattern) == 0);
     RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
-    put.source = 1 - self->rank;
+    put.source = self->rank ^ 1;
     put.destination = self->rank;
     RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
     params.pattern = pattern;
@@ -377,27 +378,266 @@ static int case_refused(struct rank *self)
     return end(self, &w);
 }
 
+/* A stream that waits is one that somebody waits for. */
+static int start_and_wait(struct rank *self, struct world *w, pthread_t *thread)
+{
+    RANK_CHECK(rsched_exchange_start_on(w->x, w->stream) == 0);
+    RANK_CHECK(rsched_exchange_wait_on(w->x, w->stream) == 0);
+    RANK_CHECK(pthread_create(thread, NULL, wait_for_stream, w) == 0);
+    while (!rsched_exchange_is_active(w->x))
+        sched_yield();
+    return 0;
+}
+
+static void linger(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+/* Rank 0's stream waits for an epoch, while its program destroys another
+ * exchange: the driver waits for the stream before it closes what that had
+ * open, and the stream for what the epoch has to open. */
+static int case_beside(struct rank *self)
+{
+    CUdeviceptr send, receive;
+    struct rsched_exchange *other;
+    struct world w;
+    pthread_t thread;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 1);
+    other = w.x;
+    send = w.send;
+    receive = w.receive;
+    w.send = allocate(&w);
+    w.receive = allocate(&w);
+    RANK_CHECK(create(self, &w) == 0);
+    if (self->rank == 0)
+        RANK_CHECK(start_and_wait(self, &w, &thread) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        linger(); /* else rank 0 would not come to wait */
+        RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    }
+    rsched_exchange_destroy(other);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    if (self->rank == 0)
+        pthread_join(thread, NULL);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 2);
+    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 1);
+    mesh_barrier(self->end);
+    w.p.cuMemFree(send);
+    w.p.cuMemFree(receive);
+    return end(self, &w);
+}
+
+/* Rank 1 sends from elsewhere in each epoch: what rank 0 had open for the one
+ * before is not closed while its stream waits. What comes again is not opened
+ * again. */
+static int case_rebound(struct rank *self)
+{
+    struct world w;
+    pthread_t thread;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        CUdeviceptr from = w.result[epoch % 3];
+        const void *send = (const void *)(uintptr_t)from;
+        void *receive = (void *)(uintptr_t)w.receive;
+
+        memset(w.p.fakeTouch(from), self->rank * 100 + epoch, BYTES);
+        if (self->rank == 0) {
+            RANK_CHECK(start_and_wait(self, &w, &thread) == 0);
+            mesh_barrier(self->end);
+            pthread_join(thread, NULL);
+            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+            RANK_CHECK(*(unsigned char *)w.p.fakeTouch(w.receive) ==
+                       (unsigned char)(100 + epoch));
+            RANK_CHECK((int)w.p.fakeCount(FAKE_HANDLES) ==
+                       (epoch < 3 ? epoch + 1 : 3));
+        } else {
+            RANK_CHECK(rsched_exchange_bind(w.x, &send, &receive) == 0);
+            mesh_barrier(self->end);
+            RANK_CHECK(rsched_exchange_start(w.x) == 0);
+            RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        }
+        mesh_barrier(self->end);
+    }
+    if (self->rank == 0) {
+        const void *send = (const void *)(uintptr_t)w.send;
+        void *receive = (void *)(uintptr_t)w.receive;
+
+        RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 3);
+        /* Now nobody waits. */
+        RANK_CHECK(rsched_exchange_bind(w.x, &send, &receive) == 0);
+        RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 1);
+    }
+    return end(self, &w);
+}
+
+enum { MOST_RUNS = 40 };
+
+/* Messages of more and more blocks: rank 0's tables of them grow while its
+ * stream waits. */
+static int case_reloaded(struct rank *self)
+{
+    struct rsched_run runs[MOST_RUNS];
+    struct rsched_exchange_params params = {.flags = RSCHED_EXCHANGE_VARIABLE};
+    struct world w;
+    pthread_t thread;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    rsched_exchange_destroy(w.x);
+    for (int i = 0; i < MOST_RUNS; i++)
+        runs[i] = (struct rsched_run){
+            .offset = i * 1000, .bytes = 4, .count = 10, .stride = 8 + 4 * i};
+    for (int num = 0; num <= MOST_RUNS; num = num == 0 ? 1 : 6 * num + 4) {
+        const void *send = (const void *)(uintptr_t)w.send;
+        void *receive = (void *)(uintptr_t)w.receive;
+        struct rsched_pattern *pattern;
+        struct rsched_put put = {.bytes = (uint64_t)num * 40,
+                                 .source = 1,
+                                 .destination = 0,
+                                 .memory = RSCHED_MEMORY_DEVICE,
+                                 .device = self->rank,
+                                 .layout = {runs, (size_t)num}};
+
+        RANK_CHECK(rsched_pattern_create("reloaded", &pattern) == 0);
+        if (self->rank == 1)
+            RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+        else
+            RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+        params.pattern = pattern;
+        if (num == 0) {
+            RANK_CHECK(rsched_exchange_create(self->context, &params, &w.x) ==
+                       0);
+            rsched_pattern_destroy(pattern);
+            continue;
+        }
+        RANK_CHECK(rsched_exchange_load(w.x, pattern, &send, &receive) == 0);
+        rsched_pattern_destroy(pattern);
+        memset(w.p.fakeTouch(w.send), num, BYTES);
+        if (self->rank == 0)
+            RANK_CHECK(start_and_wait(self, &w, &thread) == 0);
+        mesh_barrier(self->end);
+        if (self->rank == 1)
+            RANK_CHECK(rsched_exchange_start(w.x) == 0);
+        else
+            pthread_join(thread, NULL);
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        for (int i = 0; i < num && self->rank == 0; i++) {
+            const unsigned char *came = w.p.fakeTouch(w.receive);
+
+            RANK_CHECK(came[runs[i].offset + 9 * runs[i].stride] == num);
+        }
+        mesh_barrier(self->end);
+    }
+    return end(self, &w);
+}
+
+/* Only the program uses the GPU whose stream waits, and it is through with it
+ * before the context is closed. */
+static int case_host(struct rank *self)
+{
+    static unsigned char send[2][BYTES], receive[2][BYTES];
+    struct world w = {.send = (CUdeviceptr)(uintptr_t)send[self->rank],
+                      .receive = (CUdeviceptr)(uintptr_t)receive[self->rank]};
+
+    program_begin(&w.p, self->rank);
+    RANK_CHECK(w.p.cuStreamCreate(&w.stream, CU_STREAM_NON_BLOCKING) ==
+               CUDA_SUCCESS);
+    memset(send[self->rank], 1 + self->rank, BYTES);
+    RANK_CHECK(create(self, &w) == 0);
+    RANK_CHECK(rsched_exchange_start_on(w.x, w.stream) == 0);
+    RANK_CHECK(rsched_exchange_wait_on(w.x, w.stream) == 0);
+    RANK_CHECK(synchronize(self, &w) == 0);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    RANK_CHECK(receive[self->rank][BYTES - 1] == 2 - self->rank);
+    rsched_exchange_destroy(w.x);
+    RANK_CHECK(w.p.cuStreamDestroy(w.stream) == CUDA_SUCCESS);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
+/* ---- many contexts of a process, which come and go ---- */
+
+enum { COMING = 4, ROUNDS = 12 };
+static pthread_barrier_t pairs[COMING / 2];
+
+/* An exchange with the neighbor; what others do meanwhile is their thing. */
+static int come_and_go(struct rank *self, int round)
+{
+    struct rank half = *self; /* of a pair */
+    struct world w;
+
+    half.rank = self->rank % 2;
+    RANK_CHECK(rank_open(self) == 0);
+    half.context = self->context;
+    w = (struct world){0};
+    program_begin(&w.p, half.rank);
+    RANK_CHECK(w.p.cuStreamCreate(&w.stream, CU_STREAM_NON_BLOCKING) ==
+               CUDA_SUCCESS);
+    w.send = allocate(&w);
+    w.receive = allocate(&w);
+    w.result[0] = allocate(&w);
+    w.copy[0] = allocate(&w);
+    RANK_CHECK(create(self, &w) == 0);
+    compute(&half, &w, 0);
+    RANK_CHECK(enqueue(self, &w, 0) == 0);
+    if (round % 2 == 0) {
+        RANK_CHECK(synchronize(self, &w) == 0);
+        RANK_CHECK(came(&half, &w, 0, 0));
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    }
+    rsched_exchange_destroy(w.x);
+    RANK_CHECK(synchronize(self, &w) == 0);
+    pthread_barrier_wait(&pairs[self->rank / 2]);
+    w.p.cuMemFree(w.send);
+    w.p.cuMemFree(w.receive);
+    w.p.cuMemFree(w.result[0]);
+    w.p.cuMemFree(w.copy[0]);
+    RANK_CHECK(w.p.cuStreamDestroy(w.stream) == CUDA_SUCCESS);
+    if (round % 3 == 0)
+        rank_close(self);
+    program_end(&w.p, half.rank);
+    if (round % 3 != 0)
+        rank_close(self);
+    return 0;
+}
+
+static int case_coming(struct rank *self)
+{
+    rank_close(self);
+    for (int round = 0; round < ROUNDS; round++)
+        RANK_CHECK(come_and_go(self, round) == 0);
+    return 0;
+}
+
 static const struct {
     const char *name;
     rank_fn *main;
-} cases[] = {{"order", case_order},
-             {"graph", case_graph},
-             {"destroyed", case_destroyed},
-             {"states", case_states},
-             {"failing", case_failing},
-             {"freed", case_freed},
-             {"given-up", case_given_up},
-             {"no-thread", case_no_thread},
-             {"refused", case_refused}};
+} cases[] = {{"order", case_order},         {"graph", case_graph},
+             {"destroyed", case_destroyed}, {"states", case_states},
+             {"failing", case_failing},     {"freed", case_freed},
+             {"given-up", case_given_up},   {"no-thread", case_no_thread},
+             {"refused", case_refused},     {"beside", case_beside},
+             {"rebound", case_rebound},     {"reloaded", case_reloaded},
+             {"host", case_host},           {"coming", case_coming}};
 
 int main(int argc, char **argv)
 {
+    int num_ranks = argc == 3 && strcmp(argv[2], "coming") == 0 ? COMING : 2;
+
     if (argc != 3)
         return 2;
+    for (int i = 0; i < COMING / 2; i++)
+        pthread_barrier_init(&pairs[i], NULL, 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (strcmp(argv[2], cases[i].name) == 0)
-            return ranks_run(2, strcmp(argv[1], "threads") == 0, cases[i].main,
-                             NULL);
+            return ranks_run(num_ranks, strcmp(argv[1], "threads") == 0,
+                             cases[i].main, NULL);
     }
     return 2;
 }
