@@ -8,6 +8,7 @@
 
 #include "engines/cuda/driver.h"
 #include "engines/cuda/order.h"
+#include "engines/cuda/shared.h"
 #include "librsched/base/error.h"
 #include "librsched/base/ways.h"
 
@@ -335,4 +336,7 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .order_reached = rs_cuda_order_reached,
     .order_complete = rs_cuda_order_complete,
     .order_destroy = rs_cuda_order_destroy,
+    .memory_create = rs_cuda_memory_create,
+    .memory_fill = rs_cuda_memory_fill,
+    .memory_destroy = rs_cuda_memory_destroy,
 };

@@ -341,6 +341,15 @@ struct rsched_gpu {
     uint64_t bytes;                 /**< of memory */
 };
 
+/** Memory that kernels of a GPU and threads of the host use together. */
+struct rsched_gpu_memory {
+    int number;               /**< of the GPU */
+    void *context;            /**< the driver's */
+    void *host;               /**< pinned, as processors see it */
+    uint64_t host_of_kernels; /**< the same, as kernels see it */
+    uint64_t gpu;             /**< in GPU memory, which processors do not see */
+};
+
 /** What there is to know of GPUs, from their driver. Any thread may call any
  * of these at any time; none makes a context on a GPU. */
 struct rsched_gpu_ops {
@@ -396,6 +405,19 @@ struct rsched_gpu_ops {
     /** Starts that are reached later are complete at once. What streams and
      * graphs still need of it stays. */
     void (*order_destroy)(struct rsched_order *order);
+
+    /** Have memory in the host and in a GPU, in its primary context, which is
+     * held as long.
+     * @return 0; RSCHED_ENOTSUP: no driver, or too old a one; RSCHED_ENOMEM,
+     *         RSCHED_ESYS: what the driver said, also of a GPU that is none */
+    int (*memory_create)(int gpu, uint64_t host_bytes, uint64_t gpu_bytes,
+                         struct rsched_gpu_memory *memory);
+    /** Write the part in GPU memory, from its beginning; it has been written
+     * when this returns. */
+    int (*memory_fill)(const struct rsched_gpu_memory *memory,
+                       const void *image, uint64_t bytes);
+    /** No kernel uses it. The driver may wait for streams. */
+    void (*memory_destroy)(struct rsched_gpu_memory *memory);
 };
 
 /** @return the table, or NULL: this library was built without cuda.h.

@@ -5,6 +5,7 @@
 
 #include <rsched/config.h>
 #include <rsched/context.h>
+#include <rsched/device_open.h>
 #include <rsched/error.h>
 #include <rsched/exchange.h>
 #include <rsched/machine.h>

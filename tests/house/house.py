@@ -39,6 +39,7 @@ MAY_INCLUDE = {
 HEADER_OF = {
     "rsched/config.h": "librsched/base",
     "rsched/device.h": "librsched/base",  # stands alone: kernels have nothing else
+    "rsched/device_open.h": "librsched/run",
     "rsched/error.h": "librsched/base",
     "rsched/memory.h": "librsched/base",
     "rsched/version.h": "librsched/base",
