@@ -17,10 +17,10 @@
  *
  * ## An exchange
  *
- * struct rsched_device_exchange is made by the host (inside the library so far:
- * no public function makes one yet), of two sets of buffers: epochs are counted
- * from 0, and epoch k sends from and receives into set k mod 2. A kernel calls
- * start, computes, calls wait:
+ * struct rsched_device_exchange is made by the host
+ * (rsched_exchange_open_device() in rsched/device_open.h, so far with a proxy), of
+ * two sets of buffers: epochs are counted from 0, and epoch k sends from and
+ * receives into set k mod 2. A kernel calls start, computes, calls wait:
  *
  *     for (uint64_t k = 0; k < steps; k++) {
  *         ... write the send buffers of set k % 2 ...
@@ -115,6 +115,9 @@
  *     bytes (RSCHED_EINVAL)
  *
  * ## Errors
+ *
+ * Of an exchange that the host has opened: what it fails with, whose text
+ * rsched_opening_check() has. Where the kernel writes the rings:
  *
  * A WQE that fails ends its queue pair. The group's wait, or the put or flush,
  * returns RSCHED_EPEER, and so do all calls from then on; `failure` of the lane

@@ -125,25 +125,29 @@ static int fill_memory(struct rsched_opening *o)
 
 /* ---- the thread ---- */
 
-/* @return the error that it has already, or the new one */
-static int keep_error(struct rsched_opening *o, int error, const char *text)
+/* The first one counts. */
+static void keep_error(struct rsched_opening *o, int error, const char *text)
 {
     pthread_mutex_lock(&o->lock);
     if (o->error == 0) {
         o->error = error;
         o->text = strdup(text);
     }
-    error = o->error;
+    /* Release: whoever has the code from a kernel finds the text. */
+    rsched_device_store32((uint32_t *)&o->host->lane.status,
+                          (uint32_t)o->error);
     pthread_mutex_unlock(&o->lock);
-    return error;
 }
 
 static void fail(struct rsched_opening *o, int error)
 {
     keep_error(o, error, rsched_last_error());
     o->active = false;
-    /* Release: the text is there before the kernel can tell its program. */
-    rsched_device_store32((uint32_t *)&o->host->lane.status, (uint32_t)error);
+}
+
+static bool is_over(const struct rsched_opening *o)
+{
+    return rsched_device_load32((const uint32_t *)&o->host->lane.status) != 0;
 }
 
 /* @return whether the kernel has started an epoch */
@@ -163,8 +167,7 @@ static bool take(struct rsched_opening *o)
     epoch = r->value;
     /* Release: the request has been read before another takes its place. */
     rsched_device_store(&o->host->taken, number + 1);
-    if (kind != RSCHED_DEVICE_START || o->host->lane.status != 0 ||
-        rsched_device_load32((const uint32_t *)&o->host->stop) != 0)
+    if (kind != RSCHED_DEVICE_START || is_over(o))
         return true;
     atomic_fetch_add_explicit(&o->asked, 1, memory_order_relaxed);
     error = rsched_exchange_start(o->sets[epoch % 2]);
@@ -344,7 +347,8 @@ void rsched_opening_stop(struct rsched_opening *o, int error)
 
     snprintf(text, sizeof(text), "the program has stopped its kernels: %s",
              rsched_strerror(error));
-    error = keep_error(o, error, text);
+    keep_error(o, error, text);
+    /* For who waits for room in the ring. */
     rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)error);
 }
 

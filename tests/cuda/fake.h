@@ -25,7 +25,7 @@
  *     refused in all threads that have not said RELAXED, and breaks the capture
  *   - host functions and destructors do not call the driver
  *   - who frees, closes, unmaps or unregisters memory, or unloads a module,
- *     waits for streams that wait for a word
+ *     waits for streams that wait for a word, and for kernels of the program
  *   - a context is not given up by its last holder with streams, events or
  *     modules of its own
  *   - what needs to go on while streams of the program wait has the highest
@@ -52,6 +52,9 @@
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
+ *   FAKE_CUDA_COHERENT=1  processors may touch device memory, and kernels see
+ *                         host memory where processors do, so that threads can
+ *                         do what a kernel of the program does
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
  *                         told: others go on meanwhile
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M

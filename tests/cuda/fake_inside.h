@@ -26,6 +26,8 @@ extern unsigned long long fake_counts[FAKE_NUM_COUNTS];
 
 int fake_setting(const char *name, int otherwise);
 int fake_num_gpus(void);
+/** FAKE_CUDA_COHERENT */
+bool fake_is_coherent(void);
 CUresult fake_initialised(void);
 /** The thread's context if somebody holds it, else NULL. */
 CUcontext fake_current(void);
@@ -110,6 +112,7 @@ enum fake_work_kind {
     FAKE_WORK_COPY,
     FAKE_WORK_LAUNCH,
     FAKE_WORK_HOST,
+    FAKE_WORK_KERNEL, /* of the program: `function` */
     FAKE_WORK_WAIT, /* until a word has a value */
     FAKE_WORK_WRITE /* that value */
 };
@@ -163,6 +166,9 @@ void fake_count(enum fake_count what, int by);
 
 /** Take FAKE_CUDA_LINGER. Without the lock. */
 void fake_linger(void);
+
+/** The kernel of examples/jacobi-device, by one thread. */
+void fake_jacobi(void *jacobi);
 
 void fake_die(const char *what, const void *which)
     __attribute__((noreturn, cold));

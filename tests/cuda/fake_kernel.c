@@ -22,7 +22,14 @@ struct CUmod_st {
 
 struct CUfunc_st {
     CUmodule module;
+    CUhostFn body; /* NULL: rs_pack */
 };
+
+/* Kernels of programs, which have one parameter, a pointer. */
+static const struct {
+    const char *name;
+    CUhostFn body;
+} kernels[] = {{"rs_pack", NULL}, {"jacobi_kernel", fake_jacobi}};
 
 /* Of the launch that runs; with the lock. */
 static CUcontext running;
@@ -31,7 +38,7 @@ static struct fake_memory *last; /* that was found */
 static bool is_reached(const struct fake_memory *m, bool host)
 {
     if (m->type == CU_MEMORYTYPE_HOST || m->managed)
-        return host != m->managed;
+        return fake_is_coherent() || host != m->managed;
     if (host)
         return false;
     if (m->physical != NULL)
@@ -62,7 +69,7 @@ static void *reach(uint64_t address, size_t bytes, bool store)
 char *fake_of_kernels(const char *address)
 {
     return ((uintptr_t)address & SEEN_BY_KERNELS) == 0
-               ? NULL
+               ? (fake_is_coherent() ? (char *)(uintptr_t)address : NULL)
                : (char *)((uintptr_t)address & ~SEEN_BY_KERNELS);
 }
 
@@ -127,17 +134,22 @@ API CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
                                          const char *name)
 {
     CUresult result = fake_check(function, 1);
+    size_t i = 0;
 
     INJECT(cuModuleGetFunction);
     if (result != CUDA_SUCCESS)
         return result;
-    if (strcmp(name, "rs_pack") != 0)
+    while (i < sizeof(kernels) / sizeof(kernels[0]) &&
+           strcmp(name, kernels[i].name) != 0)
+        i++;
+    if (i == sizeof(kernels) / sizeof(kernels[0]))
         return CUDA_ERROR_NOT_FOUND;
     if (module->function == NULL) {
         module->function = calloc(1, sizeof(*module->function));
         if (module->function == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         module->function->module = module;
+        module->function->body = kernels[i].body;
     }
     *function = module->function;
     return CUDA_SUCCESS;
@@ -158,6 +170,12 @@ API CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned x, unsigned y,
         return result;
     if (f->module->context != fake_current())
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (f->body != NULL) {
+        work.kind = FAKE_WORK_KERNEL;
+        work.function = f->body;
+        work.arg = *(void **)parameters[0];
+        return fake_enqueue(stream, &work);
+    }
     if (x == 0 || y != 1 || z != 1 || threads != RS_PACK_THREADS || ty != 1 ||
         tz != 1 || shared != 0 || parameters == NULL || extra != NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -191,7 +209,8 @@ API CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *device, void *host,
     if (m == NULL || m->type != CU_MEMORYTYPE_HOST)
         result = CUDA_ERROR_INVALID_VALUE;
     else
-        *device = (CUdeviceptr)(uintptr_t)host | SEEN_BY_KERNELS;
+        *device = (CUdeviceptr)(uintptr_t)host |
+                  (fake_is_coherent() ? 0 : SEEN_BY_KERNELS);
     pthread_mutex_unlock(&fake_lock);
     return result;
 }

@@ -117,7 +117,9 @@ bool fake_map_twice(struct fake_memory *m, void *at, void *touch)
 {
     size_t bytes = whole_pages(m->bytes);
 
-    m->address = mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, m->fd, 0);
+    m->address = mmap(at, bytes,
+                      fake_is_coherent() ? PROT_READ | PROT_WRITE : PROT_NONE,
+                      MAP_SHARED | MAP_FIXED, m->fd, 0);
     m->touch = mmap(touch, bytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | (touch != NULL ? MAP_FIXED : 0), m->fd, 0);
     return m->address != MAP_FAILED && m->touch != MAP_FAILED;

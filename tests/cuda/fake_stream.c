@@ -159,6 +159,8 @@ static CUresult do_word(CUstream s, const struct fake_work *w)
     return CUDA_SUCCESS;
 }
 
+static int waiting; /* streams, for a word or a kernel; with the lock */
+
 static CUresult do_work(CUstream s, const struct fake_work *w)
 {
     switch (w->kind) {
@@ -170,6 +172,13 @@ static CUresult do_work(CUstream s, const struct fake_work *w)
         free(w->launch);
         return result;
     }
+    case FAKE_WORK_KERNEL:
+        waiting++;
+        pthread_mutex_unlock(&fake_lock);
+        fake_call_host(w->function, w->arg);
+        pthread_mutex_lock(&fake_lock);
+        waiting--;
+        return CUDA_SUCCESS;
     case FAKE_WORK_HOST:
         pthread_mutex_unlock(&fake_lock);
         fake_call_host(w->function, w->arg);
@@ -179,8 +188,6 @@ static CUresult do_work(CUstream s, const struct fake_work *w)
         return do_word(s, w);
     }
 }
-
-static int waiting; /* streams, for a word; with the lock */
 
 void fake_wait_for_streams(void)
 {

@@ -259,7 +259,7 @@ static int case_failing(struct rank *self)
 }
 
 /* The neighbor never starts, and the program does not want to wait for it. */
-static int case_stopped(struct rank *self)
+static int stopped(struct rank *self, bool tests)
 {
     const struct rsched_device_group g = rsched_device_thread();
     struct rsched_opening_stats stats = {0};
@@ -269,7 +269,8 @@ static int case_stopped(struct rank *self)
     RANK_CHECK(begin(self, &w) == 0);
     if (self->rank == 0) {
         RANK_CHECK(open_sets(self, w) == 0);
-        k = (struct kernel){.world = w, .group = g, .epochs = 1};
+        k = (struct kernel){
+            .world = w, .group = g, .epochs = 1, .tests = tests};
         RANK_CHECK(pthread_create(&k.thread, NULL, run_kernel, &k) == 0);
         while (stats.asked == 0)
             rsched_opening_get_stats(w->opening, &stats);
@@ -283,6 +284,13 @@ static int case_stopped(struct rank *self)
     }
     mesh_barrier(self->end);
     end(w);
+    return 0;
+}
+
+static int case_stopped(struct rank *self)
+{
+    RANK_CHECK(stopped(self, false) == 0);
+    RANK_CHECK(stopped(self, true) == 0);
     return 0;
 }
 
