@@ -415,6 +415,70 @@ static int case_no_stream(struct rank *self)
     return 0;
 }
 
+static int open_on(struct rsched_exchange *const sets[2], int gpu)
+{
+    struct rsched_opening *opening;
+    int error = rsched_exchange_open_device(sets, gpu, &opening);
+
+    if (error == 0)
+        rsched_opening_close(opening);
+    return error;
+}
+
+/* Opening exchanges for kernels: what the driver refuses is told and undone,
+ * and a program that captures may do it. */
+static int case_opening(struct rank *self)
+{
+    static const char *const refused[] = {
+        "cuDevicePrimaryCtxRetain:1:2", "cuMemHostGetDevicePointer:1:2",
+        "cuMemAlloc:1:2", "cuStreamCreateWithPriority:1:2",
+        "cuMemcpyAsync:1:2"};
+    struct world even = {.num_puts = 1}, odd = {.num_puts = 1};
+    struct rsched_exchange *sets[2];
+    unsigned long long held, memory;
+    CUcontext current;
+    CUstream stream;
+    CUgraph graph;
+
+    program_begin(&even.p, self->rank);
+    odd.p = even.p;
+    even.puts[0] = odd.puts[0] = (struct put){
+        allocate(&even.p, PART), allocate(&even.p, PART), PART, false};
+    RANK_CHECK(create(self, &even, 1 - self->rank, true, true) == 0);
+    RANK_CHECK(create(self, &odd, 1 - self->rank, true, true) == 0);
+    sets[0] = even.x;
+    sets[1] = odd.x;
+    held = even.p.fakeCount(FAKE_CONTEXTS);
+    memory = even.p.fakeCount(FAKE_DEVICE);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        setenv("FAKE_CUDA_FAIL", refused[i], 1);
+        RANK_CHECK(open_on(sets, self->rank) == RSCHED_ENOMEM);
+        RANK_CHECK(strncmp(strchr(rsched_last_error(), 'c'), refused[i],
+                           strcspn(refused[i], ":")) == 0);
+        unsetenv("FAKE_CUDA_FAIL");
+        RANK_CHECK(even.p.fakeCount(FAKE_CONTEXTS) == held);
+        RANK_CHECK(even.p.fakeCount(FAKE_DEVICE) == memory);
+    }
+    RANK_CHECK(open_on(sets, 7) == RSCHED_ESYS);
+    RANK_CHECK(even.p.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) ==
+               CUDA_SUCCESS);
+    RANK_CHECK(even.p.cuStreamBeginCapture(
+                   stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    RANK_CHECK(open_on(sets, self->rank) == 0);
+    RANK_CHECK(even.p.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    RANK_CHECK(even.p.cuGraphDestroy(graph) == CUDA_SUCCESS);
+    RANK_CHECK(even.p.cuStreamDestroy(stream) == CUDA_SUCCESS);
+    RANK_CHECK(even.p.fakeCount(FAKE_CONTEXTS) == held);
+    RANK_CHECK(even.p.cuCtxGetCurrent(&current) == CUDA_SUCCESS);
+    RANK_CHECK(current == even.p.context);
+    destroy(self, &odd);
+    destroy(self, &even);
+    release(&even.p, even.puts[0].send);
+    release(&even.p, even.puts[0].receive);
+    program_end(&even.p, self->rank);
+    return 0;
+}
+
 static const struct {
     const char *name;
     rank_fn *main;
@@ -423,6 +487,7 @@ static const struct {
     {"neighbors", case_neighbors, 0}, {"mapped", case_mapped, 0},
     {"across", case_across, 0},       {"two-gpus", case_two_gpus, 0},
     {"pitch", case_pitch, 0},         {"capturing", case_capturing, 0},
+    {"opening", case_opening, 0},
     {"died", case_died, RANKS_KILLED}, {"no-stream", case_no_stream, 0},
 };
 
