@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu.h"
 
-#if JACOBI_CUDA
+#ifdef JACOBI_CUDA
 
 #include <cuda.h>
 #include <dlfcn.h>
