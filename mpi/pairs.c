@@ -3,6 +3,7 @@
 #include "mpi/message.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,7 +20,8 @@ bool rs_unfenced;
 enum { BUCKETS = 256 };
 static struct rs_pair *buckets[BUCKETS];
 static struct rs_pair *all;
-static bool detached; /* some may be of no more use */
+/* Some may be of no more use. Several threads may free communicators. */
+static atomic_bool detached;
 
 static struct rs_pair **bucket(MPI_Comm comm, bool sends, int peer)
 {
@@ -487,14 +489,14 @@ void rs_lane_release(struct rs_lane *lane)
  * complete, which may be anywhere inside a completion call. */
 void rs_pairs_detach(void)
 {
-    detached = true;
+    atomic_store_explicit(&detached, true, memory_order_relaxed);
 }
 
 static void reap_detached(void)
 {
     struct rs_pair *next;
 
-    detached = false;
+    atomic_store_explicit(&detached, false, memory_order_relaxed);
     for (struct rs_pair *pair = all; pair != NULL; pair = next) {
         next = pair->next_all;
         if (pair->name->comm == MPI_COMM_NULL && pair_is_unused(pair))
@@ -507,7 +509,7 @@ void rs_lane_hold(struct rs_lane *lane)
     if (lane->requests++ == 0 && !lane->pair->view.sends && !lane->attached)
         rs_note_answer(lane);
     reap_orphans();
-    if (detached)
+    if (atomic_load_explicit(&detached, memory_order_relaxed))
         reap_detached();
 }
 

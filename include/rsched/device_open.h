@@ -80,8 +80,8 @@ enum { RSCHED_NO_GPU = -1 };
  *         started on a stream, or is open already); RSCHED_ENOTSUP (built without
  *         cuda.h, the program has not loaded the driver, RSCHED_PROGRESS=0:
  *         rsched may have no thread); RSCHED_ENOMEM; RSCHED_ESYS (what the
- *         driver or the system said, also of a GPU that is not there); the error by which one of the exchanges
- *         has failed before
+ *         driver or the system said, also of a GPU that is not there); the
+ *         error by which one of the exchanges has failed before
  */
 RSCHED_API int
 rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
