@@ -325,22 +325,30 @@ static int run_left_stuck(struct rank *self)
     return leave(self, true, "nobody answers");
 }
 
+/* From rank 0 to ranks 1 to `receivers`. @return how many there are */
+static int edges_to(int receivers, struct halo_edge *edges)
+{
+    int n = 0;
+
+    for (int to = 1; to <= receivers; to++) {
+        for (int i = 0; i < NUM_PIECES; i++)
+            edges[n++] = (struct halo_edge){0, to, PIECE_BYTES};
+    }
+    return n;
+}
+
 /* How often rank 0 sleeps while it destroys an exchange in which it sends to some
  * others and nothing moves; only it is told. */
 static int count_sleeps(struct rank *self, int receivers, int *slept)
 {
     struct halo_edge many[MANY_RANKS * NUM_PIECES];
+    int n = edges_to(receivers, many);
     struct halo *h;
-    int n = 0;
 
     if (self->rank > receivers) {
         mesh_barrier(self->end);
         mesh_barrier(self->end);
         return 0;
-    }
-    for (int to = 1; to <= receivers; to++) {
-        for (int i = 0; i < NUM_PIECES; i++)
-            many[n++] = (struct halo_edge){0, to, PIECE_BYTES};
     }
     RANK_CHECK(halo_create(self, many, n, (uint64_t)receivers, 0, &h) == 0);
     RANK_CHECK(halo_step(h, 0) == 0);
@@ -385,13 +393,9 @@ static int run_many(struct rank *self)
 static int run_many_left(struct rank *self)
 {
     struct halo_edge many[MANY_RANKS * NUM_PIECES];
+    int n = edges_to(MANY_RANKS - 1, many);
     struct halo *h;
-    int n = 0;
 
-    for (int to = 1; to < MANY_RANKS; to++) {
-        for (int i = 0; i < NUM_PIECES; i++)
-            many[n++] = (struct halo_edge){0, to, PIECE_BYTES};
-    }
     RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(halo_create(self, many, n, 1, 0, &h) == 0);
     RANK_CHECK(halo_step(h, 0) == 0);
