@@ -323,20 +323,33 @@ static uint64_t epoch_of(uint64_t sequence)
     return (sequence + 1) << RS_WORK_BITS;
 }
 
-/* @return the number of a chunk, or UINT32_MAX if there is none for us */
-static uint32_t claim_chunk(struct rs_work *work, uint64_t epoch,
-                            uint32_t num_chunks)
+#define ONE_SIDE ((UINT64_C(1) << RS_WORK_SIDE_BITS) - 1)
+
+/* How many chunks of an epoch are claimed. */
+static uint64_t claimed(uint64_t claims)
 {
+    return (claims & ONE_SIDE) + (claims >> RS_WORK_SIDE_BITS & ONE_SIDE);
+}
+
+/* @return the number of a chunk, or UINT32_MAX if there is none for us */
+static uint32_t claim_chunk(const struct lane *l, uint64_t epoch)
+{
+    const uint64_t one = l->sends ? ONE_SIDE + 1 : 1;
+    const uint32_t num_chunks = l->pull.copies.num_chunks;
+    struct rs_work *work = work_of(l->ring.words);
     uint64_t old = atomic_load_explicit(&work->claim, memory_order_relaxed);
 
     do {
-        if (old < epoch || old - epoch >= num_chunks)
+        if (old >> RS_WORK_BITS != epoch >> RS_WORK_BITS ||
+            claimed(old) >= num_chunks)
             return UINT32_MAX;
         /* Acquire: what the receiver did before it offered the epoch. */
     } while (!atomic_compare_exchange_weak_explicit(
-        &work->claim, &old, old + 1, memory_order_acquire,
+        &work->claim, &old, old + one, memory_order_acquire,
         memory_order_relaxed));
-    return (uint32_t)(old - epoch);
+    if (l->sends)
+        return num_chunks - 1 - (uint32_t)(old >> RS_WORK_SIDE_BITS & ONE_SIDE);
+    return (uint32_t)(old & ONE_SIDE);
 }
 
 /* @return the bytes that this side has copied */
@@ -347,7 +360,7 @@ static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
     uint64_t bytes = 0;
 
     for (;;) {
-        uint32_t chunk = claim_chunk(work, epoch, copies->num_chunks);
+        uint32_t chunk = claim_chunk(l, epoch);
 
         if (chunk == UINT32_MAX)
             return bytes;
@@ -388,7 +401,7 @@ int rs_pull_copy(struct lane *l)
         rs_pull_offer(l) != 0)
         rs_pull_withdraw(l);
     if (!pull->sharing && (!pull->shares || pull->copies.num_chunks < 2 ||
-                           pull->copies.num_chunks >> RS_WORK_BITS != 0)) {
+                           pull->copies.num_chunks > ONE_SIDE)) {
         l->lane.stats.nontemporal += rs_copies_run_pair(&pull->copies);
         return RSCHED_LANE_DONE;
     }
@@ -495,15 +508,16 @@ void rs_pull_close(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
     struct rs_work *work;
-    uint64_t claimed;
+    uint64_t last, claims;
 
     if (!pull->sharing)
         return;
     work = work_of(l->ring.words);
     /* Later than any epoch: nothing can be claimed any more. */
-    claimed = atomic_exchange(&work->claim, UINT64_MAX);
+    claims = atomic_exchange(&work->claim, UINT64_MAX);
+    last = (claims >> RS_WORK_BITS << RS_WORK_BITS) + claimed(claims);
     /* Acquire: the sender's writes are over. */
-    while (atomic_load_explicit(&work->done, memory_order_acquire) != claimed &&
+    while (atomic_load_explicit(&work->done, memory_order_acquire) != last &&
            !rs_connection_is_dead(l->lane.connection))
         sched_yield();
     pull->sharing = false;

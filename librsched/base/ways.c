@@ -13,6 +13,7 @@ enum { LINE = 64, WORTH = 16 };
 /* Pieces of shared work, in bytes. */
 #define CHUNK_LEAST (RS_WAY_SHARED_LEAST / 2)
 #define CHUNK_MOST (UINT64_C(1) << 20)
+#define CHUNKS_MOST 2048 /* more are not worth their claims */
 
 const char *rs_way_name(enum rs_way way)
 {
@@ -261,7 +262,7 @@ uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes)
                                (copy > 0 ? copy : 1) * alone->latency;
     uint64_t root = square_root(square), chunk = CHUNK_LEAST;
 
-    while (chunk < CHUNK_MOST && chunk < root)
+    while ((chunk < CHUNK_MOST && chunk < root) || bytes / chunk > CHUNKS_MOST)
         chunk *= 2;
     return chunk;
 }

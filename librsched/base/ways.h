@@ -199,7 +199,8 @@ bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes);
 /** The pieces in which they do. With n pieces each process claims n/2, for
  * which lines travel as for a pull (L), and at the end one waits for half a
  * piece of the other on average: the sum is least for pieces of
- * sqrt(L * bytes * rate), of which this is the next power of two. */
+ * sqrt(L * bytes * rate), of which this is the next power of two; for messages
+ * of gigabytes longer ones, so that there are no more than 2049. */
 uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes);
 
 /* From which size on a way is the cheapest. */

@@ -213,6 +213,7 @@ Test(ways, pieces_grow_with_the_message)
 
         cr_assert_geq(chunk, last);
         cr_assert_geq(chunk, RS_WAY_SHARED_LEAST / 2);
+        cr_assert_leq((UINT64_C(1) << shift) / chunk, 2048);
         last = chunk;
     }
 }
