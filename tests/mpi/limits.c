@@ -35,7 +35,7 @@ static void forbid(unsigned call)
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-        printf("no filters for system calls: %s\n", strerror(errno));
+        printf("SKIP: no filters for system calls: %s\n", strerror(errno));
         exit(SKIP);
     }
 }
@@ -57,7 +57,7 @@ static void forbid_locks(void)
     }
     if (page == MAP_FAILED || setrlimit(RLIMIT_MEMLOCK, &none) != 0 ||
         mlock(page, 4096) == 0) {
-        printf("memory can be locked nevertheless\n");
+        printf("SKIP: memory can be locked nevertheless\n");
         exit(SKIP);
     }
     munmap(page, 4096);

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     MPI_Comm_get_parent(&parent);
     if (parent == MPI_COMM_NULL &&
         !spawn(argv[0], has_option(argc, argv, "with"), &family)) {
-        printf("this MPI cannot spawn processes\n");
+        printf("SKIP: this MPI cannot spawn processes\n");
         MPI_Finalize();
         return SKIP;
     }

@@ -255,7 +255,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (provided < MPI_THREAD_MULTIPLE) {
-        printf("threads: this MPI has no MPI_THREAD_MULTIPLE\n");
+        printf("SKIP: this MPI has no MPI_THREAD_MULTIPLE\n");
         MPI_Finalize();
         return SKIP;
     }

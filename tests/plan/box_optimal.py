@@ -54,7 +54,7 @@ def main():
     rsched, reference = sys.argv[1:]
     solver = os.path.join(os.path.dirname(rsched), "rsched-box-optimal")
     if not os.access(solver, os.X_OK):
-        print("no rsched-box-optimal (GLPK was not found)")
+        print("SKIP: no rsched-box-optimal (GLPK was not found)")
         return 77
     with open(reference, encoding="utf-8") as file:
         cases = json.load(file)

@@ -158,5 +158,5 @@ def compare(summary, launcher, name, ranks, command, expected,
 
 
 def skip(reason):
-    print(reason)
+    print(f"SKIP: {reason}")
     sys.exit(77)
