@@ -7,7 +7,8 @@
  * which each has one writer, and a ring of slots. Slots are counted for as long
  * as the lane lives; a slot is written while (its number) - consumed < slots,
  * and read once `arrived` in its first line is its number + 1. What a slot
- * holds is one of three kinds, which the sender chooses when it loads:
+ * holds is one of three kinds. Which way a message goes is chosen by the sender
+ * alone, when it loads or ranks, and the receiver takes whatever comes:
  *
  *   data   a chunk of the message (way `staged`). The sender's copy engine
  *          fills the slot; once the event behind the copy has happened, the
@@ -209,6 +210,7 @@ int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
 
 int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_rx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_cuda_tx_rank(struct rsched_lane *, uint64_t in_flight);
 
 /* epoch.c */
 

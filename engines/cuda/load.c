@@ -150,26 +150,33 @@ static int check_ipc(const struct rs_cuda_lane *l)
     return rs_cuda_gpu_ops.check_way(m->gpu, gpu, RS_WAY_CUDA_IPC);
 }
 
-static bool is_cheapest(const struct rs_cuda_lane *l,
-                        const struct rsched_message *message)
+/* @param pulled the way that it goes already, or NULL: it is new */
+static bool is_cheapest(const struct rs_cuda_lane *l, uint64_t in_flight,
+                        const bool *pulled)
 {
     const struct rs_ways *ways = l->lane.connection->engine->env.ways;
-    struct rs_gpu_put put = {.bytes = message->bytes,
+    struct rs_gpu_put put = {.bytes = l->message.bytes,
                              .possible = RS_WAY_BIT(RS_WAY_STAGED) |
                                          RS_WAY_BIT(RS_WAY_CUDA_IPC)};
     const struct rsched_place place = {RSCHED_PLACE_GPU, l->message.gpu};
+    enum rs_way way;
     struct rs_cuda_end own;
 
     if (rs_cuda_end_of(&place, &own) != 0)
         return false;
     put.distance = distance(&own, &l->peer);
-    return rs_gpu_way(ways, &put, message->in_flight) == RS_WAY_CUDA_IPC;
+    if (pulled == NULL)
+        way = rs_gpu_way(ways, &put, in_flight);
+    else
+        way = rs_gpu_way_again(ways, &put, in_flight,
+                               *pulled ? RS_WAY_CUDA_IPC : RS_WAY_STAGED);
+    return way == RS_WAY_CUDA_IPC;
 }
 
-/* Whether the message is pulled, and its table. What is not possible is an
- * error if the way was asked for. */
-static int choose_way(struct rs_cuda_lane *l,
-                      const struct rsched_message *message)
+/* Whether the message is pulled, and its table, which stays if it was. What is
+ * not possible is an error if the way was asked for. */
+static int choose_way(struct rs_cuda_lane *l, uint64_t in_flight,
+                      const bool *pulled)
 {
     uint64_t wanted = rs_config()->gpu_way;
     int error;
@@ -183,9 +190,9 @@ static int choose_way(struct rs_cuda_lane *l,
         return 0;
     error = check_ipc(l);
     if (error == 0 && wanted == RS_CONFIG_GPU_WAY_AUTO &&
-        !is_cheapest(l, message))
+        !is_cheapest(l, in_flight, pulled))
         return 0;
-    if (error == 0)
+    if (error == 0 && (pulled == NULL || !*pulled))
         error = rs_cuda_pull_load(l);
     l->pulls = error == 0;
     if (error == 0 || error == RSCHED_ENOMEM)
@@ -193,6 +200,28 @@ static int choose_way(struct rs_cuda_lane *l,
     return wanted == RS_CONFIG_GPU_WAY_IPC
                ? rs_fail_within(error, "RSCHED_GPU_WAY=cuda-ipc")
                : 0;
+}
+
+static void set_streams(struct rs_cuda_lane *l)
+{
+    l->lane.streams = l->pulls || l->message.on_gpu ||
+                      l->moves.copies.num_chunks > RS_CUDA_SLOTS;
+}
+
+int rs_cuda_tx_rank(struct rsched_lane *lane, uint64_t in_flight)
+{
+    struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
+    bool pulled = l->pulls;
+    int error;
+
+    if (lane->connection->self ||
+        rs_config()->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
+        return 0;
+    error = choose_way(l, in_flight, &pulled);
+    set_streams(l);
+    if (error != 0)
+        return rs_cuda_lane_fail(l, error);
+    return l->pulls != pulled;
 }
 
 /* ---- loading ---- */
@@ -230,9 +259,8 @@ int rs_cuda_tx_load(struct rsched_lane *lane,
     } else {
         error = load_ring(l, message);
         if (error == 0)
-            error = choose_way(l, message);
-        lane->streams = l->pulls || l->message.on_gpu ||
-                        l->moves.copies.num_chunks > RS_CUDA_SLOTS;
+            error = choose_way(l, message->in_flight, NULL);
+        set_streams(l);
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }

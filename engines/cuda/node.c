@@ -362,6 +362,7 @@ const struct rsched_engine_ops rs_cuda_ops = {
     .tx_destroy = rs_cuda_tx_destroy,
     .tx_load = rs_cuda_tx_load,
     .tx_progress = rs_cuda_tx_progress,
+    .tx_rank = rs_cuda_tx_rank,
     .tx_start = rs_cuda_tx_start,
     .wakes = cuda_wakes,
 };

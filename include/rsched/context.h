@@ -148,6 +148,10 @@ struct rsched_context_stats {
     uint64_t tick_moves;     /**< ticks that moved something */
     uint64_t yields, sleeps; /**< in waits */
     uint64_t wakes;          /**< sleepers woken, each a system call */
+    uint64_t gpu_messages;   /**< in GPU memory, sent by epochs under way */
+    uint64_t gpu_in_flight;  /**< the mean of these over starts that the last
+                                  rsched_exchange_update() has taken over; 0:
+                                  none has */
 };
 
 RSCHED_API void rsched_context_get_stats(struct rsched_context *context,

@@ -79,8 +79,10 @@ struct rsched_message {
     uint64_t bytes;     /**< sum over the pieces, at least 1 */
     uint16_t signature; /**< both sides have the same one if they agree how the
                              message is made up of puts */
-    uint32_t in_flight; /**< messages of the exchange that start together over
-                             this engine, itself included; 0 counts as 1 */
+    uint64_t in_flight; /**< messages that are on their way together over
+                             engines with `gpus`, itself included: those that the
+                             exchange starts, or more, if the process has been seen
+                             to have more; 0 counts as 1 */
     uint64_t incoming;  /**< bytes that an epoch of the exchange brings to this
                              process, over all engines; 0: not known */
 };
@@ -274,6 +276,13 @@ struct rsched_engine_ops {
                    const struct rsched_message *message);
     int (*rx_load)(struct rsched_lane *lane,
                    const struct rsched_message *message);
+    /** Choose the way of the loaded message again, with so many in flight (struct
+     * rsched_message); between epochs only. The way is the sender's affair: each
+     * message says which one it goes, and the peer's rx lane, which is not told of
+     * this, takes it. NULL: the ways of this engine do not depend on it.
+     * @return 0: it stays; 1: it is another one from the next epoch on;
+     *         RSCHED_ENOMEM: it stays */
+    int (*tx_rank)(struct rsched_lane *lane, uint64_t in_flight);
 
     /** Begin an epoch and do what can be done at once. Never waits.
      * @return RSCHED_LANE_DONE: the buffers of this side are free (tx) or

@@ -128,6 +128,31 @@ RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
                                     void *const *receive);
 
 /**
+ * Choose the ways of the exchange's messages in GPU memory again, by how many
+ * of them this process has been seen to have in flight (docs/gpu.md, "Which way a
+ * put takes"). Local: which way a message goes is up to its sender, and each
+ * message says so, so the neighbors need not call it, nor at the same epoch.
+ *
+ * A pattern says how many messages one of its epochs has in flight; the exchange
+ * is made for these. What other exchanges of the context have in flight at the
+ * same time is counted at each start. An update takes over the mean since the
+ * update before, of any exchange of the context, if there have been 16 starts
+ * or more. Between updates no start decides anything. New exchanges, and those
+ * that are bound or loaded, are chosen for the number that was taken over last.
+ * With RSCHED_GPU_WAY, or without costs of ways of GPU memory, nothing changes.
+ *
+ * The exchange must be inactive. An exchange without GPU memory stays as it is.
+ *
+ * @param changed how many of its messages go another way from the next epoch
+ *                on; may be NULL
+ * @return 0; RSCHED_ESTATE (active, or open for kernels); RSCHED_ENOMEM: some
+ *         stay as they were, and the exchange is as usable as before; the error
+ *         by which the exchange has failed before
+ */
+RSCHED_API int rsched_exchange_update(struct rsched_exchange *exchange,
+                                      uint32_t *changed);
+
+/**
  * Start the next epoch. Local: never waits for a peer. From now on the send
  * buffers must not be written and the receive buffers not be touched, until
  * the epoch is complete. That goes for GPUs too: what has been enqueued to
@@ -293,6 +318,11 @@ struct rsched_stats {
                                      caches, whichever way they went */
     /** Sent, by engine, in the order of rsched_engine_at(). */
     uint64_t engine_bytes[RSCHED_MAX_ENGINES];
+    uint64_t gpu_messages;  /**< in GPU memory that each epoch sends, as loaded */
+    uint64_t gpu_in_flight; /**< that their ways were chosen for: 1 is for
+                                 latency, more is for bandwidth; 0: there are
+                                 none */
+    uint64_t way_changes;   /**< of such messages, by rsched_exchange_update() */
 };
 
 RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,

@@ -76,6 +76,26 @@ enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
     return best.possible ? best.way : first_possible(put);
 }
 
+enum rs_way rs_gpu_way_again(const struct rs_ways *ways,
+                             const struct rs_gpu_put *put, uint64_t in_flight,
+                             enum rs_way now)
+{
+    const struct rs_way_costs *costs = rs_gpu_way_costs(ways, now,
+                                                        put->distance);
+    struct cheapest best;
+    uint64_t time;
+
+    if (!is_possible(put, now))
+        return rs_gpu_way(ways, put, in_flight);
+    best = find_cheapest(ways, put, in_flight);
+    if (!best.possible)
+        return now;
+    if (!costs->given)
+        return best.way;
+    time = rs_gpu_way_time(costs, put->bytes, in_flight);
+    return best.time < time - time / WORTH ? best.way : now;
+}
+
 struct question {
     const struct rs_ways *ways;
     enum rs_distance distance;
@@ -100,14 +120,12 @@ size_t rs_gpu_way_switches(const struct rs_ways *ways,
     return rs_way_switches(way_at, &q, list);
 }
 
-void rs_coordinator_init(struct rs_coordinator *coordinator,
-                         const struct rs_ways *ways)
+void rs_coordinator_init(struct rs_coordinator *coordinator)
 {
-    coordinator->ways = ways;
     atomic_init(&coordinator->now, 0);
     atomic_init(&coordinator->starts, 0);
     atomic_init(&coordinator->seen, 0);
-    coordinator->in_flight = 0;
+    atomic_init(&coordinator->in_flight, 0);
 }
 
 /* Counters order nothing. An update between the two additions takes one start
@@ -126,6 +144,16 @@ void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts)
     atomic_fetch_sub_explicit(&coordinator->now, puts, memory_order_relaxed);
 }
 
+uint64_t rs_coordinator_now(const struct rs_coordinator *coordinator)
+{
+    return atomic_load_explicit(&coordinator->now, memory_order_relaxed);
+}
+
+static uint64_t last_update(const struct rs_coordinator *coordinator)
+{
+    return atomic_load_explicit(&coordinator->in_flight, memory_order_relaxed);
+}
+
 bool rs_coordinator_update(struct rs_coordinator *coordinator)
 {
     uint64_t starts = atomic_load_explicit(&coordinator->starts,
@@ -139,41 +167,16 @@ bool rs_coordinator_update(struct rs_coordinator *coordinator)
     seen = atomic_exchange_explicit(&coordinator->seen, 0,
                                     memory_order_relaxed);
     mean = (seen + starts / 2) / starts;
-    if (mean == coordinator->in_flight)
+    if (mean == last_update(coordinator))
         return false;
-    coordinator->in_flight = mean;
+    atomic_store_explicit(&coordinator->in_flight, mean, memory_order_relaxed);
     return true;
 }
 
 uint64_t rs_coordinator_in_flight(const struct rs_coordinator *coordinator,
                                   uint64_t puts)
 {
-    return puts > coordinator->in_flight ? puts : coordinator->in_flight;
-}
+    uint64_t others = last_update(coordinator);
 
-enum rs_way rs_coordinator_choose(const struct rs_coordinator *coordinator,
-                                  const struct rs_gpu_put *put, uint64_t puts)
-{
-    return rs_gpu_way(coordinator->ways, put,
-                      rs_coordinator_in_flight(coordinator, puts));
-}
-
-enum rs_way rs_coordinator_again(const struct rs_coordinator *coordinator,
-                                 const struct rs_gpu_put *put, uint64_t puts,
-                                 enum rs_way now)
-{
-    uint64_t n = rs_coordinator_in_flight(coordinator, puts), time;
-    const struct rs_way_costs *costs =
-        rs_gpu_way_costs(coordinator->ways, now, put->distance);
-    struct cheapest best;
-
-    if (!is_possible(put, now))
-        return rs_gpu_way(coordinator->ways, put, n);
-    best = find_cheapest(coordinator->ways, put, n);
-    if (!best.possible)
-        return now;
-    if (!costs->given)
-        return best.way;
-    time = rs_gpu_way_time(costs, put->bytes, n);
-    return best.time < time - time / WORTH ? best.way : now;
+    return puts > others ? puts : others;
 }

@@ -18,8 +18,9 @@
  * counted, and looked at in an update only: between updates each put keeps its
  * way, so a start decides nothing.
  *
- * Thread-safety: started and ended may be called by any thread at any time.
- * All else is called with the lock of whoever owns the coordinator.
+ * Thread-safety: the functions of the ways look at what does not change; updates
+ * are called with the lock of whoever owns the coordinator. All else may be
+ * called by any thread at any time.
  */
 #ifndef RS_BASE_COORDINATOR_H
 #define RS_BASE_COORDINATOR_H
@@ -61,6 +62,13 @@ uint64_t rs_gpu_way_time(const struct rs_way_costs *costs, uint64_t bytes,
 enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
                        uint64_t in_flight);
 
+/** The way of a put that goes the way `now`: another one must gain a sixteenth,
+ * so that a put does not go to and fro. A way that is not possible any more is
+ * left at once. */
+enum rs_way rs_gpu_way_again(const struct rs_ways *ways,
+                             const struct rs_gpu_put *put, uint64_t in_flight,
+                             enum rs_way now);
+
 /**
  * From which size on which way is the cheapest, of puts of equal size.
  *
@@ -73,18 +81,16 @@ size_t rs_gpu_way_switches(const struct rs_ways *ways,
 
 /* How many puts were in flight: counters of one process. */
 struct rs_coordinator {
-    const struct rs_ways *ways;
-    _Atomic uint64_t now;    /* in flight */
-    _Atomic uint64_t starts; /* since the last update */
-    _Atomic uint64_t seen;   /* in flight with each of them, added up */
-    uint64_t in_flight;      /* of the last update; 0: there was none */
+    _Atomic uint64_t now;       /* in flight */
+    _Atomic uint64_t starts;    /* since the last update */
+    _Atomic uint64_t seen;      /* in flight with each of them, added up */
+    _Atomic uint64_t in_flight; /* of the last update; 0: there was none */
 };
 
 /** What counters must have seen before an update believes them. */
 enum { RS_COORDINATOR_STARTS = 16 };
 
-void rs_coordinator_init(struct rs_coordinator *coordinator,
-                         const struct rs_ways *ways);
+void rs_coordinator_init(struct rs_coordinator *coordinator);
 
 /** An epoch has started that has so many puts in GPU memory. */
 void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts);
@@ -92,13 +98,15 @@ void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts);
 /** It is complete, or given up. */
 void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts);
 
+/** What is in flight just now. */
+uint64_t rs_coordinator_now(const struct rs_coordinator *coordinator);
+
 /**
  * Take over what was counted since the last update: the mean of the puts in
  * flight over the starts, rounded. After fewer than RS_COORDINATOR_STARTS
  * starts nothing changes, and counting goes on.
  *
- * @return whether the number is another one than before, so that it is worth
- *         choosing again
+ * @return whether the number is another one than before
  */
 bool rs_coordinator_update(struct rs_coordinator *coordinator);
 
@@ -106,16 +114,5 @@ bool rs_coordinator_update(struct rs_coordinator *coordinator);
  * these, or what the last update has found if that is more. */
 uint64_t rs_coordinator_in_flight(const struct rs_coordinator *coordinator,
                                   uint64_t puts);
-
-/** The way of a put that is new. @param puts of its pattern in GPU memory */
-enum rs_way rs_coordinator_choose(const struct rs_coordinator *coordinator,
-                                  const struct rs_gpu_put *put, uint64_t puts);
-
-/** The way of a put that has gone the way `now` until an update: another one
- * must gain a sixteenth, so that a put does not go to and fro. A way that is
- * not possible any more is left at once. */
-enum rs_way rs_coordinator_again(const struct rs_coordinator *coordinator,
-                                 const struct rs_gpu_put *put, uint64_t puts,
-                                 enum rs_way now);
 
 #endif

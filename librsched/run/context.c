@@ -155,6 +155,7 @@ int rsched_context_create(const struct rsched_context_params *params,
     error = open_machine(&c->machine);
     if (error != 0)
         goto err_free;
+    rs_coordinator_init(&c->coordinator);
     error = rs_ways_open(c->machine, &c->ways);
     if (error == 0)
         error = open_engines(c);
@@ -480,6 +481,8 @@ void rsched_context_get_stats(struct rsched_context *context,
         .tick_moves = atomic_load(&safety->moves),
         .yields = atomic_load(&context->yields),
         .sleeps = atomic_load(&context->sleeps),
+        .gpu_messages = rs_coordinator_now(&context->coordinator),
+        .gpu_in_flight = rs_coordinator_in_flight(&context->coordinator, 0),
     };
     for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
         const struct rs_engine *e = &context->engines[i];

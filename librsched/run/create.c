@@ -143,6 +143,7 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
     if (x->offered)
         rs_safety_reclaim(x);
     rs_safety_remove(x);
+    rs_exchange_end(x);
     pthread_mutex_lock(&x->context->lock);
     destroy_lanes(x);
     left = rs_context_settle(x->context);

@@ -154,11 +154,24 @@ static int finish(struct rsched_exchange *x)
 {
     int error;
 
-    x->active = false;
+    rs_exchange_end(x);
     error = likely(x->error == 0) ? 0 : rs_exchange_failed(x);
     if (unlikely(x->order != NULL))
         rs_safety_offer(x);
     return error;
+}
+
+static int __attribute__((cold)) give_up(struct rsched_exchange *x, int error)
+{
+    rs_exchange_end(x);
+    return rs_exchange_fail(x, error);
+}
+
+/* What is in flight decides the ways at the next update; here nothing. */
+static void count_start(struct rsched_exchange *x)
+{
+    x->gpu_messages = x->epoch_gpu_messages;
+    rs_coordinator_started(&x->context->coordinator, x->gpu_messages);
 }
 
 int rs_exchange_begin(struct rsched_exchange *x)
@@ -177,6 +190,8 @@ int rs_exchange_begin(struct rsched_exchange *x)
     x->stats.puts += x->epoch_puts;
     x->stats.bytes += x->epoch_bytes;
     x->stats.self_bytes += x->epoch_self_bytes;
+    if (unlikely(x->epoch_gpu_messages > 0))
+        count_start(x);
     for (uint32_t i = 0; i < x->num_rx; i++) {
         x->rx[i]->ops->rx_start(x->rx[i]);
         x->pending_rx.lanes[i] = x->rx[i];
@@ -185,18 +200,14 @@ int rs_exchange_begin(struct rsched_exchange *x)
     for (uint32_t i = 0; i < x->num_tx; i++) {
         status = x->tx[i]->ops->tx_start(x->tx[i]);
         if (unlikely(status != RSCHED_LANE_DONE)) {
-            if (status < 0) {
-                x->active = false;
-                return rs_exchange_fail(x, status);
-            }
+            if (status < 0)
+                return give_up(x, status);
             x->pending_tx.lanes[x->pending_tx.count++] = x->tx[i];
         }
     }
     status = unlikely(x->flushes) ? flush(x) : 0;
-    if (unlikely(status != 0)) {
-        x->active = false;
-        return rs_exchange_fail(x, status);
-    }
+    if (unlikely(status != 0))
+        return give_up(x, status);
     if (unlikely(x->pending_tx.count > 0))
         x->stats.deferred++;
     RS_FAILPOINT("started");

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 typedef const struct rsched_put *look_fn(const struct rsched_pattern *pattern,
                                          size_t id);
@@ -133,25 +134,50 @@ static bool is_self(const struct rsched_exchange *x, const struct rs_edge *e)
     return e->peer->process == x->context->params.process;
 }
 
-/* Messages of an exchange start together. */
-static uint32_t count_gpu_edges(const struct rsched_exchange *x)
+static bool is_sent(const struct rs_edge *edge,
+                    const struct rsched_pattern *pattern)
 {
-    uint32_t count = 0;
+    for (uint32_t i = 0; i < edge->num_order; i++) {
+        if (rsched_pattern_put(pattern, edge->order[i])->bytes > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Messages of an exchange start together. */
+static uint64_t count_gpu_messages(const struct rsched_exchange *x,
+                                   const struct rsched_pattern *pattern)
+{
+    uint64_t count = 0;
 
     for (uint32_t i = 0; i < x->num_out; i++)
-        count += x->out[i].peer->gpus;
+        count += x->out[i].peer->gpus && is_sent(&x->out[i], pattern);
     return count;
+}
+
+/* What the ways of the exchange's messages are chosen for. */
+static uint64_t in_flight(struct rsched_exchange *x)
+{
+    x->stats.gpu_messages = x->epoch_gpu_messages;
+    x->stats.gpu_in_flight =
+        x->epoch_gpu_messages == 0
+            ? 0
+            : rs_coordinator_in_flight(&x->context->coordinator,
+                                       x->epoch_gpu_messages);
+    return x->stats.gpu_in_flight;
 }
 
 static int load_out(struct rsched_exchange *x,
                     const struct rsched_pattern *pattern,
                     const void *const *send, uint64_t incoming)
 {
-    uint32_t in_flight = count_gpu_edges(x);
     struct rsched_message message;
+    uint64_t together;
 
     x->num_tx = 0;
     x->epoch_bytes = x->epoch_self_bytes = 0;
+    x->epoch_gpu_messages = count_gpu_messages(x, pattern);
+    together = in_flight(x);
     for (uint32_t i = 0; i < x->num_out; i++) {
         struct rs_edge *e = &x->out[i];
         int error = make_message(x, e, rsched_pattern_put, pattern, send,
@@ -163,7 +189,7 @@ static int load_out(struct rsched_exchange *x,
         if (message.bytes == 0)
             continue;
         if (e->peer->gpus)
-            message.in_flight = in_flight;
+            message.in_flight = together;
         error = e->lane->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
@@ -242,17 +268,24 @@ int rs_exchange_compile(struct rsched_exchange *x,
     return error;
 }
 
-static int check_inactive(const struct rsched_exchange *x, bool variable)
+static int check_inactive(const struct rsched_exchange *x)
 {
     if (x->active || (x->order != NULL && rs_stream_is_busy(x)))
         return rs_fail(RSCHED_ESTATE, "exchange %llu: changed while active",
                        (unsigned long long)x->tag);
     if (x->error != 0) /* its lanes have been abandoned: no load any more */
         return rs_exchange_failed(x);
-    if (variable != ((x->flags & RSCHED_EXCHANGE_VARIABLE) != 0))
+    return 0;
+}
+
+static int check_variable(const struct rsched_exchange *x, bool variable)
+{
+    int error = check_inactive(x);
+
+    if (error == 0 && variable != ((x->flags & RSCHED_EXCHANGE_VARIABLE) != 0))
         return rs_fail(RSCHED_ESTATE, "exchange %llu is%s variable",
                        (unsigned long long)x->tag, variable ? " not" : "");
-    return 0;
+    return error;
 }
 
 int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
@@ -261,7 +294,7 @@ int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
     int error;
 
     rs_exchange_own(x);
-    error = check_inactive(x, false);
+    error = check_variable(x, false);
     if (error == 0)
         error = rs_exchange_compile(x, x->pattern, send, receive);
     rs_exchange_leave(x);
@@ -299,11 +332,69 @@ int rsched_exchange_load(struct rsched_exchange *x,
     int error;
 
     rs_exchange_own(x);
-    error = check_inactive(x, true);
+    error = check_variable(x, true);
     if (error == 0)
         error = check_same_processes(x, pattern);
     if (error == 0)
         error = rs_exchange_compile(x, pattern, send, receive);
     rs_exchange_leave(x);
+    return error;
+}
+
+/* Ways that have changed count even if one of the later ones cannot. */
+static int rank(struct rsched_exchange *x, uint32_t *changed)
+{
+    uint64_t together = in_flight(x);
+
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        const struct rs_edge *e = &x->out[i];
+        int status;
+
+        if (!e->peer->gpus || e->bytes == 0 || e->lane->ops->tx_rank == NULL)
+            continue;
+        status = e->lane->ops->tx_rank(e->lane, together);
+        if (status < 0)
+            return status;
+        x->stats.way_changes += (uint64_t)status;
+        *changed += (uint32_t)status;
+    }
+    return 0;
+}
+
+/* Updates of several exchanges take over what was counted once, and all of them
+ * are for the same number. */
+static void take_over(struct rsched_context *context)
+{
+    pthread_mutex_lock(&context->lock);
+    rs_coordinator_update(&context->coordinator);
+    pthread_mutex_unlock(&context->lock);
+}
+
+int rsched_exchange_update(struct rsched_exchange *x, uint32_t *changed)
+{
+    uint32_t number = 0;
+    int error;
+
+    if (x->open)
+        return rs_fail(RSCHED_ESTATE, "exchange %llu: changed while it is open "
+                                      "for kernels",
+                       (unsigned long long)x->tag);
+    rs_exchange_own(x);
+    error = check_inactive(x);
+    if (error == 0) {
+        take_over(x->context);
+        if (x->loaded)
+            error = rank(x, &number);
+    }
+    if (number > 0)
+        rs_log(RS_LOG_INFO,
+               "exchange %llu: %u of %llu messages in GPU memory go another way, "
+               "for %llu in flight",
+               (unsigned long long)x->tag, number,
+               (unsigned long long)x->epoch_gpu_messages,
+               (unsigned long long)x->stats.gpu_in_flight);
+    rs_exchange_leave(x);
+    if (error == 0 && changed != NULL)
+        *changed = number;
     return error;
 }

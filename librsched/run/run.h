@@ -11,7 +11,7 @@
 #include <rsched/exchange.h>
 #include <rsched/schedule.h>
 
-#include "librsched/base/ways.h"
+#include "librsched/base/coordinator.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -73,6 +73,7 @@ struct rsched_context {
     pthread_mutex_t oob_lock;
     struct rsched_machine *machine; /* RSCHED_MACHINE, or NULL */
     struct rs_ways ways;            /* within the node; engines look at it */
+    struct rs_coordinator coordinator; /* counts messages in GPU memory */
     struct rs_peer *peers;
     cpu_set_t own_cpus;   /* that this process may use */
     cpu_set_t all_cpus;   /* that it or its peers in the node may use */
@@ -131,6 +132,8 @@ struct rsched_exchange {
     bool flushes;        /* any of these */
     struct rsched_stats stats;
     uint64_t epoch_puts, epoch_bytes, epoch_self_bytes;
+    uint64_t epoch_gpu_messages; /* that an epoch sends */
+    uint64_t gpu_messages;       /* that are counted as in flight */
     uint32_t vain_tests;
     struct rsched_order *order; /* NULL: never started on a stream */
 
@@ -152,6 +155,15 @@ struct rsched_exchange {
     struct rsched_exchange *next; /* in the safety net's list */
     bool listed;
 };
+
+/** The epoch under way is complete, or given up. */
+static inline void rs_exchange_end(struct rsched_exchange *x)
+{
+    x->active = false;
+    if (unlikely(x->gpu_messages > 0))
+        rs_coordinator_ended(&x->context->coordinator, x->gpu_messages);
+    x->gpu_messages = 0;
+}
 
 /* context.c */
 

@@ -29,7 +29,8 @@ static bool is_asked(const struct rsched_exchange *x)
 
 static void complete(struct rsched_exchange *x)
 {
-    x->active = x->by_stream = false;
+    rs_exchange_end(x);
+    x->by_stream = false;
     rsched_gpus()->order_complete(x->order);
 }
 

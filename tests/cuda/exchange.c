@@ -17,78 +17,12 @@
 #include <rsched/engine.h>
 #include <rsched/rsched.h>
 
-#include "tests/cuda/program.h"
+#include "tests/cuda/buffer.h"
 #include "tests/runtime/ranks.h"
 
 enum { EPOCHS = 5, BYTES = 300000, ROWS = 100, ROW = 64, PITCH = 1024 };
 
 static bool threads;
-
-/* ---- buffers ---- */
-
-struct buffer {
-    char *address; /* that rsched is told */
-    char *touch;   /* where the processor finds the same bytes */
-    size_t bytes;
-    bool on_gpu;
-    CUmemGenericAllocationHandle memory; /* of cuMemCreate, or 0 */
-};
-
-static void make(struct program *p, struct buffer *b, size_t bytes, bool on_gpu)
-{
-    CUdeviceptr device;
-
-    *b = (struct buffer){.bytes = bytes, .on_gpu = on_gpu};
-    if (!on_gpu) {
-        b->address = b->touch = calloc(1, bytes);
-        return;
-    }
-    if (p->cuMemAlloc(&device, bytes) != CUDA_SUCCESS)
-        abort();
-    b->address = (char *)(uintptr_t)device;
-    b->touch = p->fakeTouch(device);
-}
-
-/* Memory that has no handle, but may be exported as a descriptor if asked. */
-static void make_mapped(struct program *p, struct buffer *b, size_t bytes,
-                        bool exportable, int gpu)
-{
-    const CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes =
-            exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                       : CU_MEM_HANDLE_TYPE_NONE,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu}};
-    const CUmemAccessDesc access = {
-        .location = prop.location,
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUdeviceptr device;
-
-    bytes = (bytes + 4095) / 4096 * 4096;
-    *b = (struct buffer){.bytes = bytes, .on_gpu = true};
-    if (p->cuMemCreate(&b->memory, bytes, &prop, 0) != CUDA_SUCCESS ||
-        p->cuMemAddressReserve(&device, bytes, 0, 0, 0) != CUDA_SUCCESS ||
-        p->cuMemMap(device, bytes, 0, b->memory, 0) != CUDA_SUCCESS ||
-        p->cuMemSetAccess(device, bytes, &access, 1) != CUDA_SUCCESS)
-        abort();
-    b->address = (char *)(uintptr_t)device;
-    b->touch = p->fakeTouch(device);
-}
-
-static void unmake(struct program *p, struct buffer *b)
-{
-    CUdeviceptr device = (CUdeviceptr)(uintptr_t)b->address;
-
-    if (!b->on_gpu) {
-        free(b->address);
-    } else if (b->memory == 0) {
-        p->cuMemFree(device);
-    } else {
-        p->cuMemUnmap(device, b->bytes);
-        p->cuMemAddressFree(device, b->bytes);
-        p->cuMemRelease(b->memory);
-    }
-}
 
 static char byte_of(int rank, int epoch, int put, size_t at)
 {
@@ -149,8 +83,8 @@ static void begin(struct rank *self, struct world *w, int puts, bool declared)
         put.memory = declared && k->from_gpu ? RSCHED_MEMORY_DEVICE
                                              : RSCHED_MEMORY_HOST;
         put.device = put.memory == RSCHED_MEMORY_DEVICE ? self->rank : 0;
-        make(&w->p, &w->send[i], span(k), k->from_gpu);
-        make(&w->p, &w->receive[i], span(k), k->to_gpu);
+        buffer_init(&w->p, &w->send[i], span(k), k->from_gpu);
+        buffer_init(&w->p, &w->receive[i], span(k), k->to_gpu);
         if (rsched_pattern_add_put(w->pattern, &put) < 0)
             abort();
         put.source = other;
@@ -191,8 +125,8 @@ static void end(struct rank *self, struct world *w)
     /* Nobody has the memory open any more. */
     mesh_barrier(self->end);
     for (int i = 0; i < w->puts; i++) {
-        unmake(&w->p, &w->send[i]);
-        unmake(&w->p, &w->receive[i]);
+        buffer_fini(&w->p, &w->send[i]);
+        buffer_fini(&w->p, &w->receive[i]);
     }
     rsched_pattern_destroy(w->pattern);
     program_end(&w->p, self->rank);
@@ -345,8 +279,8 @@ static int with_mapped(struct rank *self, bool exportable)
 
     begin(self, &w, 5, false);
     for (int i = 1; i < 4; i++) {
-        unmake(&w.p, &w.send[i]);
-        make_mapped(&w.p, &w.send[i], span(&kinds[i]), exportable, self->rank);
+        buffer_fini(&w.p, &w.send[i]);
+        buffer_map(&w.p, &w.send[i], span(&kinds[i]), exportable, self->rank);
     }
     RANK_CHECK(create(self, &w, 0) == 0);
     RANK_CHECK(run(self, &w, EPOCHS) == 0);
@@ -426,8 +360,8 @@ static int case_killed(struct rank *self)
     rsched_exchange_destroy(w.x);
     RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 0);
     for (int i = 0; i < w.puts; i++) {
-        unmake(&w.p, &w.send[i]);
-        unmake(&w.p, &w.receive[i]);
+        buffer_fini(&w.p, &w.send[i]);
+        buffer_fini(&w.p, &w.receive[i]);
     }
     rsched_pattern_destroy(w.pattern);
     program_end(&w.p, self->rank);
@@ -446,14 +380,14 @@ static int case_freed(struct rank *self)
     RANK_CHECK(run(self, &w, 2) == 0);
     mesh_barrier(self->end);
     if (self->rank == 0) {
-        unmake(&w.p, &w.send[1]);
+        buffer_fini(&w.p, &w.send[1]);
         error = rsched_exchange_start(w.x);
         if (error == 0)
             error = rsched_exchange_wait(w.x);
         RANK_CHECK(error == RSCHED_ESYS);
         RANK_CHECK(strstr(rsched_last_error(), "CUDA_ERROR_INVALID_VALUE") !=
                    NULL);
-        make(&w.p, &w.send[1], 1, true);
+        buffer_init(&w.p, &w.send[1], 1, true);
     } else {
         error = rsched_exchange_start(w.x);
         if (error == 0)
@@ -505,8 +439,8 @@ static int case_wrong_gpu(struct rank *self)
         if (out == 0 && self->rank == 1) {
             put.memory = RSCHED_MEMORY_DEVICE;
             put.device = 0;
-            unmake(&w.p, &w.receive[0]);
-            make(&w.p, &w.receive[0], kinds[0].bytes, true);
+            buffer_fini(&w.p, &w.receive[0]);
+            buffer_init(&w.p, &w.receive[0], kinds[0].bytes, true);
         }
         RANK_CHECK((out ? rsched_pattern_add_put
                         : rsched_pattern_add_receive)(pattern, &put) >= 0);
@@ -593,8 +527,8 @@ static int case_host_only(struct rank *self)
 
     if (on_gpu)
         program_begin(&p, 0);
-    make(&p, &send, BYTES, on_gpu);
-    make(&p, &receive, BYTES, on_gpu);
+    buffer_init(&p, &send, BYTES, on_gpu);
+    buffer_init(&p, &receive, BYTES, on_gpu);
     RANK_CHECK(rsched_pattern_create("host-only", &pattern) == 0);
     RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
     put.source = 1 - self->rank;
@@ -620,8 +554,8 @@ static int case_host_only(struct rank *self)
                (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL));
     rsched_exchange_destroy(x);
     mesh_barrier(self->end);
-    unmake(&p, &send);
-    unmake(&p, &receive);
+    buffer_fini(&p, &send);
+    buffer_fini(&p, &receive);
     rsched_pattern_destroy(pattern);
     if (on_gpu)
         program_end(&p, 0);

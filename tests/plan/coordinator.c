@@ -103,12 +103,13 @@ Test(coordinator, counters_count_in_an_update_only)
     struct rs_coordinator c;
     enum rs_way way;
 
-    rs_coordinator_init(&c, &simple);
-    way = rs_coordinator_choose(&c, &put, 1);
+    rs_coordinator_init(&c);
+    way = rs_gpu_way(&simple, &put, rs_coordinator_in_flight(&c, 1));
     cr_assert_eq(way, RS_WAY_CUDA_IPC);
     for (int i = 0; i < RS_COORDINATOR_STARTS - 1; i++) {
         rs_coordinator_started(&c, 100);
-        cr_assert_eq(rs_coordinator_again(&c, &put, 1, way), way);
+        cr_assert_eq(rs_coordinator_now(&c), 100);
+        cr_assert_eq(rs_coordinator_in_flight(&c, 1), 1);
         rs_coordinator_ended(&c, 100);
     }
     cr_assert_not(rs_coordinator_update(&c)); /* too few starts */
@@ -117,8 +118,9 @@ Test(coordinator, counters_count_in_an_update_only)
     cr_assert(rs_coordinator_update(&c));
     cr_assert_eq(rs_coordinator_in_flight(&c, 1), 100);
     cr_assert_eq(rs_coordinator_in_flight(&c, 101), 101);
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, way), RS_WAY_STAGED);
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 100, way), RS_WAY_STAGED);
     rs_coordinator_ended(&c, 100);
+    cr_assert_eq(rs_coordinator_now(&c), 0);
     cr_assert_not(rs_coordinator_update(&c)); /* nothing since */
 
     /* One at a time again. */
@@ -135,7 +137,7 @@ Test(coordinator, puts_of_other_exchanges_are_seen)
 {
     struct rs_coordinator c;
 
-    rs_coordinator_init(&c, &simple);
+    rs_coordinator_init(&c);
     for (int i = 0; i < RS_COORDINATOR_STARTS; i++)
         rs_coordinator_started(&c, 2); /* 2, 4, ..., 32 */
     cr_assert(rs_coordinator_update(&c));
@@ -145,26 +147,24 @@ Test(coordinator, puts_of_other_exchanges_are_seen)
 Test(coordinator, a_put_does_not_go_to_and_fro)
 {
     struct rs_gpu_put put = put_of(130000, RS_DISTANCE_SAME_NUMA);
-    struct rs_coordinator c;
 
-    rs_coordinator_init(&c, &simple);
     /* Half a microsecond of 16 is less than a sixteenth. */
-    cr_assert_eq(rs_coordinator_choose(&c, &put, 1), RS_WAY_CUDA_IPC);
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, RS_WAY_STAGED),
+    cr_assert_eq(rs_gpu_way(&simple, &put, 1), RS_WAY_CUDA_IPC);
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 1, RS_WAY_STAGED),
                  RS_WAY_STAGED);
     put.bytes = 200000; /* 19 us, 23 us */
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, RS_WAY_STAGED),
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 1, RS_WAY_STAGED),
                  RS_WAY_CUDA_IPC);
     put.possible = RS_WAY_BIT(RS_WAY_CUDA_IPC);
     put.bytes = 1; /* much dearer, but what was there is gone */
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, RS_WAY_STAGED),
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 1, RS_WAY_STAGED),
                  RS_WAY_CUDA_IPC);
     put.possible = RS_GPU_WAYS;
     put.distance = RS_DISTANCE_OTHER_NUMA; /* no costs */
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, RS_WAY_GDRCOPY),
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 1, RS_WAY_GDRCOPY),
                  RS_WAY_GDRCOPY);
     put.distance = RS_DISTANCE_SAME_NUMA; /* costs, but not of this one */
-    cr_assert_eq(rs_coordinator_again(&c, &put, 1, RS_WAY_GDRCOPY),
+    cr_assert_eq(rs_gpu_way_again(&simple, &put, 1, RS_WAY_GDRCOPY),
                  RS_WAY_STAGED);
 }
 

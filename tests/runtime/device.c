@@ -346,6 +346,8 @@ static int case_refused(struct rank *self)
     RANK_CHECK(open_sets(self, w) == 0);
     RANK_CHECK(expect_refused(self, other->sets[0], w->sets[1], RSCHED_NO_GPU,
                               RSCHED_ESTATE) == 0);
+    RANK_CHECK(rsched_exchange_update(w->sets[0], NULL) == RSCHED_ESTATE);
+    RANK_CHECK(rsched_exchange_update(other->sets[0], NULL) == 0);
     rsched_opening_close(w->opening);
     w->opening = NULL;
     RANK_CHECK(rsched_exchange_start(w->sets[1]) == 0);
