@@ -15,7 +15,7 @@
 #define CUDA(XX)
 #endif
 
-#define ENGINES(XX) XX(loopback) VERBS(XX) CUDA(XX)
+#define ENGINES(XX) XX(loopback) CUDA(XX) VERBS(XX)
 
 #define XX(name) extern const struct rsched_engine_ops rs_##name##_ops;
 ENGINES(XX)

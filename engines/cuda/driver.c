@@ -43,6 +43,11 @@ static int fill(struct rs_cuda_driver *driver)
         driver->no_streams = SYMBOL(name);
     RS_CUDA_STREAM_FUNCTIONS(XX)
 #undef XX
+#define XX(name)                                                             \
+    if (!look_up(driver->library, SYMBOL(name), &driver->name))              \
+        driver->no_direct = SYMBOL(name);
+    RS_CUDA_DIRECT_FUNCTIONS(XX)
+#undef XX
     return 0;
 }
 

@@ -83,12 +83,19 @@
     XX(cuMemHostAlloc)                                                       \
     XX(cuMemFreeHost)
 
+/* What only engines need whose devices reach GPU memory; likewise. */
+#define RS_CUDA_DIRECT_FUNCTIONS(XX)                                         \
+    XX(cuMemGetHandleForAddressRange)                                        \
+    XX(cuFlushGPUDirectRDMAWrites)
+
 struct rs_cuda_driver {
     void *library;
+    const char *no_direct;  /* the function that is missing for that, or NULL */
     const char *no_streams; /* the function that is missing for that, or NULL */
 #define XX(name) __typeof__(&name) name;
     RS_CUDA_FUNCTIONS(XX)
     RS_CUDA_STREAM_FUNCTIONS(XX)
+    RS_CUDA_DIRECT_FUNCTIONS(XX)
 #undef XX
 };
 

@@ -7,6 +7,7 @@
 #include <rsched/engine.h>
 
 #include "engines/cuda/driver.h"
+#include "engines/cuda/hold.h"
 #include "engines/cuda/order.h"
 #include "engines/cuda/shared.h"
 #include "librsched/base/error.h"
@@ -339,4 +340,14 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .memory_create = rs_cuda_memory_create,
     .memory_fill = rs_cuda_memory_fill,
     .memory_destroy = rs_cuda_memory_destroy,
+    .hold = rs_cuda_hold,
+    .release = rs_cuda_release,
+    .extent = rs_cuda_extent,
+    .dmabuf = rs_cuda_dmabuf,
+    .flush = rs_cuda_flush,
+    .stage_create = rs_cuda_stage_create,
+    .stage_begin = rs_cuda_stage_begin,
+    .stage_poll = rs_cuda_stage_poll,
+    .stage_drain = rs_cuda_stage_drain,
+    .stage_destroy = rs_cuda_stage_destroy,
 };

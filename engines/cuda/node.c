@@ -77,11 +77,16 @@ static void let_go(struct rsched_engine *engine, int gpu)
     rs_cuda_restore(driver, mode);
 }
 
+void rs_cuda_contexts_fini(struct rsched_engine *engine)
+{
+    for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++)
+        let_go(engine, gpu);
+}
+
 static void cuda_close(struct rsched_engine *engine)
 {
     rs_cuda_orders_close();
-    for (int gpu = 0; gpu < RS_CUDA_MOST_GPUS; gpu++)
-        let_go(engine, gpu);
+    rs_cuda_contexts_fini(engine);
     rs_shared_close();
     pthread_mutex_destroy(&engine->lock);
     free(engine);

@@ -56,6 +56,9 @@ struct rs_cuda_end {
  */
 int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context);
 
+/** All of them are let go. */
+void rs_cuda_contexts_fini(struct rsched_engine *engine);
+
 /* kernel.c */
 
 /** Whether there may be kernels for a GPU: this was built with them, and the

@@ -129,6 +129,9 @@ struct rs_rdma_lane {
     struct rs_rdma_ring ring;
     struct rs_copies copies;
     struct rs_rdma_regions regions;
+    /* All of the message that is loaded next lies in this GPU's memory, which only
+     * the device is to touch. NULL: it is the host's. */
+    struct rsched_gpu_hold *gpu;
     enum rs_rdma_notify notify;
     bool offers;
     struct rs_rdma_bundle *bundle; /* offers */

@@ -186,6 +186,7 @@ static struct rs_rdma_region *find_region(const struct rs_rdma_memory *memory,
 
 int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
                            const char *end, enum rs_rdma_access access,
+                           struct rsched_gpu_hold *gpu,
                            struct rs_rdma_region **region)
 {
     uint64_t page = page_bytes();
@@ -198,8 +199,12 @@ int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
         r = calloc(1, sizeof(*r));
         if (r == NULL)
             return rs_fail(RSCHED_ENOMEM, "no memory for a registration");
-        error = memory->port->ops->memory_register(
-            memory->port, (void *)first, last - first, access, &r->keys);
+        error = gpu != NULL
+                    ? rs_rdma_gpu_register(memory->port, gpu, first,
+                                           last - first, access, &r->keys)
+                    : memory->port->ops->memory_register(
+                          memory->port, (void *)first, last - first, access,
+                          &r->keys);
         if (error != 0) {
             free(r);
             return error;
@@ -232,6 +237,7 @@ void rs_rdma_region_release(struct rs_rdma_memory *memory,
 
 struct span {
     const char *begin, *end;
+    uintptr_t home; /* where the allocation begins, of a GPU's; else 0 */
 };
 
 /* From the lowest to the highest byte of a piece. */
@@ -250,23 +256,54 @@ static int by_begin(const void *a, const void *b)
     return left->begin < right->begin ? -1 : left->begin > right->begin;
 }
 
-/* Spans of the pieces that have bytes, merged where they share or touch pages.
- * @return their number */
-static size_t merge_spans(const struct rsched_message *message,
-                          struct span *spans)
+/* Memory of a GPU is registered within an allocation: that behind it may be
+ * another one's. */
+static int find_home(struct rsched_gpu_hold *gpu, struct span *span)
+{
+    uintptr_t end;
+    int error = rsched_gpus()->extent(gpu, span->begin, &span->home, &end);
+
+    if (error != 0)
+        return rs_fail_within(RSCHED_ENOTSUP, "GPU memory at %p",
+                              (const void *)span->begin);
+    if ((uintptr_t)span->end <= end)
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP, "blocks of a piece across two allocations of "
+                                   "GPU memory");
+}
+
+/* Of the pieces that have bytes. */
+static int list_spans(const struct rsched_message *message,
+                      struct rsched_gpu_hold *gpu, struct span *spans,
+                      size_t *number)
+{
+    int error = 0;
+
+    *number = 0;
+    for (size_t i = 0; i < message->num_pieces && error == 0; i++) {
+        struct span *s = &spans[*number];
+
+        if (message->pieces[i].bytes == 0 || message->pieces[i].count == 0)
+            continue;
+        *s = span_of(&message->pieces[i]);
+        if (gpu != NULL)
+            error = find_home(gpu, s);
+        ++*number;
+    }
+    return error;
+}
+
+/* Merge spans that share or touch pages. @return their number */
+static size_t merge_spans(struct span *spans, size_t number)
 {
     uint64_t page = page_bytes();
-    size_t number = 0, merged = 0;
+    size_t merged = 0;
 
-    for (size_t i = 0; i < message->num_pieces; i++) {
-        if (message->pieces[i].bytes > 0 && message->pieces[i].count > 0)
-            spans[number++] = span_of(&message->pieces[i]);
-    }
     qsort(spans, number, sizeof(*spans), by_begin);
     for (size_t i = 0; i < number; i++) {
         struct span *last = merged > 0 ? &spans[merged - 1] : NULL;
 
-        if (last != NULL &&
+        if (last != NULL && spans[i].home == last->home &&
             (uintptr_t)spans[i].begin / page * page <=
                 round_up((uintptr_t)last->end, page)) {
             if (spans[i].end > last->end)
@@ -281,6 +318,7 @@ static size_t merge_spans(const struct rsched_message *message,
 int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             const struct rsched_message *message,
                             enum rs_rdma_access access,
+                            struct rsched_gpu_hold *gpu,
                             struct rs_rdma_regions *regions)
 {
     struct span *spans = calloc(message->num_pieces + 1, sizeof(*spans));
@@ -292,10 +330,12 @@ int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
     if (spans == NULL || r.of == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory for registrations");
     else
-        number = merge_spans(message, spans);
+        error = list_spans(message, gpu, spans, &number);
+    if (error == 0)
+        number = merge_spans(spans, number);
     for (size_t i = 0; i < number && error == 0; i++) {
         error = rs_rdma_region_acquire(memory, spans[i].begin, spans[i].end,
-                                       access, &r.of[i]);
+                                       access, gpu, &r.of[i]);
         r.number += error == 0;
     }
     free(spans);

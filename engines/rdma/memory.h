@@ -66,9 +66,12 @@ void rs_rdma_memory_forget(struct rs_rdma_memory *memory,
                            const struct rs_rdma_link *writer);
 
 /** A registration that covers [begin, end), shared with others that want the
- * same pages. @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS */
+ * same pages. @param gpu that the memory is of, or NULL: it is the host's
+ * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS; RSCHED_ENOTSUP: GPU
+ *         memory, which the device does not get at */
 int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
                            const char *end, enum rs_rdma_access access,
+                           struct rsched_gpu_hold *gpu,
                            struct rs_rdma_region **region);
 void rs_rdma_region_release(struct rs_rdma_memory *memory,
                             struct rs_rdma_region *region);
@@ -79,17 +82,26 @@ struct rs_rdma_regions {
     size_t number;
 };
 
-/** Register the pages of all pieces; those that touch are registered together.
- * @return 0, or an error: nothing is held */
+/** Register the pages of all pieces; those that touch are registered together, of
+ * a GPU's if they lie in one allocation.
+ * @return as rs_rdma_region_acquire(); on failure nothing is held */
 int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             const struct rsched_message *message,
                             enum rs_rdma_access access,
+                            struct rsched_gpu_hold *gpu,
                             struct rs_rdma_regions *regions);
 void rs_rdma_regions_release(struct rs_rdma_memory *memory,
                              struct rs_rdma_regions *regions);
 /** The user may free the memory from now on, although the device may still be
  * at it: nobody else is to share the regions. */
 void rs_rdma_regions_retire(struct rs_rdma_regions *regions);
+
+/** Register whole pages of one allocation of a GPU: as a dma-buf, else by the
+ * kernel module that tells RDMA devices whose memory it is (gpu_memory.c).
+ * @return 0; RSCHED_ENOTSUP: the text has why neither worked */
+int rs_rdma_gpu_register(struct rs_rdma_port *port, struct rsched_gpu_hold *gpu,
+                         uintptr_t address, uint64_t bytes,
+                         enum rs_rdma_access access, struct rs_rdma_keys *keys);
 
 /** The keys for an address in one of them. */
 const struct rs_rdma_keys *

@@ -55,6 +55,12 @@ struct rs_rdma_port_ops {
                            struct rs_rdma_keys *keys);
     void (*memory_release)(struct rs_rdma_port *port,
                            struct rs_rdma_keys *keys);
+    /** The same of memory that a dma-buf stands for, from its first byte: the
+     * device has it at `address`. The descriptor may be closed afterwards. NULL:
+     * the port takes none. @return 0, RSCHED_ENOTSUP, RSCHED_ESYS */
+    int (*dmabuf_register)(struct rs_rdma_port *port, int fd, uintptr_t address,
+                           uint64_t bytes, enum rs_rdma_access access,
+                           struct rs_rdma_keys *keys);
 
     /** Make a queue pair that can be connected, and its sending side. */
     int (*queue_create)(struct rs_rdma_port *port,

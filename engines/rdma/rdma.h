@@ -46,8 +46,43 @@ void rs_rdma_sleep(struct rsched_engine *, const struct rsched_lane *,
 uint64_t rs_rdma_memory_bytes(struct rsched_engine *);
 uint64_t rs_rdma_wakes(struct rsched_engine *);
 
-/** The functions of an engine's table that are the same for all. */
-#define RS_RDMA_LANE_OPS                                                    \
+/* gpu.c: lanes of which the own end may lie in GPU memory. Devices reach it where
+ * it can be registered, else it is staged through host memory. */
+
+int rs_rdma_gpu_rx_create(struct rsched_connection *,
+                          const struct rsched_lane_spec *,
+                          unsigned char *descriptor, struct rsched_lane **);
+int rs_rdma_gpu_tx_create(struct rsched_connection *,
+                          const struct rsched_lane_spec *,
+                          const unsigned char *descriptor, unsigned char *reply,
+                          struct rsched_lane **);
+int rs_rdma_gpu_rx_attach(struct rsched_lane *, const unsigned char *reply);
+void rs_rdma_gpu_rx_abandon(struct rsched_lane *);
+void rs_rdma_gpu_tx_abandon(struct rsched_lane *);
+int rs_rdma_gpu_rx_check(struct rsched_lane *);
+int rs_rdma_gpu_tx_check(struct rsched_lane *);
+void rs_rdma_gpu_rx_destroy(struct rsched_lane *);
+void rs_rdma_gpu_tx_destroy(struct rsched_lane *);
+int rs_rdma_gpu_tx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_rdma_gpu_rx_load(struct rsched_lane *, const struct rsched_message *);
+int rs_rdma_gpu_tx_start(struct rsched_lane *);
+int rs_rdma_gpu_rx_start(struct rsched_lane *);
+int rs_rdma_gpu_tx_progress(struct rsched_lane *);
+int rs_rdma_gpu_rx_progress(struct rsched_lane *);
+
+/** Lanes of either kind, as the edge is; those of the second kind bring their
+ * own table. */
+int rs_rdma_any_rx_create(struct rsched_connection *,
+                          const struct rsched_lane_spec *,
+                          unsigned char *descriptor, struct rsched_lane **);
+int rs_rdma_any_tx_create(struct rsched_connection *,
+                          const struct rsched_lane_spec *,
+                          const unsigned char *descriptor, unsigned char *reply,
+                          struct rsched_lane **);
+
+/** The functions of an engine's table that are the same for all: of instances and
+ * connections, ... */
+#define RS_RDMA_ENGINE_OPS                                                  \
     .accept = rs_rdma_accept,                                               \
     .address = rs_rdma_address,                                             \
     .check = rs_rdma_check,                                                 \
@@ -60,23 +95,42 @@ uint64_t rs_rdma_wakes(struct rsched_engine *);
     .memory = rs_rdma_memory_bytes,                                         \
     .offer = rs_rdma_offer,                                                 \
     .rails = rs_rdma_rails,                                                 \
+    .settle = rs_rdma_settle,                                               \
+    .sleep = rs_rdma_sleep,                                                 \
+    .wakes = rs_rdma_wakes
+
+/** ... and those of lanes, whose memory is the host's, or may be a GPU's. */
+#define RS_RDMA_LANE_OPS                                                    \
     .rx_abandon = rs_rdma_rx_abandon,                                       \
     .rx_attach = rs_rdma_rx_attach,                                         \
     .rx_check = rs_rdma_rx_check,                                           \
-    .rx_create = rs_rdma_rx_create,                                         \
+    .rx_create = rs_rdma_any_rx_create,                                     \
     .rx_destroy = rs_rdma_rx_destroy,                                       \
     .rx_load = rs_rdma_rx_load,                                             \
     .rx_progress = rs_rdma_rx_progress,                                     \
     .rx_start = rs_rdma_rx_start,                                           \
-    .settle = rs_rdma_settle,                                               \
-    .sleep = rs_rdma_sleep,                                                 \
     .tx_abandon = rs_rdma_tx_abandon,                                       \
     .tx_check = rs_rdma_tx_check,                                           \
-    .tx_create = rs_rdma_tx_create,                                         \
+    .tx_create = rs_rdma_any_tx_create,                                     \
     .tx_destroy = rs_rdma_tx_destroy,                                       \
     .tx_load = rs_rdma_tx_load,                                             \
     .tx_progress = rs_rdma_tx_progress,                                     \
-    .tx_start = rs_rdma_tx_start,                                           \
-    .wakes = rs_rdma_wakes
+    .tx_start = rs_rdma_tx_start
+#define RS_RDMA_GPU_LANE_OPS                                                \
+    .rx_abandon = rs_rdma_gpu_rx_abandon,                                   \
+    .rx_attach = rs_rdma_gpu_rx_attach,                                     \
+    .rx_check = rs_rdma_gpu_rx_check,                                       \
+    .rx_create = rs_rdma_gpu_rx_create,                                     \
+    .rx_destroy = rs_rdma_gpu_rx_destroy,                                   \
+    .rx_load = rs_rdma_gpu_rx_load,                                         \
+    .rx_progress = rs_rdma_gpu_rx_progress,                                 \
+    .rx_start = rs_rdma_gpu_rx_start,                                       \
+    .tx_abandon = rs_rdma_gpu_tx_abandon,                                   \
+    .tx_check = rs_rdma_gpu_tx_check,                                       \
+    .tx_create = rs_rdma_gpu_tx_create,                                     \
+    .tx_destroy = rs_rdma_gpu_tx_destroy,                                   \
+    .tx_load = rs_rdma_gpu_tx_load,                                         \
+    .tx_progress = rs_rdma_gpu_tx_progress,                                 \
+    .tx_start = rs_rdma_gpu_tx_start
 
 #endif

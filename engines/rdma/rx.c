@@ -69,8 +69,10 @@ static void dispose(struct rs_rdma_lane *lane)
 /* Messages that fit into a chunk have slots for some epochs; longer ones are
  * pipelined through two, if they land at all. */
 static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
-                         uint64_t bytes)
+                         const struct rsched_lane_spec *spec)
 {
+    bool on_gpu = spec->gpus && spec->place.kind == RSCHED_PLACE_GPU;
+    uint64_t bytes = spec->bytes;
     struct rs_rdma_ring *ring = &rx->lane.ring;
     uint64_t slots;
 
@@ -78,7 +80,9 @@ static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
     ring->chunk_bytes =
         bytes == 0 || bytes > env->chunk_bytes ? env->chunk_bytes : bytes;
     rx->stride = rs_rdma_ring_stride(ring->chunk_bytes);
-    rx->lane.offers = bytes > env->chunk_bytes && rs_config()->direct;
+    /* What lies in GPU memory cannot be unpacked. */
+    rx->lane.offers = bytes > (on_gpu ? 0 : env->chunk_bytes) &&
+                      rs_config()->direct;
     slots = env->ring_bytes / rx->stride;
     if (bytes == 0 || bytes > env->chunk_bytes || slots < MIN_SLOTS)
         slots = MIN_SLOTS;
@@ -119,7 +123,7 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     rx = (struct rx *)l;
     pthread_mutex_lock(&connection->engine->lock);
     rs_rdma_lanes_bury(l->link);
-    choose_slots(rx, &connection->engine->env, spec->bytes);
+    choose_slots(rx, &connection->engine->env, spec);
     l->notify = l->link->memory->port->notify;
     error = allocate_block(rx);
     if (error == 0 && l->offers)
@@ -258,7 +262,8 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
 
 /* ---- loading ---- */
 
-/* The pieces, contiguous ones joined; 0: too many, or unpacking is cheaper. */
+/* The pieces, contiguous ones joined; 0: too many, or unpacking is cheaper, which
+ * it is not where a copy engine would have to do it (no costs). */
 static uint32_t list_targets(const struct rs_sources *costs,
                              const struct rsched_message *message,
                              struct rs_rdma_target *targets)
@@ -281,22 +286,29 @@ static uint32_t list_targets(const struct rs_sources *costs,
                 (struct rs_rdma_target){.address = at, .bytes = p->bytes};
         }
     }
-    return rs_sources_scatter(costs, message->bytes, n) ? n : 0;
+    return costs == NULL || rs_sources_scatter(costs, message->bytes, n) ? n
+                                                                         : 0;
 }
 
-/* Register where the message goes. @return whether it can go there directly */
+/* Register where the message goes. @return whether it can go there directly; if
+ * not, and it lies in GPU memory, the last error says why */
 static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
                             struct rs_rdma_regions *regions)
 {
     struct rs_rdma_table *table = rx->table;
     int error;
 
-    table->num_pieces =
-        list_targets(rs_rdma_lane_costs(&rx->lane), message, table->pieces);
-    if (table->num_pieces == 0)
+    table->num_pieces = list_targets(
+        rx->lane.gpu != NULL ? NULL : rs_rdma_lane_costs(&rx->lane), message,
+        table->pieces);
+    if (table->num_pieces == 0) {
+        rs_fail(RSCHED_ENOTSUP, "more than %d blocks", RS_RDMA_MAX_PIECES);
         return false;
+    }
     error = rs_rdma_regions_acquire(rx->lane.link->memory, message,
-                                    RS_RDMA_REMOTE, regions);
+                                    RS_RDMA_REMOTE, rx->lane.gpu, regions);
+    if (error != 0 && rx->lane.gpu != NULL)
+        return false;
     if (error != 0) {
         rs_log(RS_LOG_WARN, "receive buffers go through landing slots: %s",
                rsched_last_error());
@@ -378,6 +390,9 @@ static int load_direct(struct rx *rx, const struct rsched_message *message)
     rs_rdma_regions_release(rx->lane.link->memory, regions);
     direct = prepare_targets(rx, message, regions);
     rs_rdma_lane_unlock(&rx->lane);
+    /* Nothing has been said: it is loaded with other memory. */
+    if (!direct && rx->lane.gpu != NULL)
+        return RSCHED_ENOTSUP;
     return publish(rx, direct);
 }
 
@@ -388,6 +403,10 @@ int rs_rdma_rx_load(struct rsched_lane *lane,
     struct rs_rdma_lane *l = &rx->lane;
     int error = rs_rdma_lane_load(l, message);
 
+    if (error == 0 && l->gpu != NULL && !l->offers)
+        error = rs_fail(RSCHED_ENOTSUP,
+                        "messages of variable length, and all with "
+                        "RSCHED_DIRECT=no, land in slots");
     if (error == 0)
         error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
     if (error != 0)

@@ -310,9 +310,16 @@ static int prepare_source(struct tx *tx, const struct rsched_message *message)
     tx->source = rs_rdma_source_choose(memory->port, rs_rdma_lane_costs(l),
                                        message->bytes,
                                        rs_rdma_count_blocks(&l->copies));
+    if (l->gpu != NULL) {
+        tx->source = RS_SOURCE_GATHER;
+        return rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, l->gpu,
+                                       &l->regions);
+    }
+    if (tx->source == RS_SOURCE_INLINE && l->offers)
+        tx->source = RS_SOURCE_PACK; /* it may go directly */
     if (tx->source == RS_SOURCE_GATHER &&
-        rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, &l->regions) !=
-            0) {
+        rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, NULL,
+                                &l->regions) != 0) {
         rs_log(RS_LOG_WARN, "send buffers are copied: %s",
                rsched_last_error());
         tx->source = RS_SOURCE_PACK;

@@ -114,19 +114,42 @@ static int explain_registration(const struct rs_verbs_port *p, uint64_t bytes)
                        : (long long)(limit.rlim_cur / 1024));
 }
 
+static int flags_of(const struct rs_rdma_port *port, enum rs_rdma_access access)
+{
+    return access == RS_RDMA_LOCAL
+               ? 0
+               : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                     (port->fetch_add ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+}
+
 static int memory_register(struct rs_rdma_port *port, void *address,
                            uint64_t bytes, enum rs_rdma_access access,
                            struct rs_rdma_keys *keys)
 {
     struct rs_verbs_port *p = port_of(port);
-    int flags = access == RS_RDMA_LOCAL
-                    ? 0
-                    : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                          (port->fetch_add ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-    struct ibv_mr *mr = ibv_reg_mr(p->pd, address, bytes, flags);
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, address, bytes,
+                                   flags_of(port, access));
 
     if (mr == NULL)
         return explain_registration(p, bytes);
+    *keys = (struct rs_rdma_keys){
+        .lkey = mr->lkey, .rkey = mr->rkey, .device = mr};
+    return 0;
+}
+
+/* Only what is written needs no fetch-and-add: words are the host's. */
+static int dmabuf_register(struct rs_rdma_port *port, int fd, uintptr_t address,
+                           uint64_t bytes, enum rs_rdma_access access,
+                           struct rs_rdma_keys *keys)
+{
+    struct rs_verbs_port *p = port_of(port);
+    int flags = flags_of(port, access) & ~IBV_ACCESS_REMOTE_ATOMIC;
+    struct ibv_mr *mr = ibv_reg_dmabuf_mr(p->pd, 0, bytes, address, fd, flags);
+
+    if (mr == NULL)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "verbs %s: registering a dma-buf of %llu bytes: %m",
+                       p->port.name, (unsigned long long)bytes);
     *keys = (struct rs_rdma_keys){
         .lkey = mr->lkey, .rkey = mr->rkey, .device = mr};
     return 0;
@@ -142,6 +165,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .address = port_address,
     .check = port_check,
     .close = port_close,
+    .dmabuf_register = dmabuf_register,
     .memory_register = memory_register,
     .memory_release = memory_release,
     .queue_connect = rs_verbs_queue_connect,

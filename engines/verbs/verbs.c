@@ -17,6 +17,8 @@ const struct rsched_engine_ops rs_verbs_ops = {
     .help = "between nodes over InfiniBand and RoCE: prepared work requests, "
             "landing slots and direct writes",
     .reconnects = true,
+    .also_gpus = true,
+    RS_RDMA_ENGINE_OPS,
     RS_RDMA_LANE_OPS,
     .open = verbs_open,
 };

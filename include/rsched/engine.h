@@ -107,6 +107,8 @@ struct rsched_engine;
 struct rsched_connection;
 struct rsched_group;
 struct rsched_order;
+struct rsched_gpu_hold;
+struct rsched_gpu_stage;
 struct rs_sources;
 struct rs_ways;
 
@@ -115,7 +117,8 @@ struct rsched_lane_spec {
     uint64_t bytes; /**< of each message; 0 if they vary */
     uint32_t rail;  /**< below the connection's number of rails */
     struct rsched_place place; /**< of this end's first buffer, as far as it is
-                                    known by then; of engines with `gpus` */
+                                    known by then, if `gpus` */
+    bool gpus; /**< either end may lie in GPU memory, now or after a load */
     struct rsched_group *group; /**< of the exchange; NULL: the lane has to do
                                      without, or the engine has none */
 };
@@ -135,7 +138,10 @@ struct rsched_lane_stats {
 
 /** What every lane begins with; an engine embeds it in its own. */
 struct rsched_lane {
-    const struct rsched_engine_ops *ops; /**< set by librsched */
+    /** NULL: librsched sets those of the engine. Or set when the lane is created:
+     * another table, of which only the lane's functions are used. */
+    const struct rsched_engine_ops *ops;
+    unsigned engine; /**< set by librsched: its number there */
     struct rsched_connection *connection;
     struct rsched_lane_stats stats;
     /** tx: the peer has learnt of the rx lane and may write to it.
@@ -176,6 +182,8 @@ struct rsched_engine_ops {
     bool within_node; /**< reaches processes of the same node only */
     bool gpus;        /**< for messages of which an end lies in GPU memory; the
                            other engines are for host memory at both ends */
+    bool also_gpus;   /**< for those too, over connections of their own, where no
+                           engine that is for them alone reaches the peer */
     bool reconnects;  /**< a connection that is not whole may be replaced by a
                            new one with the same instance; if not, a peer whose
                            check has failed is dead for good */
@@ -427,6 +435,46 @@ struct rsched_gpu_ops {
                        const void *image, uint64_t bytes);
     /** No kernel uses it. The driver may wait for streams. */
     void (*memory_destroy)(struct rsched_gpu_memory *memory);
+
+    /** Hold a GPU (its primary context) to have a device reach its memory, or to
+     * have that copied. A hold is used by one thread at a time.
+     * @return 0, or what the driver said */
+    int (*hold)(int gpu, struct rsched_gpu_hold **hold);
+    /** What was made with it has been destroyed; NULL is allowed. */
+    void (*release)(struct rsched_gpu_hold *hold);
+    /** The bytes of the allocation, or of the mapping, that an address is in.
+     * @return 0, or what the driver said: it is in none of this GPU's */
+    int (*extent)(struct rsched_gpu_hold *hold, const void *address,
+                  uintptr_t *begin, uintptr_t *end);
+    /** Export whole pages of one allocation as a dma-buf for devices; close the
+     * descriptor once they have it. @return 0; RSCHED_ENOTSUP: the GPU or the
+     * driver does not; or what the driver said */
+    int (*dmabuf)(struct rsched_gpu_hold *hold, const void *address,
+                  uint64_t bytes, int *fd);
+    /** Make what a device has written to the GPU's memory, and has said to a
+     * processor to have written, visible to whatever the GPU does from now on.
+     * Nothing is done where the GPU orders such writes.
+     * @return 0; RSCHED_ENOTSUP, each time: it can neither; or what the driver
+     * said */
+    int (*flush)(struct rsched_gpu_hold *hold);
+
+    /** Make the copies between a message, of which blocks may lie in host memory,
+     * and host memory of its own that holds its bytes one after the other.
+     * @param to_host whether it is copied there, or from there
+     * @param memory where that memory is stored: whole pages, pinned if possible
+     * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, or what the driver said */
+    int (*stage_create)(struct rsched_gpu_hold *hold,
+                        const struct rsched_message *message, bool to_host,
+                        struct rsched_gpu_stage **stage, void **memory);
+    /** Begin to copy; none is under way. Never waits. */
+    int (*stage_begin)(struct rsched_gpu_stage *stage);
+    /** @return RSCHED_LANE_DONE: all of it has been copied, and is visible;
+     *          RSCHED_LANE_PENDING; or what the driver said */
+    int (*stage_poll)(struct rsched_gpu_stage *stage);
+    /** Wait until nothing is under way, whether it went well or not. */
+    void (*stage_drain)(struct rsched_gpu_stage *stage);
+    /** Nobody uses its memory any more; NULL is allowed. */
+    void (*stage_destroy)(struct rsched_gpu_stage *stage);
 };
 
 /** @return the table, or NULL: this library was built without cuda.h.

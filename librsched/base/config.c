@@ -77,8 +77,9 @@ static struct entry table[] = {
       "one); empty is RSCHED_MACHINE if it says so, else built in"},
      KIND_TEXT, FIELD(ways), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0, "auto|staged|cuda-ipc",
-      "the way of messages with an end in GPU memory, and an error where it is "
-      "not possible; auto: the cheapest one that is"},
+      "the way of messages with an end in GPU memory within a node, and an error "
+      "where it is not possible; auto: the cheapest one that is; between nodes "
+      "staged keeps devices away from GPU memory"},
      KIND_WORD, FIELD(gpu_way), 0, 0, false},
     {{"RSCHED_DIRECT", 0, "yes", 0, "yes/no",
       "let messages longer than a chunk go straight into receive buffers, "

@@ -245,6 +245,11 @@ static int connect_by(struct rsched_context *context, struct rs_peer *peer,
     return 0;
 }
 
+static bool is_for(const struct rsched_engine_ops *ops, bool gpus)
+{
+    return ops->gpus == gpus || (gpus && ops->also_gpus);
+}
+
 /* By the first engine that reaches it; otherwise all their reasons are told. */
 static int connect_by_any(struct rsched_context *context,
                           struct rs_peer *peer)
@@ -256,7 +261,7 @@ static int connect_by_any(struct rsched_context *context,
         int error;
 
         if (context->engines[i].ops == NULL ||
-            context->engines[i].ops->gpus != peer->gpus)
+            !is_for(context->engines[i].ops, peer->gpus))
             continue;
         error = connect_by(context, peer, i);
         if (error != RSCHED_EUNREACH)

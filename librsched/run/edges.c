@@ -117,6 +117,7 @@ static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
                                          const struct rs_edge *edge, bool out)
 {
     struct rsched_lane_spec spec = {.rail = edge->rail,
+                                    .gpus = edge->peer->gpus,
                                     .place = {RSCHED_PLACE_HOST, -1}};
 
     for (uint32_t i = 0; edge->peer->gpus && i < edge->num_order &&
@@ -132,6 +133,13 @@ static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
     return spec;
 }
 
+static void adopt(struct rs_edge *edge)
+{
+    if (edge->lane->ops == NULL)
+        edge->lane->ops = edge->peer->ops;
+    edge->lane->engine = (unsigned)edge->peer->engine;
+}
+
 int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
                       unsigned char *descriptor)
 {
@@ -144,7 +152,7 @@ int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
         error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
                                            descriptor, &edge->lane);
     if (error == 0) {
-        edge->lane->ops = edge->peer->ops;
+        adopt(edge);
         rs_peer_acquire(edge->peer);
     }
     pthread_mutex_unlock(&c->context->lock);
@@ -163,7 +171,7 @@ int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
         error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
                                            descriptor, reply, &edge->lane);
     if (error == 0) {
-        edge->lane->ops = edge->peer->ops;
+        adopt(edge);
         rs_peer_acquire(edge->peer);
     }
     pthread_mutex_unlock(&c->context->lock);

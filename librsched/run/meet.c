@@ -156,9 +156,9 @@ static void reach_messages(struct rs_talk *t, struct rs_talk_message *out,
 
 /* Both must reach each other by the same engine. An engine that is tried
  * earlier and works in one direction only is of no use. */
-static int settle_engine(struct rs_creation *c, struct rs_talk *t)
+static int settle_engine(struct rs_creation *c, const struct rs_talk *t,
+                         struct rs_peer *peer, int theirs)
 {
-    int theirs = t->reach_in.engine;
     int error = 0;
 
     if (theirs < 0 || theirs >= RSCHED_MAX_ENGINES)
@@ -166,13 +166,22 @@ static int settle_engine(struct rs_creation *c, struct rs_talk *t)
                        "process %d reaches this one by an engine that is none",
                        t->process);
     pthread_mutex_lock(&c->context->lock);
-    if (theirs > t->peer->engine && t->peer->accepted)
+    if (theirs > peer->engine && peer->accepted)
         error = rs_fail(RSCHED_EMISMATCH,
                         "process %d does not know its connection any more",
                         t->process);
-    else if (theirs > t->peer->engine)
-        error = rs_context_change_engine(c->context, t->peer, theirs);
+    else if (theirs > peer->engine)
+        error = rs_context_change_engine(c->context, peer, theirs);
     pthread_mutex_unlock(&c->context->lock);
+    return error;
+}
+
+static int settle_engines(struct rs_creation *c, struct rs_talk *t)
+{
+    int error = settle_engine(c, t, t->peer, t->reach_in.engine);
+
+    if (error == 0 && t->gpu_peer != NULL)
+        error = settle_engine(c, t, t->gpu_peer, t->reach_in.gpu_engine);
     return error;
 }
 
@@ -189,6 +198,7 @@ static void reach(struct rs_creation *c)
         }
         t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
         t->reach_out.engine = t->peer == NULL ? -1 : t->peer->engine;
+        t->reach_out.gpu_engine = t->gpu_peer == NULL ? -1 : t->gpu_peer->engine;
     }
     RS_FAILPOINT("create:reach");
     rs_talk_round(c, "reach", reach_messages);
@@ -200,7 +210,7 @@ static void reach(struct rs_creation *c)
         if (t->reach_in.status != 0) {
             rs_talk_peer_failed(c, t, t->reach_in.status, t->reach_in.reason);
         } else if (t->status == 0) {
-            int wrong = settle_engine(c, t);
+            int wrong = settle_engines(c, t);
 
             if (wrong != 0)
                 rs_talk_failed(c, t, wrong);

@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 5,
+    RS_TALK_VERSION = 6,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
 };
@@ -46,9 +46,11 @@ static_assert(sizeof(struct rs_hello) ==
 struct rs_reach {
     int32_t status;
     int32_t engine; /* the first one that works; -1: none */
+    int32_t gpu_engine; /* for GPU memory, if any lies between us; likewise */
+    uint32_t reserved;
     char reason[RS_TALK_REASON_BYTES];
 };
-static_assert(sizeof(struct rs_reach) == 136, "wire layout");
+static_assert(sizeof(struct rs_reach) == 144, "wire layout");
 
 /* The half of our connection, my puts to you in the order in which they will
  * travel, one rail after the other, and the bytes that I expect from you. */

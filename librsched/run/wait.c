@@ -117,45 +117,48 @@ lane_to_wait_for(const struct rsched_exchange *x)
     return x->pending_rx.lanes[x->pending_rx.count - 1];
 }
 
-static const struct rs_engine *engine_of(const struct rsched_context *context,
-                                         const struct rsched_engine_ops *ops)
+static const struct rs_engine *any_engine(const struct rsched_context *context)
 {
     const struct rs_engine *e = context->engines;
 
-    while (ops == NULL ? e->ops == NULL : e->ops != ops)
+    while (e->ops == NULL)
         e++;
     return e;
 }
 
+static bool are_all_of(const struct rs_pending *pending, unsigned engine)
+{
+    for (uint32_t i = 0; i < pending->count; i++) {
+        if (pending->lanes[i]->engine != engine)
+            return false;
+    }
+    return true;
+}
+
 /* The one engine whose lanes are pending; NULL when there are several: none of
  * them wakes for the others. */
-static const struct rsched_engine_ops *
-engine_to_wait_for(const struct rsched_exchange *x)
+static const struct rs_engine *engine_to_wait_for(const struct rsched_exchange *x)
 {
-    const struct rsched_engine_ops *ops =
-        x->pending_rx.count > 0 ? x->pending_rx.lanes[0]->ops
-                                : x->pending_tx.lanes[0]->ops;
+    unsigned engine = x->pending_rx.count > 0 ? x->pending_rx.lanes[0]->engine
+                                              : x->pending_tx.lanes[0]->engine;
 
-    for (uint32_t i = 0; i < x->pending_rx.count; i++) {
-        if (x->pending_rx.lanes[i]->ops != ops)
-            return NULL;
-    }
-    for (uint32_t i = 0; i < x->pending_tx.count; i++) {
-        if (x->pending_tx.lanes[i]->ops != ops)
-            return NULL;
-    }
-    return ops;
+    return are_all_of(&x->pending_rx, engine) &&
+                   are_all_of(&x->pending_tx, engine)
+               ? &x->context->engines[engine]
+               : NULL;
 }
 
 static void sleep_for(struct rsched_exchange *x, uint64_t limit_ps)
 {
-    const struct rsched_engine_ops *ops = engine_to_wait_for(x);
-    const struct rs_engine *e = engine_of(x->context, ops);
+    const struct rs_engine *e = engine_to_wait_for(x);
+    bool several = e == NULL;
 
-    if (ops == NULL && limit_ps > SLEEP_FIRST_PS)
+    if (several)
+        e = any_engine(x->context);
+    if (several && limit_ps > SLEEP_FIRST_PS)
         limit_ps = SLEEP_FIRST_PS;
-    e->ops->sleep(e->engine, ops == NULL ? NULL : lane_to_wait_for(x),
-                  limit_ps, ready_exchange, x);
+    e->ops->sleep(e->engine, several ? NULL : lane_to_wait_for(x), limit_ps,
+                  ready_exchange, x);
 }
 
 int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
@@ -190,7 +193,7 @@ uint64_t rsched_context_rest(struct rsched_context *context,
 void rsched_context_pause(struct rsched_context *context,
                           struct rsched_pause *pause)
 {
-    const struct rs_engine *e = engine_of(context, NULL);
+    const struct rs_engine *e = any_engine(context);
     uint64_t limit_ps = rsched_context_rest(context, pause);
 
     if (limit_ps > 0)

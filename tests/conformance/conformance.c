@@ -52,6 +52,15 @@ uint64_t bytes_once(const struct rsched_lane *lane)
                         : bytes[RSCHED_WAY_CMA];
 }
 
+static uint64_t bytes_of_all_ways(const struct rsched_lane *lane)
+{
+    uint64_t bytes = 0;
+
+    for (int way = 0; way < RSCHED_NUM_WAYS; way++)
+        bytes += lane->stats.bytes[way];
+    return bytes;
+}
+
 int repeat_message(struct node *node, uint64_t bytes, int epochs,
                    int unaligned)
 {
@@ -80,8 +89,7 @@ int repeat_message(struct node *node, uint64_t bytes, int epochs,
                    bytes_once(lane) ==
                        (shape_is_pulled(bytes) ? bytes * (uint64_t)epochs : 0));
     if (result == 0 && node->rank == 0 && node->ops->gpus)
-        NODE_CHECK(node, bytes_once(lane) + lane->stats.bytes[RSCHED_WAY_STAGED] ==
-                             bytes * (uint64_t)epochs);
+        NODE_CHECK(node, bytes_of_all_ways(lane) == bytes * (uint64_t)epochs);
     node_drop(node, lane, node->rank == 0);
     shape_fini(&mine);
     shape_fini(&other);

@@ -9,42 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/conformance/shape.h"
-#include "tests/cuda/program.h"
-
-enum { GPUS = 2 };
-
-/* Each rank has its GPU, in threads of one process too. */
-static _Thread_local struct program program;
-static _Thread_local bool begun;
-
-static char *allocate(uint64_t bytes, char **touch)
-{
-    CUdeviceptr device;
-
-    if (!begun)
-        program_begin(&program, node_rank % GPUS);
-    begun = true;
-    if (program.cuMemAlloc(&device, bytes) != CUDA_SUCCESS)
-        abort();
-    *touch = program.fakeTouch(device);
-    return (char *)(uintptr_t)device;
-}
-
-static void release(char *memory)
-{
-    if (program.cuMemFree((CUdeviceptr)(uintptr_t)memory) != CUDA_SUCCESS)
-        abort();
-}
+#include "tests/cuda/device_shapes.h"
 
 const struct rsched_engine_ops *node_engine_at(size_t index)
 {
-    static struct shape_gpus gpus = {.allocate = allocate, .release = release};
     const char *way = getenv("RSCHED_GPU_WAY");
 
     assert(way != NULL);
-    gpus.pulled = strcmp(way, "cuda-ipc") == 0;
-    shape_gpus = &gpus;
+    device_shapes(strcmp(way, "cuda-ipc") == 0);
     return rsched_engine_at(index);
 }
 

@@ -250,6 +250,17 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
         *value = fake_setting("FAKE_CUDA_DIRECT", 1);
         break;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        *value = fake_setting("FAKE_CUDA_DMABUF", 1);
+        break;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+        *value = fake_setting("FAKE_CUDA_ORDERING", 0);
+        break;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+        *value = fake_setting("FAKE_CUDA_FLUSH", 1) != 0
+                     ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
+                     : 0;
+        break;
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
         *value = numa_node_of(device);
         if (*value == -9) /* a driver that does not know the attribute */

@@ -45,6 +45,8 @@
  *   FAKE_CUDA_NUMA=A,B,.. NUMA nodes of the GPUs; 0 for those left out
  *   FAKE_CUDA_PEERS=0     no GPU can access another one
  *   FAKE_CUDA_DIRECT=0    no GPUDirect RDMA
+ *   FAKE_CUDA_DMABUF=0    no dma-bufs
+ *   FAKE_CUDA_FLUSH=0     no flush; FAKE_CUDA_ORDERING=100 no need of one
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
@@ -103,7 +105,8 @@
 /* Functions of the fake alone. */
 #define FAKE_OWN(XX)                                                         \
     XX(fakeTouch)                                                            \
-    XX(fakeCount)
+    XX(fakeCount)                                                            \
+    XX(fakeOnFlush)
 
 /** Where processors may touch device memory of this process: the same bytes at
  * another address. NULL: it is none. */
@@ -123,10 +126,15 @@ enum fake_count {
     FAKE_EVENTS,
     FAKE_PINNED,      /* ranges of host memory that are registered */
     FAKE_CONTEXTS,    /* holders of primary contexts */
+    FAKE_FLUSHES,     /* of what devices have written */
     FAKE_NUM_COUNTS
 };
 
 /** What this process has done so far, or has. */
 unsigned long long fakeCount(enum fake_count what);
+
+/** Call a function at each flush: a device in software then makes visible what it
+ * has written. */
+void fakeOnFlush(void (*hook)(void));
 
 #endif

@@ -263,6 +263,7 @@ static int engine_open(const struct rsched_engine_env *env,
 static const struct rsched_engine_ops softnic_ops = {
     .name = "softnic",
     .help = "mlx5 lists over a device in software, for tests",
+    RS_RDMA_ENGINE_OPS,
     RS_RDMA_LANE_OPS,
     .open = engine_open,
 };

@@ -15,6 +15,8 @@ static const struct rsched_engine_ops interpreter_ops = {
     .name = "interpreter",
     .help = "RDMA lanes over a device that is none",
     .reconnects = true,
+    .also_gpus = true,
+    RS_RDMA_ENGINE_OPS,
     RS_RDMA_LANE_OPS,
     .open = interpreter_open,
 };

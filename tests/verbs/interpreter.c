@@ -11,15 +11,10 @@
 
 #include "engines/verbs/chain.h"
 #include "librsched/base/error.h"
+#include "tests/verbs/interpreter_gpu.h"
+#include "tests/verbs/interpreter_memory.h"
 
 enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096, RECEIVES = 256 };
-
-/* Registered memory, of all instances; the key is its place in the table. */
-struct memory {
-    char *address;
-    uint64_t bytes; /* 0: it has been released */
-    enum rs_rdma_access access;
-};
 
 struct queue {
     struct rs_rdma_queue queue; /* first */
@@ -59,8 +54,6 @@ struct list {
 
 /* One lock for all: a device executes one request after the other. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct memory *memories;
-static uint32_t num_memories;
 static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
@@ -88,47 +81,13 @@ static int wrong(const char *what)
     return WRONG;
 }
 
-static uint32_t add_memory(void *address, uint64_t bytes,
-                           enum rs_rdma_access access)
-{
-    uint32_t key = num_memories++;
-
-    memories = realloc(memories, num_memories * sizeof(*memories));
-    assert(memories != NULL);
-    memories[key] = (struct memory){address, bytes, access};
-    return key;
-}
-
-/* Keys are not small numbers, and local ones are no remote ones. */
-static uint32_t lkey_of(uint32_t key)
-{
-    return 0x10000 + key;
-}
-
-static uint32_t rkey_of(uint32_t key)
-{
-    return 0x5000000 + key;
-}
-
-static bool covers(uint32_t key, uint64_t address, uint64_t bytes,
-                   enum rs_rdma_access access)
-{
-    const struct memory *m = &memories[key];
-
-    return key < num_memories && m->access >= access &&
-           address >= (uintptr_t)m->address && bytes <= m->bytes &&
-           address - (uintptr_t)m->address <= m->bytes - bytes;
-}
-
 void interpreter_register(void *address, uint64_t bytes,
                           enum rs_rdma_access access, struct rs_rdma_keys *keys)
 {
-    uint32_t key;
-
     pthread_mutex_lock(&lock);
-    key = add_memory(address, bytes, access);
+    memory_add(&(struct memory){address, bytes, access, address, false, false},
+               keys);
     pthread_mutex_unlock(&lock);
-    *keys = (struct rs_rdma_keys){.lkey = lkey_of(key), .rkey = rkey_of(key)};
 }
 
 static uint64_t total_bytes(const struct ibv_send_wr *wr)
@@ -156,18 +115,29 @@ static void copy(char *to, const char *from, uint64_t bytes)
 
 static int execute_write(const struct ibv_send_wr *wr)
 {
-    char *to = (char *)(uintptr_t)wr->wr.rdma.remote_addr;
+    const struct memory *m = memory_remote(
+        wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, total_bytes(wr));
+    char *to;
 
-    if (!covers(wr->wr.rdma.rkey - rkey_of(0), (uintptr_t)to, total_bytes(wr),
-                RS_RDMA_REMOTE))
+    if (m == NULL)
         return REFUSED;
+    to = memory_touch(m, wr->wr.rdma.remote_addr);
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *s = &wr->sg_list[i];
+        const char *from = (const char *)(uintptr_t)s->addr;
 
-        if ((wr->send_flags & IBV_SEND_INLINE) == 0 &&
-            !covers(s->lkey - lkey_of(0), s->addr, s->length, RS_RDMA_LOCAL))
-            return wrong("a piece outside of registered memory");
-        copy(to, (const char *)(uintptr_t)s->addr, s->length);
+        if ((wr->send_flags & IBV_SEND_INLINE) == 0) {
+            const struct memory *l = memory_local(s->lkey, s->addr, s->length,
+                                                  RS_RDMA_LOCAL);
+
+            if (l == NULL)
+                return wrong("a piece outside of registered memory");
+            from = memory_touch(l, s->addr);
+        }
+        if (m->on_gpu)
+            interpreter_gpu_write(to, from, s->length);
+        else
+            copy(to, from, s->length);
         to += s->length;
     }
     return 0;
@@ -180,9 +150,9 @@ static int execute_add(const struct ibv_send_wr *wr)
 
     if (at % 8 != 0 || wr->num_sge != 1 || wr->sg_list[0].length != 8 ||
         (wr->send_flags & IBV_SEND_INLINE) != 0 ||
-        !covers(wr->wr.atomic.rkey - rkey_of(0), at, 8, RS_RDMA_REMOTE) ||
-        !covers(wr->sg_list[0].lkey - lkey_of(0), wr->sg_list[0].addr, 8,
-                RS_RDMA_REMOTE))
+        memory_remote(wr->wr.atomic.rkey, at, 8) == NULL ||
+        memory_local(wr->sg_list[0].lkey, wr->sg_list[0].addr, 8,
+                     RS_RDMA_REMOTE) == NULL)
         return wrong("a fetch-and-add that cannot be");
     before = atomic_fetch_add_explicit((_Atomic uint64_t *)(uintptr_t)at,
                                        wr->wr.atomic.compare_add,
@@ -558,8 +528,38 @@ int interpreter_memory_register(struct rs_rdma_port *port, void *address,
                            uint64_t bytes, enum rs_rdma_access access,
                            struct rs_rdma_keys *keys)
 {
+    const char *peer = getenv("INTERPRETER_PEER");
+    char *touch = interpreter_gpu_peer(address);
+
     (void)port;
-    interpreter_register(address, bytes, access, keys);
+    if (touch != NULL && peer != NULL && strcmp(peer, "0") == 0)
+        return rs_fail(RSCHED_ESYS, "interpreter: registering %llu bytes: Bad "
+                                    "address",
+                       (unsigned long long)bytes);
+    pthread_mutex_lock(&lock);
+    memory_add(&(struct memory){address, bytes, access,
+                                touch != NULL ? touch : address, touch != NULL,
+                                false},
+               keys);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static int dmabuf_register(struct rs_rdma_port *port, int fd, uintptr_t address,
+                           uint64_t bytes, enum rs_rdma_access access,
+                           struct rs_rdma_keys *keys)
+{
+    char *touch = interpreter_gpu_map(fd, bytes);
+
+    if (touch == NULL)
+        return rs_fail(RSCHED_ENOTSUP, "%s: registering a dma-buf: Bad file "
+                                       "descriptor",
+                       port->name);
+    pthread_mutex_lock(&lock);
+    memory_add(&(struct memory){(char *)address, bytes, access, touch, true,
+                                true},
+               keys);
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -568,7 +568,7 @@ void interpreter_memory_release(struct rs_rdma_port *port,
 {
     (void)port;
     pthread_mutex_lock(&lock);
-    memories[keys->lkey - lkey_of(0)].bytes = 0;
+    memory_release(keys);
     pthread_mutex_unlock(&lock);
 }
 
@@ -576,6 +576,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .address = interpreter_port_address,
     .check = interpreter_port_check,
     .close = interpreter_port_close,
+    .dmabuf_register = dmabuf_register,
     .memory_register = interpreter_memory_register,
     .memory_release = interpreter_memory_release,
     .queue_connect = queue_connect,

@@ -287,19 +287,19 @@ Test(regions, are_shared_until_somebody_lets_go)
     const char *end = bytes + sizeof(bytes);
 
     rs_rdma_memory_init(&memory, ports[0]);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, &a), 0);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, &b), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, NULL, &a), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, NULL, &b), 0);
     cr_assert_eq(a, b);
     rs_rdma_region_release(&memory, b);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, &c), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, NULL, &c), 0);
     cr_assert_neq(a, c);
     rs_rdma_region_release(&memory, a);
     rs_rdma_region_release(&memory, c);
     cr_assert_null(memory.regions);
     /* A lane that is destroyed while the device is at its memory. */
-    cr_assert_eq(rs_rdma_regions_acquire(&memory, &message, RS_RDMA_REMOTE, &held), 0);
+    cr_assert_eq(rs_rdma_regions_acquire(&memory, &message, RS_RDMA_REMOTE, NULL, &held), 0);
     rs_rdma_regions_retire(&held);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, &d), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, NULL, &d), 0);
     cr_assert_neq(held.of[0], d);
     rs_rdma_region_release(&memory, d);
     rs_rdma_regions_release(&memory, &held);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/cuda/hold.h"
+
+#include <stdlib.h>
+
+#include "librsched/base/error.h"
+
+enum { FLUSH_NEEDED, FLUSH_NONE, FLUSH_IMPOSSIBLE };
+
+static int attribute_of(const struct rsched_gpu_hold *h,
+                        CUdevice_attribute attribute)
+{
+    CUdevice device;
+    int value = 0;
+
+    if (h->driver->cuDeviceGet(&device, h->gpu) != CUDA_SUCCESS ||
+        h->driver->cuDeviceGetAttribute(&value, attribute, device) !=
+            CUDA_SUCCESS)
+        return 0;
+    return value;
+}
+
+/* Whose writes the GPU's own work sees in their order needs nothing done. */
+static int flush_of(const struct rsched_gpu_hold *h)
+{
+    if (attribute_of(h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+        CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+        return FLUSH_NONE;
+    if (h->driver->no_direct == NULL &&
+        (attribute_of(
+             h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
+         CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0)
+        return FLUSH_NEEDED;
+    return FLUSH_IMPOSSIBLE;
+}
+
+int rs_cuda_hold(int gpu, struct rsched_gpu_hold **hold)
+{
+    const struct rs_cuda_driver *driver;
+    struct rsched_gpu_hold *h;
+    int error = rs_cuda_driver_find(false, &driver);
+
+    if (error != 0)
+        return error;
+    h = calloc(1, sizeof(*h));
+    if (h == NULL)
+        return rs_fail(RSCHED_ENOMEM, "cuda: no memory");
+    h->driver = driver;
+    h->gpu = gpu;
+    pthread_mutex_init(&h->contexts.lock, NULL);
+    error = rs_cuda_context(&h->contexts, gpu, &h->context);
+    if (error != 0) {
+        rs_cuda_release(h);
+        return error;
+    }
+    h->flush = flush_of(h);
+    *hold = h;
+    return 0;
+}
+
+void rs_cuda_release(struct rsched_gpu_hold *h)
+{
+    if (h == NULL)
+        return;
+    rs_cuda_contexts_fini(&h->contexts);
+    pthread_mutex_destroy(&h->contexts.lock);
+    free(h);
+}
+
+/* Calls of this thread are for the GPU until leave(). */
+static int enter(const struct rsched_gpu_hold *h, CUstreamCaptureMode *mode)
+{
+    int error;
+
+    *mode = rs_cuda_relax(h->driver);
+    error = rs_cuda_error(h->driver, h->driver->cuCtxPushCurrent(h->context),
+                          "cuCtxPushCurrent");
+    if (error != 0)
+        rs_cuda_restore(h->driver, *mode);
+    return error;
+}
+
+static void leave(const struct rsched_gpu_hold *h, CUstreamCaptureMode mode)
+{
+    CUcontext context;
+
+    h->driver->cuCtxPopCurrent(&context);
+    rs_cuda_restore(h->driver, mode);
+}
+
+int rs_cuda_extent(struct rsched_gpu_hold *h, const void *address,
+                   uintptr_t *begin, uintptr_t *end)
+{
+    CUstreamCaptureMode mode;
+    CUdeviceptr start;
+    size_t bytes;
+    int error = enter(h, &mode);
+
+    if (error != 0)
+        return error;
+    error = rs_cuda_error(
+        h->driver,
+        h->driver->cuMemGetAddressRange(&start, &bytes,
+                                        (CUdeviceptr)(uintptr_t)address),
+        "cuMemGetAddressRange");
+    leave(h, mode);
+    if (error != 0)
+        return error;
+    *begin = start;
+    *end = start + bytes;
+    return 0;
+}
+
+int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
+                   uint64_t bytes, int *fd)
+{
+    CUstreamCaptureMode mode;
+    int error;
+
+    if (h->driver->no_direct != NULL)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "libcuda.so.1 has no %s: too old a driver",
+                       h->driver->no_direct);
+    if (attribute_of(h, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) == 0)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "the driver exports no memory of GPU %d (the kernel or "
+                       "its open modules are too old)",
+                       h->gpu);
+    error = enter(h, &mode);
+    if (error != 0)
+        return error;
+    error = rs_cuda_error(h->driver,
+                          h->driver->cuMemGetHandleForAddressRange(
+                              fd, (CUdeviceptr)(uintptr_t)address, bytes,
+                              CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                          "cuMemGetHandleForAddressRange");
+    leave(h, mode);
+    return error;
+}
+
+int rs_cuda_flush(struct rsched_gpu_hold *h)
+{
+    CUstreamCaptureMode mode;
+    int error;
+
+    if (h->flush == FLUSH_NONE)
+        return 0;
+    if (h->flush == FLUSH_IMPOSSIBLE)
+        return rs_fail(RSCHED_ENOTSUP,
+                       "GPU %d neither orders what devices write, nor lets "
+                       "processors have it made visible",
+                       h->gpu);
+    error = enter(h, &mode);
+    if (error != 0)
+        return error;
+    error = rs_cuda_error(h->driver,
+                          h->driver->cuFlushGPUDirectRDMAWrites(
+                              CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                              CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+                          "cuFlushGPUDirectRDMAWrites");
+    leave(h, mode);
+    return error;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* HOLD: a GPU whose memory other engines have their devices reach, or have
+ * copied. The functions are those of struct rsched_gpu_ops. */
+#ifndef RS_CUDA_HOLD_H
+#define RS_CUDA_HOLD_H
+
+#include "engines/cuda/node.h"
+
+struct rsched_gpu_hold {
+    const struct rs_cuda_driver *driver;
+    struct rsched_engine contexts; /* that are held; nothing else of it is used */
+    CUcontext context;
+    int gpu;
+    int flush; /* how what devices write becomes visible */
+};
+
+int rs_cuda_hold(int gpu, struct rsched_gpu_hold **hold);
+void rs_cuda_release(struct rsched_gpu_hold *hold);
+int rs_cuda_extent(struct rsched_gpu_hold *hold, const void *address,
+                   uintptr_t *begin, uintptr_t *end);
+int rs_cuda_dmabuf(struct rsched_gpu_hold *hold, const void *address,
+                   uint64_t bytes, int *fd);
+int rs_cuda_flush(struct rsched_gpu_hold *hold);
+
+/* stage.c */
+
+int rs_cuda_stage_create(struct rsched_gpu_hold *hold,
+                         const struct rsched_message *message, bool to_host,
+                         struct rsched_gpu_stage **stage, void **memory);
+int rs_cuda_stage_begin(struct rsched_gpu_stage *stage);
+int rs_cuda_stage_poll(struct rsched_gpu_stage *stage);
+void rs_cuda_stage_drain(struct rsched_gpu_stage *stage);
+void rs_cuda_stage_destroy(struct rsched_gpu_stage *stage);
+
+#endif

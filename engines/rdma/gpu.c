@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes of which the own end may lie in GPU memory: a lane of the host's, and what
+ * has to be done before its epoch (sender) or after it (receiver).
+ *
+ * Each end by itself decides, when it is loaded, whether its device gets at the
+ * memory. Then the inner lane has the message as it is, and no processor touches
+ * it: the sender's device gathers it, be it into landing slots or straight into the
+ * receive buffer; the receiver's is written to directly, whatever its length, and
+ * flushed before the epoch is complete, since the notification is seen by a
+ * processor, and the data by the GPU. Else the inner lane has host memory, which
+ * copy engines fill before the sender's epoch begins, or empty after the
+ * receiver's. A message is copied as a whole, so it is not pipelined with the
+ * network; messages to several peers are.
+ *
+ * As inner lanes are none of librsched's, their counters are those of the outer
+ * ones, after each call.
+ */
+#include <stdlib.h>
+
+#include "engines/rdma/rdma.h"
+#include "librsched/base/config.h"
+#include "librsched/base/error.h"
+#include "librsched/base/log.h"
+
+enum step {
+    STEP_INNER, /* the inner lane has the epoch */
+    STEP_COPY,  /* copies are under way: before (tx), or after (rx) */
+    STEP_OVER
+};
+
+struct gpu_lane {
+    struct rsched_lane lane; /* first: the public part */
+    struct rsched_lane *inner;
+    bool sends;
+    bool warned;
+    struct rsched_gpu_hold *gpu; /* of the loaded message; NULL: host memory */
+    int number;                  /* of that GPU */
+    struct rsched_gpu_stage *stage; /* NULL: the device gets at the memory */
+    enum step step;
+    uint64_t copies; /* finished */
+    uint64_t staged; /* bytes that were gathered from the stage's memory */
+};
+
+static struct gpu_lane *gpu_lane_of(struct rsched_lane *lane)
+{
+    return (struct gpu_lane *)(void *)lane;
+}
+
+static struct rs_rdma_lane *inner_of(const struct gpu_lane *w)
+{
+    return (struct rs_rdma_lane *)(void *)w->inner;
+}
+
+/* What the device gathers from the stage's memory was packed. */
+static int mirror(struct gpu_lane *w, int status)
+{
+    uint64_t gathered = w->lane.stats.gathered + w->staged;
+
+    if (w->stage != NULL)
+        w->staged += w->inner->stats.gathered - gathered;
+    w->lane.stats = w->inner->stats;
+    w->lane.stats.gathered -= w->staged;
+    w->lane.stats.packed += w->staged;
+    w->lane.stats.chunks += w->copies;
+    w->lane.streams = w->inner->streams || (w->stage != NULL && !w->sends);
+    w->lane.copying = w->step == STEP_COPY && !w->sends;
+    return status;
+}
+
+static int fail(const struct gpu_lane *w, int error)
+{
+    return rs_fail_within(error, "%s: peer %d",
+                          w->lane.connection->engine->name,
+                          w->lane.connection->peer);
+}
+
+/* ---- making ---- */
+
+static const struct rsched_engine_ops lane_ops = {RS_RDMA_GPU_LANE_OPS};
+
+static struct gpu_lane *lane_new(struct rsched_connection *connection,
+                                 bool sends)
+{
+    struct gpu_lane *w = calloc(1, sizeof(*w));
+
+    if (w == NULL) {
+        rs_fail(RSCHED_ENOMEM, "%s: no memory for a lane",
+                connection->engine->name);
+        return NULL;
+    }
+    w->lane.connection = connection;
+    w->lane.ops = &lane_ops;
+    w->sends = sends;
+    return w;
+}
+
+int rs_rdma_gpu_rx_create(struct rsched_connection *connection,
+                          const struct rsched_lane_spec *spec,
+                          unsigned char *descriptor, struct rsched_lane **lane)
+{
+    struct gpu_lane *w = lane_new(connection, false);
+    int error;
+
+    if (w == NULL)
+        return RSCHED_ENOMEM;
+    error = rs_rdma_rx_create(connection, spec, descriptor, &w->inner);
+    if (error != 0) {
+        free(w);
+        return error;
+    }
+    *lane = &w->lane;
+    return 0;
+}
+
+int rs_rdma_gpu_tx_create(struct rsched_connection *connection,
+                          const struct rsched_lane_spec *spec,
+                          const unsigned char *descriptor, unsigned char *reply,
+                          struct rsched_lane **lane)
+{
+    struct gpu_lane *w = lane_new(connection, true);
+    int error;
+
+    if (w == NULL)
+        return RSCHED_ENOMEM;
+    error = rs_rdma_tx_create(connection, spec, descriptor, reply, &w->inner);
+    if (error != 0) {
+        free(w);
+        return error;
+    }
+    *lane = &w->lane;
+    return 0;
+}
+
+int rs_rdma_any_rx_create(struct rsched_connection *connection,
+                          const struct rsched_lane_spec *spec,
+                          unsigned char *descriptor, struct rsched_lane **lane)
+{
+    return (spec->gpus ? rs_rdma_gpu_rx_create
+                       : rs_rdma_rx_create)(connection, spec, descriptor, lane);
+}
+
+int rs_rdma_any_tx_create(struct rsched_connection *connection,
+                          const struct rsched_lane_spec *spec,
+                          const unsigned char *descriptor, unsigned char *reply,
+                          struct rsched_lane **lane)
+{
+    return (spec->gpus ? rs_rdma_gpu_tx_create
+                       : rs_rdma_tx_create)(connection, spec, descriptor, reply,
+                                            lane);
+}
+
+int rs_rdma_gpu_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
+{
+    return rs_rdma_rx_attach(gpu_lane_of(lane)->inner, reply);
+}
+
+/* No copy of ours touches anybody's memory from now on. */
+static void drain(struct gpu_lane *w)
+{
+    if (w->stage != NULL)
+        rsched_gpus()->stage_drain(w->stage);
+}
+
+void rs_rdma_gpu_rx_abandon(struct rsched_lane *lane)
+{
+    drain(gpu_lane_of(lane));
+    rs_rdma_rx_abandon(gpu_lane_of(lane)->inner);
+}
+
+void rs_rdma_gpu_tx_abandon(struct rsched_lane *lane)
+{
+    drain(gpu_lane_of(lane));
+    rs_rdma_tx_abandon(gpu_lane_of(lane)->inner);
+}
+
+int rs_rdma_gpu_rx_check(struct rsched_lane *lane)
+{
+    /* What has come is on its way out of the stage's memory, or is there. */
+    if (gpu_lane_of(lane)->step != STEP_INNER)
+        return 0;
+    return rs_rdma_rx_check(gpu_lane_of(lane)->inner);
+}
+
+int rs_rdma_gpu_tx_check(struct rsched_lane *lane)
+{
+    return rs_rdma_tx_check(gpu_lane_of(lane)->inner);
+}
+
+/* The inner lane is gone, or has other memory: its device reads and writes the
+ * stage's no more, or what it does is of no matter, in pages that stay. */
+static void let_go(struct rsched_gpu_stage *stage, struct rsched_gpu_hold *gpu)
+{
+    if (stage != NULL)
+        rsched_gpus()->stage_destroy(stage);
+    if (gpu != NULL)
+        rsched_gpus()->release(gpu);
+}
+
+void rs_rdma_gpu_rx_destroy(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+
+    drain(w);
+    w->inner->attached = lane->attached;
+    rs_rdma_rx_destroy(w->inner);
+    let_go(w->stage, w->gpu);
+    free(w);
+}
+
+void rs_rdma_gpu_tx_destroy(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+
+    drain(w);
+    rs_rdma_tx_destroy(w->inner);
+    let_go(w->stage, w->gpu);
+    free(w);
+}
+
+/* ---- loading ---- */
+
+/* Where the pieces lie. */
+struct places {
+    int gpu;  /* of the first that lies in GPU memory; -1: none does */
+    bool all; /* the others do too, and on the same GPU */
+};
+
+static int look_at(const struct rsched_message *m, struct places *places)
+{
+    const struct rsched_gpu_ops *gpus = rsched_gpus();
+
+    *places = (struct places){-1, true};
+    if (gpus == NULL || !gpus->attach())
+        return 0;
+    for (size_t i = 0; i < m->num_pieces; i++) {
+        const struct rsched_piece *p = &m->pieces[i];
+        int64_t last = (int64_t)(p->count - 1) * p->stride;
+        const char *low = p->address + (last < 0 ? last : 0);
+        const char *high = p->address + (last > 0 ? last : 0) + p->bytes;
+        struct rsched_place place;
+
+        if (p->bytes == 0 || p->count == 0)
+            continue;
+        gpus->place(low, (uint64_t)(high - low), &place);
+        if (place.kind == RSCHED_PLACE_UNKNOWN)
+            return rs_fail(RSCHED_ENOTSUP,
+                           "a block that does not lie in one allocation of GPU "
+                           "or host memory");
+        if (place.kind == RSCHED_PLACE_GPU && places->gpu < 0)
+            places->gpu = place.gpu;
+        places->all = places->all && place.kind == RSCHED_PLACE_GPU &&
+                      place.gpu == places->gpu;
+    }
+    return 0;
+}
+
+static int load_inner(struct gpu_lane *w, const struct rsched_message *message,
+                      struct rsched_gpu_hold *gpu)
+{
+    inner_of(w)->gpu = gpu;
+    return (w->sends ? rs_rdma_tx_load : rs_rdma_rx_load)(w->inner, message);
+}
+
+/* @return RSCHED_ENOTSUP: it cannot be, and the text says why */
+static int load_direct(struct gpu_lane *w, const struct rsched_message *message,
+                       const struct places *places)
+{
+    int error = 0;
+
+    if (!places->all)
+        error = rs_fail(RSCHED_ENOTSUP, "not all of the message lies in the "
+                                        "memory of one GPU");
+    /* One that cannot be made visible must not be written. */
+    if (error == 0 && !w->sends)
+        error = rsched_gpus()->flush(w->gpu);
+    return error != 0 ? error : load_inner(w, message, w->gpu);
+}
+
+static int load_staged(struct gpu_lane *w, const struct rsched_message *message)
+{
+    struct rsched_message staged = *message;
+    struct rsched_piece piece = {.bytes = message->bytes, .count = 1};
+    void *memory;
+    int error = rsched_gpus()->stage_create(w->gpu, message, w->sends, &w->stage,
+                                            &memory);
+
+    if (error != 0)
+        return error;
+    piece.address = memory;
+    staged.pieces = &piece;
+    staged.num_pieces = 1;
+    return load_inner(w, &staged, NULL);
+}
+
+static void tell(struct gpu_lane *w)
+{
+    if (w->warned)
+        return;
+    w->warned = true;
+    rs_log(RS_LOG_WARN, "%s: peer %d: GPU memory is staged: %s",
+           w->lane.connection->engine->name, w->lane.connection->peer,
+           rsched_last_error());
+}
+
+static int load_gpu(struct gpu_lane *w, const struct rsched_message *message,
+                    const struct places *places)
+{
+    int error = rsched_gpus()->hold(places->gpu, &w->gpu);
+
+    if (error != 0)
+        return error;
+    if (rs_config()->gpu_way != RS_CONFIG_GPU_WAY_STAGED) {
+        error = load_direct(w, message, places);
+        if (error != RSCHED_ENOTSUP)
+            return error;
+        tell(w);
+    }
+    return load_staged(w, message);
+}
+
+/* What the last message was staged through is freed once the inner lane has
+ * another one. */
+static int load(struct gpu_lane *w, const struct rsched_message *message)
+{
+    struct rsched_gpu_stage *stage = w->stage;
+    struct rsched_gpu_hold *gpu = w->gpu;
+    struct places places;
+    int error = look_at(message, &places);
+
+    if (error != 0)
+        return fail(w, error);
+    w->stage = NULL;
+    w->gpu = NULL;
+    if (places.gpu < 0)
+        error = load_inner(w, message, NULL);
+    else
+        error = load_gpu(w, message, &places);
+    mirror(w, 0);
+    let_go(stage, gpu);
+    return error == 0 ? 0 : fail(w, error);
+}
+
+int rs_rdma_gpu_tx_load(struct rsched_lane *lane,
+                        const struct rsched_message *message)
+{
+    return load(gpu_lane_of(lane), message);
+}
+
+int rs_rdma_gpu_rx_load(struct rsched_lane *lane,
+                        const struct rsched_message *message)
+{
+    return load(gpu_lane_of(lane), message);
+}
+
+/* ---- running ---- */
+
+static int begin_copy(struct gpu_lane *w)
+{
+    int error = rsched_gpus()->stage_begin(w->stage);
+
+    if (error != 0)
+        return fail(w, error);
+    w->step = STEP_COPY;
+    return RSCHED_LANE_DONE;
+}
+
+static int poll_copy(struct gpu_lane *w)
+{
+    int status = rsched_gpus()->stage_poll(w->stage);
+
+    if (status == RSCHED_LANE_DONE)
+        w->copies++;
+    return status < 0 ? fail(w, status) : status;
+}
+
+int rs_rdma_gpu_tx_progress(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+    int status;
+
+    if (w->step == STEP_INNER)
+        return mirror(w, rs_rdma_tx_progress(w->inner));
+    status = poll_copy(w);
+    if (status != RSCHED_LANE_DONE)
+        return status;
+    w->step = STEP_INNER;
+    return mirror(w, rs_rdma_tx_start(w->inner));
+}
+
+int rs_rdma_gpu_tx_start(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+    int status;
+
+    w->step = STEP_INNER;
+    if (w->stage == NULL)
+        return mirror(w, rs_rdma_tx_start(w->inner));
+    status = begin_copy(w);
+    return status == RSCHED_LANE_DONE ? rs_rdma_gpu_tx_progress(lane) : status;
+}
+
+/* The inner lane has all of it. */
+static int finish(struct gpu_lane *w)
+{
+    int error;
+
+    if (w->stage != NULL)
+        return begin_copy(w);
+    error = w->gpu == NULL ? 0 : rsched_gpus()->flush(w->gpu);
+    if (error != 0)
+        return fail(w, error);
+    w->step = STEP_OVER;
+    return RSCHED_LANE_DONE;
+}
+
+int rs_rdma_gpu_rx_progress(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+    int status = RSCHED_LANE_DONE;
+
+    if (w->step == STEP_INNER) {
+        status = rs_rdma_rx_progress(w->inner);
+        if (status == RSCHED_LANE_DONE)
+            status = finish(w);
+    }
+    if (status == RSCHED_LANE_DONE && w->step == STEP_COPY) {
+        status = poll_copy(w);
+        if (status == RSCHED_LANE_DONE)
+            w->step = STEP_OVER;
+    }
+    return mirror(w, status);
+}
+
+int rs_rdma_gpu_rx_start(struct rsched_lane *lane)
+{
+    struct gpu_lane *w = gpu_lane_of(lane);
+
+    w->step = STEP_INNER;
+    return mirror(w, rs_rdma_rx_start(w->inner));
+}

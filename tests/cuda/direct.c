@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Exchanges of GPU memory over RDMA devices, between two ranks that no other
+ * engine joins:
+ *
+ *     cuda_direct reached|sent|staged
+ *
+ * The device is the interpreter of ../verbs, the driver the one in software. Said
+ * is what they do: `reached`, devices get at GPU memory; `sent`, what they write
+ * there cannot be made visible; `staged`, they do not get at it. The counters tell
+ * that it was so.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <rsched/rsched.h>
+
+#include "librsched/run/run.h"
+#include "tests/cuda/buffer.h"
+#include "tests/verbs/interpreter_gpu.h"
+#include "tests/verbs/only.h"
+
+enum { EPOCHS = 3, ROWS = 100, ROW = 64, PITCH = 1024 };
+
+static enum { REACHED, SENT, STAGED } mode;
+
+static const struct kind {
+    uint64_t bytes;
+    bool from_gpu, to_gpu, rows;
+} kinds[] = {
+    {300000, true, true, false}, {1000, true, true, false},
+    {40, true, true, false},     {300000, true, false, false},
+    {5000, false, true, false},  {ROWS * ROW, true, true, true},
+};
+
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static const struct rsched_run rows = {
+    .bytes = ROW, .count = ROWS, .stride = PITCH};
+
+struct world {
+    struct program p;
+    const struct kind *kind;
+    int number;
+    struct buffer send, receive;
+    struct rsched_exchange *x;
+    int epoch;
+};
+
+static size_t span(const struct kind *k)
+{
+    return k->rows ? ROWS * PITCH : k->bytes;
+}
+
+static size_t place(const struct kind *k, size_t at)
+{
+    return k->rows ? at / ROW * PITCH + at % ROW : at;
+}
+
+static char byte_of(const struct world *w, int rank, size_t at)
+{
+    return (char)(rank * 89 + w->epoch * 41 + w->number * 17 + (int)(at % 251));
+}
+
+static int create(struct rank *self, struct world *w)
+{
+    const void *send = w->send.address;
+    void *receive = w->receive.address;
+    struct rsched_exchange_params params = {
+        .send = &send, .receive = &receive, .tag = (uint64_t)w->number};
+    struct rsched_put put = {.bytes = w->kind->bytes,
+                             .source = self->rank,
+                             .destination = 1 - self->rank};
+    struct rsched_pattern *pattern;
+    int error;
+
+    if (w->kind->rows)
+        put.layout = (struct rsched_layout){&rows, 1};
+    RANK_CHECK(rsched_pattern_create("direct", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+    put.source = 1 - self->rank;
+    put.destination = self->rank;
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+    params.pattern = pattern;
+    error = rsched_exchange_create(self->context, &params, &w->x);
+    rsched_pattern_destroy(pattern);
+    RANK_CHECK(error == 0);
+    return 0;
+}
+
+static int run(struct rank *self, struct world *w)
+{
+    const struct kind *k = w->kind;
+
+    for (int i = 0; i < EPOCHS; i++, w->epoch++) {
+        for (size_t at = 0; at < k->bytes; at++)
+            w->send.touch[place(k, at)] = byte_of(w, self->rank, at);
+        memset(w->receive.touch, 0, span(k));
+        RANK_CHECK(rsched_exchange_start(w->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+        for (size_t at = 0; at < k->bytes; at++)
+            RANK_CHECK(w->receive.touch[place(k, at)] ==
+                       byte_of(w, 1 - self->rank, at));
+        for (size_t at = 0; k->rows && at < span(k); at++)
+            RANK_CHECK(at % PITCH < ROW || w->receive.touch[at] == 0);
+    }
+    return 0;
+}
+
+/* What the sender's device has fetched from GPU memory itself. */
+static int check_sent(struct rank *self, const struct world *w, int epochs)
+{
+    const struct rsched_lane_stats *stats = &w->x->out[0].lane->stats;
+    uint64_t bytes = (uint64_t)epochs * w->kind->bytes;
+
+    RANK_CHECK(w->x->num_out == 1 && w->x->out[0].peer->gpus);
+    RANK_CHECK(stats->bytes[RSCHED_WAY_LANDING] +
+                   stats->bytes[RSCHED_WAY_DIRECT] ==
+               bytes);
+    if (!w->kind->from_gpu)
+        return 0;
+    RANK_CHECK(stats->gathered == (mode == STAGED ? 0 : bytes));
+    RANK_CHECK(stats->packed == (mode == STAGED ? bytes : 0));
+    return 0;
+}
+
+/* What devices have written to GPU memory, by both ranks together: with 100 blocks
+ * each they would be too many writes. */
+static int check_written(struct rank *self, const struct world *w,
+                         uint64_t writes)
+{
+    bool direct = mode == REACHED && w->kind->to_gpu && !w->kind->rows;
+
+    RANK_CHECK(direct ? interpreter_gpu_writes() - writes >= 2 * EPOCHS
+                      : interpreter_gpu_writes() == writes);
+    if (direct)
+        RANK_CHECK(w->x->out[0].lane->stats.bytes[RSCHED_WAY_DIRECT] ==
+                   EPOCHS * w->kind->bytes);
+    return 0;
+}
+
+/* Bound to host memory and back: what was registered is not any more. */
+static int rebind(struct rank *self, struct world *w)
+{
+    struct buffer send, receive, gpu_send = w->send, gpu_receive = w->receive;
+
+    buffer_init(&w->p, &send, span(w->kind), false);
+    buffer_init(&w->p, &receive, span(w->kind), false);
+    for (int k = 0; k < 2; k++) {
+        const void *from;
+        void *to;
+
+        w->send = k == 0 ? send : gpu_send;
+        w->receive = k == 0 ? receive : gpu_receive;
+        from = w->send.address;
+        to = w->receive.address;
+        RANK_CHECK(rsched_exchange_bind(w->x, &from, &to) == 0);
+        RANK_CHECK(run(self, w) == 0);
+    }
+    buffer_fini(&w->p, &send);
+    buffer_fini(&w->p, &receive);
+    return 0;
+}
+
+static int one_kind(struct rank *self, struct world *w, int number)
+{
+    uint64_t writes;
+
+    w->kind = &kinds[number];
+    w->number = number;
+    w->epoch = 0;
+    buffer_init(&w->p, &w->send, span(w->kind), w->kind->from_gpu);
+    buffer_init(&w->p, &w->receive, span(w->kind), w->kind->to_gpu);
+    RANK_CHECK(create(self, w) == 0);
+    mesh_barrier(self->end);
+    writes = interpreter_gpu_writes();
+    mesh_barrier(self->end);
+    RANK_CHECK(run(self, w) == 0);
+    mesh_barrier(self->end);
+    RANK_CHECK(check_sent(self, w, EPOCHS) == 0);
+    RANK_CHECK(check_written(self, w, writes) == 0);
+    mesh_barrier(self->end);
+    if (w->kind->from_gpu && w->kind->to_gpu)
+        RANK_CHECK(rebind(self, w) == 0);
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    buffer_fini(&w->p, &w->send);
+    buffer_fini(&w->p, &w->receive);
+    return 0;
+}
+
+static int rank_main(struct rank *self)
+{
+    struct world w = {0};
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    program_begin(&w.p, self->rank);
+    for (int i = 0; i < KINDS; i++)
+        RANK_CHECK(one_kind(self, &w, i) == 0);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        return 2;
+    mode = strcmp(argv[1], "reached") == 0 ? REACHED
+           : strcmp(argv[1], "sent") == 0  ? SENT
+                                           : STAGED;
+    return ranks_run(2, true, rank_main, NULL) == 0 ? 0 : 1;
+}
