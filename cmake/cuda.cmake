@@ -1,6 +1,6 @@
-# CUDA's driver interface: only the header cuda.h, not older than what
-# engines/cuda asks of a GPU; the library is found at run time. Sets RSCHED_CUDA
-# to ON or OFF, and CUDA_INCLUDE_DIR.
+# CUDA's driver interface: only the header cuda.h, of CUDA 12.0 or later; the
+# library is found at run time. Sets RSCHED_CUDA to ON or OFF, and
+# CUDA_INCLUDE_DIR.
 
 if(RSCHED_CUDA)
   include(CheckCSourceCompiles)
@@ -9,9 +9,12 @@ if(RSCHED_CUDA)
   if(CUDA_INCLUDE_DIR)
     set(CMAKE_REQUIRED_INCLUDES "${CUDA_INCLUDE_DIR}")
     check_c_source_compiles("#include <cuda.h>
+        #if CUDA_VERSION < 12000
+        #error before CUDA 12.0
+        #endif
         int main(void)
         {
-            return (int)CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID + (int)CU_DEVICE_ATTRIBUTE_MPS_ENABLED;
+            return 0;
         }" RSCHED_CUDA_HEADER)
     unset(CMAKE_REQUIRED_INCLUDES)
   endif()

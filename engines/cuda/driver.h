@@ -16,7 +16,19 @@
 
 #include <cuda.h>
 
+#include <assert.h>
 #include <stdbool.h>
+
+/* Attributes of GPUs that the driver knows by number, and cuda.h by name since
+ * CUDA 12.2 and 12.3; all else that we use, CUDA 12.0 has. A driver that does
+ * not know them fails the question. */
+#define RS_CUDA_HOST_NUMA_ID ((CUdevice_attribute)134)
+#define RS_CUDA_MPS_ENABLED ((CUdevice_attribute)133)
+#if CUDA_VERSION >= 12030
+static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
+                  (int)RS_CUDA_MPS_ENABLED == CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
+              "numbers of the driver's interface");
+#endif
 
 #define RS_CUDA_FUNCTIONS(XX)                                                \
     XX(cuInit)                                                               \

@@ -152,8 +152,7 @@ static int attribute_of(CUdevice device, CUdevice_attribute attribute,
 
 static int numa_node_of(CUdevice device)
 {
-    int node = attribute_of(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
-                            RSCHED_NUMA_UNKNOWN);
+    int node = attribute_of(device, RS_CUDA_HOST_NUMA_ID, RSCHED_NUMA_UNKNOWN);
 
     return node >= RSCHED_NUMA_NONE ? node : RSCHED_NUMA_UNKNOWN;
 }
@@ -206,7 +205,7 @@ static int check_shared(CUdevice device, int gpu)
 {
     int mode = attribute_of(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE,
                             CU_COMPUTEMODE_DEFAULT);
-    int served = attribute_of(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 0);
+    int served = attribute_of(device, RS_CUDA_MPS_ENABLED, 0);
 
     if (mode == CU_COMPUTEMODE_DEFAULT ||
         (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && served != 0))

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engines/cuda/driver.h"
+
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 unsigned long long fake_counts[FAKE_NUM_COUNTS];
 static _Atomic pid_t initialised; /* by cuInit: a child of a fork has to do without */
@@ -238,7 +240,7 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *value = fake_setting("FAKE_CUDA_MODE", CU_COMPUTEMODE_DEFAULT);
         break;
-    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+    case RS_CUDA_MPS_ENABLED:
         *value = fake_setting("FAKE_CUDA_MPS", 0);
         break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
@@ -261,7 +263,7 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
                      ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
                      : 0;
         break;
-    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+    case RS_CUDA_HOST_NUMA_ID:
         *value = numa_node_of(device);
         if (*value == -9) /* a driver that does not know the attribute */
             return CUDA_ERROR_INVALID_VALUE;
