@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Exchanges of GPU memory over RDMA devices, between two ranks that no other
- * engine joins:
+ * engine joins, or does (`beside`), or does in one direction only (`one-way`):
  *
- *     cuda_direct reached|sent|staged
+ *     cuda_direct dmabuf|peer|sent|staged|beside|one-way
  *
  * The device is the interpreter of ../verbs, the driver the one in software. Said
- * is what they do: `reached`, devices get at GPU memory; `sent`, what they write
- * there cannot be made visible; `staged`, they do not get at it. The counters tell
- * that it was so.
+ * is what they do: `dmabuf`, `peer`, devices get at GPU memory, registered so;
+ * `sent`, what they write there cannot be made visible; `staged`, they do not get
+ * at it. The counters tell that it was so.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <rsched/rsched.h>
 
+#include "librsched/base/error.h"
 #include "librsched/run/run.h"
 #include "tests/cuda/buffer.h"
+#include "tests/verbs/interpreter.h"
 #include "tests/verbs/interpreter_gpu.h"
 #include "tests/verbs/only.h"
 
 enum { EPOCHS = 3, ROWS = 100, ROW = 64, PITCH = 1024 };
 
-static enum { REACHED, SENT, STAGED } mode;
+static enum { DMABUF, PEER, SENT, STAGED, BESIDE, ONE_WAY, MODES } mode;
+
+static const char *const modes[] = {"dmabuf", "peer",   "sent",
+                                    "staged", "beside", "one-way"};
 
 static const struct kind {
     uint64_t bytes;
@@ -114,6 +119,10 @@ static int check_sent(struct rank *self, const struct world *w, int epochs)
     uint64_t bytes = (uint64_t)epochs * w->kind->bytes;
 
     RANK_CHECK(w->x->num_out == 1 && w->x->out[0].peer->gpus);
+    RANK_CHECK(strcmp(w->x->out[0].peer->ops->name,
+                      mode == BESIDE ? "cuda" : "interpreter") == 0);
+    if (mode == BESIDE)
+        return 0;
     RANK_CHECK(stats->bytes[RSCHED_WAY_LANDING] +
                    stats->bytes[RSCHED_WAY_DIRECT] ==
                bytes);
@@ -129,7 +138,8 @@ static int check_sent(struct rank *self, const struct world *w, int epochs)
 static int check_written(struct rank *self, const struct world *w,
                          uint64_t writes)
 {
-    bool direct = mode == REACHED && w->kind->to_gpu && !w->kind->rows;
+    bool direct = (mode == DMABUF || mode == PEER || mode == ONE_WAY) &&
+                  w->kind->to_gpu && !w->kind->rows;
 
     RANK_CHECK(direct ? interpreter_gpu_writes() - writes >= 2 * EPOCHS
                       : interpreter_gpu_writes() == writes);
@@ -189,14 +199,69 @@ static int one_kind(struct rank *self, struct world *w, int number)
     return 0;
 }
 
+/* A dma-buf needs the least, so nothing else is asked for where it is taken. */
+static int check_registered(struct rank *self)
+{
+    struct interpreter_counts counts = interpreter_counts();
+
+    RANK_CHECK((counts.dmabufs > 0) ==
+               (mode == DMABUF || mode == SENT || mode == ONE_WAY));
+    RANK_CHECK((counts.peers > 0) == (mode == PEER));
+    return 0;
+}
+
+static int refuse(struct rsched_engine *engine, int peer,
+                  const unsigned char *address,
+                  struct rsched_connection **connection)
+{
+    (void)engine;
+    (void)address;
+    (void)connection;
+    return rs_fail(RSCHED_EUNREACH, "process %d is not for this engine", peer);
+}
+
+/* The interpreter in the place of verbs, where that is in the order in which
+ * engines are tried. */
+static int open_beside(struct rank *self)
+{
+    static struct rsched_engine_ops refusing;
+    struct rs_engine *cuda = NULL, *verbs = NULL, saved;
+
+    for (int i = 0; rsched_engine_at((size_t)i) != NULL; i++) {
+        const char *name = rsched_engine_at((size_t)i)->name;
+
+        if (strcmp(name, "cuda") == 0)
+            cuda = &self->context->engines[i];
+        if (strcmp(name, "verbs") == 0)
+            verbs = &self->context->engines[i];
+    }
+    RANK_CHECK(cuda != NULL && verbs != NULL && cuda->ops != NULL);
+    saved = *cuda;
+    cuda->ops = NULL;
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    *verbs = self->context->engines[0];
+    self->context->engines[0].ops = NULL;
+    *cuda = saved;
+    if (mode == ONE_WAY && self->rank == 0) {
+        refusing = *cuda->ops;
+        refusing.connect = refuse;
+        cuda->ops = &refusing;
+    }
+    return 0;
+}
+
 static int rank_main(struct rank *self)
 {
     struct world w = {0};
 
-    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    if (mode == BESIDE || mode == ONE_WAY)
+        RANK_CHECK(open_beside(self) == 0);
+    else
+        RANK_CHECK(only_interpreter(self, NULL) == 0);
     program_begin(&w.p, self->rank);
     for (int i = 0; i < KINDS; i++)
         RANK_CHECK(one_kind(self, &w, i) == 0);
+    RANK_CHECK(check_registered(self) == 0);
     program_end(&w.p, self->rank);
     return 0;
 }
@@ -205,8 +270,9 @@ int main(int argc, char **argv)
 {
     if (argc != 2)
         return 2;
-    mode = strcmp(argv[1], "reached") == 0 ? REACHED
-           : strcmp(argv[1], "sent") == 0  ? SENT
-                                           : STAGED;
+    while (mode < MODES && strcmp(argv[1], modes[mode]) != 0)
+        mode++;
+    if (mode == MODES)
+        return 2;
     return ranks_run(2, true, rank_main, NULL) == 0 ? 0 : 1;
 }

@@ -537,6 +537,7 @@ int interpreter_memory_register(struct rs_rdma_port *port, void *address,
                                     "address",
                        (unsigned long long)bytes);
     pthread_mutex_lock(&lock);
+    counts.peers += touch != NULL;
     memory_add(&(struct memory){address, bytes, access,
                                 touch != NULL ? touch : address, touch != NULL,
                                 false},
@@ -549,13 +550,20 @@ static int dmabuf_register(struct rs_rdma_port *port, int fd, uintptr_t address,
                            uint64_t bytes, enum rs_rdma_access access,
                            struct rs_rdma_keys *keys)
 {
-    char *touch = interpreter_gpu_map(fd, bytes);
+    const char *taken = getenv("INTERPRETER_DMABUF");
+    char *touch;
 
+    if (taken != NULL && strcmp(taken, "0") == 0)
+        return rs_fail(RSCHED_ENOTSUP, "%s: registering a dma-buf: Operation "
+                                       "not supported",
+                       port->name);
+    touch = interpreter_gpu_map(fd, bytes);
     if (touch == NULL)
         return rs_fail(RSCHED_ENOTSUP, "%s: registering a dma-buf: Bad file "
                                        "descriptor",
                        port->name);
     pthread_mutex_lock(&lock);
+    counts.dmabufs++;
     memory_add(&(struct memory){(char *)address, bytes, access, touch, true,
                                 true},
                keys);

@@ -11,8 +11,9 @@
 
 #include "engines/rdma/port.h"
 
-/** Ports of devices that all instances of this process share. INTERPRETER_HEAD in
- * the environment: their `head_bytes`. */
+/** Ports of devices that all instances of this process share. In the environment:
+ * INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DMABUF=0, INTERPRETER_PEER=0,
+ * they do not take GPU memory that way. */
 int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports);
 
@@ -64,6 +65,7 @@ void interpreter_deliver(void);
 /** What the queues have done so far, all together. */
 struct interpreter_counts {
     uint64_t rings, requests, signals;
+    uint64_t dmabufs, peers; /* registrations of GPU memory that were taken */
 };
 struct interpreter_counts interpreter_counts(void);
 
