@@ -315,6 +315,18 @@ static size_t merge_spans(struct span *spans, size_t number)
     return merged;
 }
 
+/* Blocks that touch are one to the device, with one key: across two allocations
+ * of GPU memory there is none. */
+static int check_apart(const struct span *spans, size_t number)
+{
+    for (size_t i = 1; i < number; i++) {
+        if (spans[i].begin == spans[i - 1].end)
+            return rs_fail(RSCHED_ENOTSUP,
+                           "blocks that touch in two allocations of GPU memory");
+    }
+    return 0;
+}
+
 int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             const struct rsched_message *message,
                             enum rs_rdma_access access,
@@ -331,8 +343,10 @@ int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
         error = rs_fail(RSCHED_ENOMEM, "no memory for registrations");
     else
         error = list_spans(message, gpu, spans, &number);
-    if (error == 0)
+    if (error == 0) {
         number = merge_spans(spans, number);
+        error = check_apart(spans, number);
+    }
     for (size_t i = 0; i < number && error == 0; i++) {
         error = rs_rdma_region_acquire(memory, spans[i].begin, spans[i].end,
                                        access, gpu, &r.of[i]);

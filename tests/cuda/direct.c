@@ -23,6 +23,7 @@
 #include "tests/verbs/only.h"
 
 enum { EPOCHS = 3, ROWS = 100, ROW = 64, PITCH = 1024 };
+enum { NEIGHBORS = 2, NEIGHBOR = 65536 };
 
 static enum { DMABUF, PEER, SENT, STAGED, BESIDE, ONE_WAY, MODES } mode;
 
@@ -199,6 +200,67 @@ static int one_kind(struct rank *self, struct world *w, int number)
     return 0;
 }
 
+/* Of rank 0 first, so that they touch. */
+static int neighbors_init(struct rank *self, struct world *w,
+                          struct buffer *buffers)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < NEIGHBORS && turn == self->rank; i++) {
+            buffer_init(&w->p, &buffers[i], NEIGHBOR, true);
+            RANK_CHECK(i == 0 ||
+                       buffers[i].address == buffers[i - 1].address + NEIGHBOR);
+        }
+        mesh_barrier(self->end);
+    }
+    return 0;
+}
+
+/* Memory is registered within an allocation, also where another one begins at
+ * its end. */
+static int neighbors(struct rank *self, struct world *w)
+{
+    struct buffer send[NEIGHBORS], receive[NEIGHBORS];
+    const void *from[NEIGHBORS];
+    void *to[NEIGHBORS];
+    struct rsched_exchange_params params = {
+        .send = from, .receive = to, .tag = KINDS};
+    struct rsched_pattern *pattern;
+
+    RANK_CHECK(rsched_pattern_create("neighbors", &pattern) == 0);
+    RANK_CHECK(neighbors_init(self, w, send) == 0);
+    RANK_CHECK(neighbors_init(self, w, receive) == 0);
+    for (int i = 0; i < NEIGHBORS; i++) {
+        struct rsched_put put = {.bytes = NEIGHBOR,
+                                 .source = self->rank,
+                                 .destination = 1 - self->rank};
+
+        from[i] = send[i].address;
+        to[i] = receive[i].address;
+        RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+        put.source = 1 - self->rank;
+        put.destination = self->rank;
+        RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+        memset(send[i].touch, 10 * i + self->rank + 1, NEIGHBOR);
+        memset(receive[i].touch, 0, NEIGHBOR);
+    }
+    params.pattern = pattern;
+    RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
+    rsched_pattern_destroy(pattern);
+    RANK_CHECK(rsched_exchange_start(w->x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+    for (int i = 0; i < NEIGHBORS; i++) {
+        for (size_t at = 0; at < NEIGHBOR; at++)
+            RANK_CHECK(receive[i].touch[at] == 10 * i + 2 - self->rank);
+    }
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    for (int i = 0; i < NEIGHBORS; i++) {
+        buffer_fini(&w->p, &send[i]);
+        buffer_fini(&w->p, &receive[i]);
+    }
+    return 0;
+}
+
 /* A dma-buf needs the least, so nothing else is asked for where it is taken. */
 static int check_registered(struct rank *self)
 {
@@ -261,6 +323,7 @@ static int rank_main(struct rank *self)
     program_begin(&w.p, self->rank);
     for (int i = 0; i < KINDS; i++)
         RANK_CHECK(one_kind(self, &w, i) == 0);
+    RANK_CHECK(neighbors(self, &w) == 0);
     RANK_CHECK(check_registered(self) == 0);
     program_end(&w.p, self->rank);
     return 0;
