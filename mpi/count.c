@@ -103,6 +103,8 @@ static void add_message(struct rs_counts *to, const struct rs_message *message)
                                : RS_NUMBER_LANE_RECEIVES] += message->puts;
     to->numbers[RS_NUMBER_LANE_NATIVE] += message->natives;
     to->numbers[RS_NUMBER_LANE_PULLS] += message->pulls;
+    to->numbers[RS_NUMBER_LANE_MAPPED] += message->mapped;
+    to->numbers[RS_NUMBER_LANE_PACKED] += message->packed;
 }
 
 void rs_count_message(const struct rs_message *message)
@@ -113,6 +115,8 @@ void rs_count_message(const struct rs_message *message)
           message->puts);
     count(&numbers[RS_NUMBER_LANE_NATIVE], message->natives);
     count(&numbers[RS_NUMBER_LANE_PULLS], message->pulls);
+    count(&numbers[RS_NUMBER_LANE_MAPPED], message->mapped);
+    count(&numbers[RS_NUMBER_LANE_PACKED], message->packed);
 }
 
 void rs_count_collect(struct rs_counts *counts)
@@ -285,6 +289,8 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"lane_receives", RS_NUMBER_LANE_RECEIVES},
         {"lane_native", RS_NUMBER_LANE_NATIVE},
         {"lane_pulls", RS_NUMBER_LANE_PULLS},
+        {"lane_mapped", RS_NUMBER_LANE_MAPPED},
+        {"lane_packed", RS_NUMBER_LANE_PACKED},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
     };

@@ -4,11 +4,9 @@
 #include "mpi/native.h"
 #include "mpi/message.h"
 
-#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
@@ -22,36 +20,6 @@ enum {
 };
 
 RS_NATIVE(Cancel)
-
-/* ---- bytes ---- */
-
-/* Pieces of a receive's buffer, in order. */
-struct cursor {
-    const struct rs_message *message;
-    size_t run;
-    uint64_t repetition;
-};
-
-/* The next piece, of at most `bytes`. */
-static struct iovec next_piece(struct cursor *c, uint64_t bytes)
-{
-    const struct rs_message *m = c->message;
-    struct iovec piece = {m->buffer, bytes};
-    const struct rsched_run *run;
-
-    if (m->layout == NULL)
-        return piece;
-    run = &m->layout->runs[c->run];
-    piece.iov_base = (void *)((uintptr_t)m->buffer + (uintptr_t)run->offset +
-                              c->repetition * (uint64_t)run->stride);
-    if (run->bytes < bytes)
-        piece.iov_len = run->bytes;
-    if (++c->repetition == run->count) {
-        c->repetition = 0;
-        c->run++;
-    }
-    return piece;
-}
 
 /* ---- status ---- */
 
@@ -89,8 +57,8 @@ static void outgrow(struct rs_lane *lane)
     lane->limit = 0;
 }
 
-static void taken(struct rs_message *message, const struct rs_slot *slot,
-                  bool failed)
+void rs_message_taken(struct rs_message *message, const struct rs_slot *slot,
+                      bool failed)
 {
     uint64_t sent = slot->bytes;
     bool pulled = sent > message->slots->room;
@@ -106,191 +74,6 @@ static void taken(struct rs_message *message, const struct rs_slot *slot,
              failed                  ? MPI_ERR_OTHER
              : sent > message->bytes ? MPI_ERR_TRUNCATE
                                      : MPI_SUCCESS);
-}
-
-/* Messages to be read out of another process in one call of the kernel. */
-struct batch {
-    int num, num_here; /* messages, pieces */
-    uint64_t bytes;
-    struct rs_message *messages[16];
-    struct rs_slot *slots[16];
-    struct iovec there[16], here[64];
-};
-
-void rs_message_announce(struct rs_message *message, struct rs_slot *slot)
-{
-    const void *from = message->buffer;
-
-    rs_lane_want(message->lane, message->bytes, message->layout != NULL);
-    if (message->layout != NULL) {
-        rs_message_pack(message, message->packed);
-        from = message->packed;
-    }
-    memcpy(slot->data, &from, sizeof(from));
-}
-
-static uintptr_t announced(const struct rs_slot *slot)
-{
-    uintptr_t address;
-
-    memcpy(&address, slot->data, sizeof(address));
-    return address;
-}
-
-/* @return whether all of it fits in */
-static bool batch_add(struct batch *b, struct rs_message *message,
-                      struct rs_slot *slot)
-{
-    enum { MOST = (int)(sizeof(b->here) / sizeof(b->here[0])) };
-    uint64_t bytes = slot->bytes < message->bytes ? slot->bytes
-                                                  : message->bytes;
-    struct cursor cursor = {.message = message};
-    int num_here = b->num_here;
-
-    b->there[b->num] = (struct iovec){(void *)announced(slot), bytes};
-    for (uint64_t left = bytes; left > 0;) {
-        if (num_here == MOST || b->bytes + bytes > INT_MAX / 2)
-            return false;
-        b->here[num_here] = next_piece(&cursor, left);
-        left -= b->here[num_here++].iov_len;
-    }
-    b->num_here = num_here;
-    b->bytes += bytes;
-    b->messages[b->num] = message;
-    b->slots[b->num++] = slot;
-    return true;
-}
-
-static bool batch_read(const struct batch *b, int pid)
-{
-    ssize_t got = b->bytes == 0 ? 0
-                                : process_vm_readv(
-                                      pid, b->here, (unsigned long)b->num_here,
-                                      b->there, (unsigned long)b->num, 0);
-
-    return got == (ssize_t)b->bytes;
-}
-
-static bool read_bytes(int pid, char *to, uintptr_t from, uint64_t bytes)
-{
-    while (bytes > 0) {
-        struct iovec here = {to, bytes}, there = {(void *)from, bytes};
-        ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
-
-        if (got <= 0)
-            return false;
-        to += got;
-        from += (uintptr_t)got;
-        bytes -= (uint64_t)got;
-    }
-    return true;
-}
-
-/* Whole pieces from `cursor` on, of at most `room` bytes together; 0 if the first
- * one is longer. */
-static uint64_t count_pieces(struct cursor cursor, uint64_t bytes,
-                             uint64_t room)
-{
-    uint64_t together = 0;
-
-    while (together < bytes) {
-        uint64_t next = next_piece(&cursor, bytes - together).iov_len;
-
-        if (together + next > room)
-            break;
-        together += next;
-    }
-    return together;
-}
-
-/* One that is too long for a batch, or in too many pieces: a call of the kernel
- * for a short piece costs more than copying it once more. */
-static bool read_alone(const struct rs_message *message,
-                       const struct rs_slot *slot, int pid)
-{
-    enum { ROOM = 16384 };
-    uint64_t bytes = slot->bytes < message->bytes ? slot->bytes
-                                                  : message->bytes;
-    uintptr_t from = announced(slot);
-    struct cursor cursor = {.message = message};
-    char pieces[ROOM];
-
-    while (bytes > 0) {
-        uint64_t together = count_pieces(cursor, bytes, ROOM), at = 0;
-
-        if (together == 0) {
-            struct iovec here = next_piece(&cursor, bytes);
-
-            together = at = here.iov_len;
-            if (!read_bytes(pid, here.iov_base, from, together))
-                return false;
-        } else if (!read_bytes(pid, pieces, from, together)) {
-            return false;
-        }
-        while (at < together) {
-            struct iovec here = next_piece(&cursor, together - at);
-
-            memcpy(here.iov_base, pieces + at, here.iov_len);
-            at += here.iov_len;
-        }
-        from += together;
-        bytes -= together;
-    }
-    return true;
-}
-
-static void __attribute__((cold)) complain(const struct rs_pair *pair)
-{
-    rs_log(RS_LOG_ERROR, "reading from process %d failed: %m", pair->world);
-}
-
-/* What else the pair's sender has announced. While the pair is open only: what
- * is put later is not matched. */
-static void batch_fill(struct batch *b, const struct rs_pair *pair)
-{
-    enum { MOST = (int)(sizeof(b->messages) / sizeof(b->messages[0])) };
-
-    if (pair->view.open == 0)
-        return;
-    for (struct rs_message *m = pair->messages; m != NULL && b->num < MOST;
-         m = m->next) {
-        struct rs_slot *slot;
-
-        if (m->request->state != RS_GRANTED || m == b->messages[0] ||
-            m->number != m->slots->seen + 1)
-            continue;
-        slot = rs_lane_is_put(m->slots, m->number);
-        if (slot != NULL && slot->bytes > m->slots->room &&
-            !batch_add(b, m, slot))
-            return;
-    }
-}
-
-static void pull(struct rs_message *message, struct rs_slot *slot)
-{
-    const struct rs_pair *pair = message->lane->pair;
-    struct batch batch = {.num = 0};
-    bool good;
-
-    if (pair->world == rs_process.rank) {
-        rs_message_unpack(message, (const char *)announced(slot),
-                          slot->bytes < message->bytes ? slot->bytes
-                                                       : message->bytes);
-        taken(message, slot, false);
-        return;
-    }
-    if (batch_add(&batch, message, slot)) {
-        batch_fill(&batch, pair);
-        good = batch_read(&batch, pair->pid);
-        for (int i = 0; i < batch.num && good; i++)
-            taken(batch.messages[i], batch.slots[i], false);
-        if (good)
-            return;
-    }
-    good = read_alone(message, slot, pair->pid);
-    if (!good)
-        complain(pair);
-    taken(message, slot, !good);
 }
 
 /* Those before it on the lane are there too, and slots are given back in their
@@ -317,13 +100,13 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
     if (message->number != slots->seen + 1)
         take_earlier(message);
     if (slot->bytes > slots->room) {
-        pull(message, slot);
+        rs_message_pull(message, slot);
         return;
     }
     rs_message_unpack(message, slot->data,
                       slot->bytes < message->bytes ? slot->bytes
                                                    : message->bytes);
-    taken(message, slot, false);
+    rs_message_taken(message, slot, false);
 }
 
 /* A send that is matched: complete, unless the receiver has yet to pull it. */
@@ -407,7 +190,8 @@ int rs_message_start_slowly(struct rs_request *request)
         if (!lane->offered)
             rs_note_offer(lane, message->bytes);
         else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
-            rs_lane_want(lane, message->bytes, message->layout != NULL);
+            rs_lane_want(lane, message->bytes,
+                         rs_message_is_packed(message));
     }
     rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
@@ -612,7 +396,8 @@ void rs_message_close(struct rs_request *request)
     if (message->synced != MPI_REQUEST_NULL)
         PMPI_Request_free(&message->synced);
     rs_flat_drop(message->layout);
-    free(message->packed);
+    rsched_pull_source_destroy(message->source);
+    rsched_pull_target_destroy(message->target);
     rs_lane_release(message->lane);
     free(message);
     request->message = NULL;

@@ -9,6 +9,8 @@
 #ifndef RS_MPI_MESSAGE_H
 #define RS_MPI_MESSAGE_H
 
+#include <rsched/pull.h>
+
 #include "mpi/persistent.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -27,9 +29,12 @@ struct rs_message {
     uint64_t order;  /* of the start, among those of the pair */
     uint64_t puts;   /* starts through the lane */
     uint64_t pulls;  /* receives that were pulled */
+    uint64_t mapped; /* of them, all out of mapped memory */
+    uint64_t packed; /* sends that were packed to be pulled */
     uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
     struct rs_flat *layout; /* NULL: contiguous */
-    char *packed; /* send of a layout: for bytes that are pulled */
+    struct rsched_pull_source *source; /* send: NULL: none yet */
+    struct rsched_pull_target *target; /* receive: likewise */
     bool sends, synchronous;
     bool raised; /* the native MPI has raised the error */
     enum rs_call call;
@@ -93,8 +98,17 @@ void rs_message_pack(const struct rs_message *message, char *to);
 /** The first `bytes` of them, at most as many as it has. */
 void rs_message_unpack(const struct rs_message *message, const char *from,
                        uint64_t bytes);
-/** Say in a slot where the bytes are. */
-void rs_message_announce(struct rs_message *message, struct rs_slot *slot);
+
+/** Messages that are pulled (announced.c). Send: say in a slot where the bytes
+ * are. False: there is no memory to say so. */
+bool rs_message_announce(struct rs_message *message, struct rs_slot *slot);
+/** Send: whether it would be packed for that. */
+bool rs_message_is_packed(struct rs_message *message);
+/** Receive: take what is announced in the slot, and more of the pair. */
+void rs_message_pull(struct rs_message *message, struct rs_slot *slot);
+/** Receive: it has been taken out of the slot, or out of the sender's memory. */
+void rs_message_taken(struct rs_message *message, const struct rs_slot *slot,
+                      bool failed);
 
 static inline bool rs_message_is_open(const struct rs_message *message)
 {
@@ -143,12 +157,14 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     slot = rs_lane_next(slots);
     if (UNLIKELY(slot == NULL))
         return false;
-    if (UNLIKELY(bytes > slots->room))
-        rs_message_announce(message, slot);
-    else if (LIKELY(message->layout == NULL))
+    if (UNLIKELY(bytes > slots->room)) {
+        if (!rs_message_announce(message, slot))
+            return false;
+    } else if (LIKELY(message->layout == NULL)) {
         rs_copy(slot->data, message->buffer, bytes);
-    else
+    } else {
         rs_message_pack(message, slot->data);
+    }
     message->number = rs_lane_put(slots, slot, bytes);
     request->state = RS_PUT;
     rs_message_opened(message, lane->pair);

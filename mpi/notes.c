@@ -5,6 +5,8 @@
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
+#include <rsched/pull.h>
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,10 +28,14 @@ struct note {
     uint64_t at;
     uint32_t index;
     uint32_t pulls; /* answer: the receiver can read our memory */
+    struct rsched_pull_memory memory; /* offer: where it finds it */
 };
 
 /* Whoever can read this word can read our memory. */
 static uint64_t cookie;
+
+/* What others may map of it. None is as good as one that they cannot open. */
+static struct rsched_pull_memory memory = {.fd = -1};
 
 /* One on its way, or an offer that nobody has use for yet. */
 struct letter {
@@ -80,16 +86,30 @@ static void reap(void)
 
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
 {
-    const struct note note = {.kind = OFFER, .tag = lane->tag,
-                              .id = lane->pair->name->id, .bytes = bytes,
-                              .pid = getpid(),
-                              .nonce = rs_process.job ^ (uintptr_t)&cookie,
-                              .at = (uintptr_t)&cookie};
+    struct note note = {.kind = OFFER, .tag = lane->tag,
+                        .id = lane->pair->name->id, .bytes = bytes,
+                        .pid = getpid(),
+                        .nonce = rs_process.job ^ (uintptr_t)&cookie,
+                        .at = (uintptr_t)&cookie};
 
     lane->offered = true;
     cookie = note.nonce;
+    if (memory.fd < 0 && rsched_pull_memory_open(&memory) != 0)
+        memory.fd = -1;
+    note.memory = memory;
+    note.memory.pid = note.pid;
     vain = 0;
     send_note(lane->pair->world, &note);
+}
+
+/* Whether this process can copy out of the sender's memory. */
+static bool can_pull(struct rs_pair *pair, const struct note *offer)
+{
+    if (!rs_pair_can_pull(offer->pid, offer->at, offer->nonce))
+        return false;
+    if (pair->world != rs_process.rank && pair->sender == NULL)
+        pair->sender = rs_sender_get(pair->world, &offer->memory);
+    return pair->world == rs_process.rank || pair->sender != NULL;
 }
 
 /* The receiver's half of a lane that both sides want. */
@@ -101,10 +121,8 @@ static void answer(struct rs_lane *lane, const struct note *offer)
     if (lane->attached || pair->num_attached == RS_LANES ||
         !rs_pair_share(pair))
         return;
-    if (pair->num_attached == 0) {
-        pair->pid = offer->pid;
-        pair->pulls = rs_pair_can_pull(offer->pid, offer->at, offer->nonce);
-    }
+    if (pair->num_attached == 0)
+        pair->pulls = can_pull(pair, offer);
     if (!rs_lane_attach(lane, pair->num_attached, offer->bytes))
         return;
     if (lane->barred)
@@ -222,4 +240,7 @@ void rs_notes_fini(void)
         on_the_way = letter->next;
         PMPI_Request_free(&letter->request); /* and its bytes stay */
     }
+    if (memory.fd >= 0)
+        rsched_pull_memory_close();
+    memory.fd = -1;
 }

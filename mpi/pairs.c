@@ -315,12 +315,11 @@ void rs_lane_move(struct rs_lane *lane)
         touch(lane->slots);
 }
 
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool strided)
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool packed)
 {
-    /* One that is strided would be packed before it is pulled, and mostly
-     * unpacked after it: three copies instead of two. */
+    /* One that is packed before it is pulled is copied twice in any case. */
     if (bytes <= lane->wanted ||
-        bytes > (strided ? rs_lane_most() : rs_pair_most(lane->pair)))
+        bytes > (packed ? rs_lane_most() : rs_pair_most(lane->pair)))
         return;
     lane->wanted = bytes;
     atomic_store_explicit(&lane->pair->view.words->wanted[lane->index], bytes,
@@ -464,6 +463,7 @@ static void pair_destroy(struct rs_pair *pair)
         munmap(pair->view.words, pair->mapped);
     if (pair->fd >= 0)
         close(pair->fd);
+    rs_sender_put(pair->sender);
     rs_name_drop(pair->name);
     rs_num_pairs--;
     free(pair);

@@ -74,10 +74,7 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
                                        (uintptr_t)all->runs[0].offset);
     } else {
         message->layout = all;
-        if (message->sends)
-            message->packed = malloc(all->size);
-        return message->sends && message->packed == NULL ? RS_REASON_MEMORY
-                                                         : RS_ACCELERATED;
+        return RS_ACCELERATED;
     }
     rs_flat_drop(all);
     return reason;
@@ -182,7 +179,6 @@ static int give(struct rs_message *message, int error, MPI_Request *handle)
             error = rs_name_raise(message->lane->pair->name, MPI_ERR_NO_MEM);
         }
         rs_flat_drop(message->layout);
-        free(message->packed);
         free(message);
         return error;
     }

@@ -78,8 +78,8 @@ struct rs_pair {
     unsigned num_attached;
     size_t mapped; /* bytes */
     int fd;        /* receiver */
-    int pid;       /* receiver: of the sender, if the kernel may read there */
-    bool pulls;    /* it may */
+    struct rs_sender *sender; /* receiver: its memory; NULL: this process */
+    bool pulls;    /* the receiver may read there */
     struct rs_rows rows; /* receiver */
     bool outgrown; /* receiver: pulled what lanes could have room for */
     struct rs_pair_view view;
@@ -124,9 +124,9 @@ bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
-/** Sender: a message of so many bytes, strided in its memory or not, does not
- * fit into the slots (G1). */
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool strided);
+/** Sender: a message of so many bytes, which is packed to be pulled or not, does
+ * not fit into the slots (G1). */
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool packed);
 /** Receiver: whether the sender wants slots for such a message, and may get
  * them. */
 bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
@@ -134,10 +134,16 @@ bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
 void rs_pair_grow(struct rs_pair *pair);
 /** Go to where the lane's slots shall be: see rs_slots_move(). */
 void rs_lane_move(struct rs_lane *lane);
-/** The most bytes of a message that need not be strided to go through slots. */
+/** The most bytes of a message that need not be packed to go through slots. */
 uint64_t rs_pair_most(const struct rs_pair *pair);
 /** Whether the kernel lets us read `cookie` at `at` in the process. */
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);
+/** The memory of a process that sends (announced.c), until it is put back; NULL:
+ * there is none of our own to know it. */
+struct rsched_pull_memory;
+struct rs_sender *rs_sender_get(int world,
+                                const struct rsched_pull_memory *memory);
+void rs_sender_put(struct rs_sender *sender);
 /** Call `visit` for all pairs. */
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
 void rs_pairs_fini(void);

@@ -215,6 +215,8 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_LANE_RECEIVES] = "lane_receives",
     [RS_NUMBER_LANE_NATIVE] = "lane_native",
     [RS_NUMBER_LANE_PULLS] = "lane_pulls",
+    [RS_NUMBER_LANE_MAPPED] = "lane_mapped",
+    [RS_NUMBER_LANE_PACKED] = "lane_packed",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
 };

@@ -378,18 +378,29 @@ int rs_copies_compile(struct rs_copies *list,
     return error;
 }
 
-/* The next copy from where one walk stands to where the other does. */
+/* How many whole blocks of `blocks` the rest of one block has, and `blocks` from
+ * where it stands. */
+static uint64_t whole_blocks(const struct cursor *blocks, uint64_t rest)
+{
+    uint64_t left = blocks->piece->count - blocks->block;
+    uint64_t fit = rest / blocks->piece->bytes;
+
+    return blocks->within > 0 ? 0 : fit < left ? fit : left;
+}
+
+/* The next copy from where one walk stands to where the other does: equal
+ * blocks, blocks of one within a block of the other, or a part of one. */
 static struct rs_copy take_pair(struct cursor *source, struct cursor *target)
 {
     uint64_t source_rest = source->piece->bytes - source->within;
     uint64_t target_rest = target->piece->bytes - target->within;
+    uint64_t sources = whole_blocks(source, target_rest);
+    uint64_t targets = whole_blocks(target, source_rest);
     struct rs_copy copy = {.user = cursor_address(source),
                            .other = cursor_address(target),
                            .count = 1};
 
-    if (source_rest == target_rest && source->within == 0 &&
-        target->within == 0) {
-        /* Equal blocks: as many as both have. */
+    if (source_rest == target_rest && sources > 0 && targets > 0) {
         uint64_t blocks = source->piece->count - source->block;
 
         if (blocks > target->piece->count - target->block)
@@ -401,6 +412,22 @@ static struct rs_copy take_pair(struct cursor *source, struct cursor *target)
         source->block += blocks - 1;
         target->block += blocks - 1;
         source->within = target->within = source_rest;
+    } else if (targets > 1) {
+        copy.bytes = target_rest;
+        copy.count = targets;
+        copy.stride = (int64_t)target_rest;
+        copy.other_stride = target->piece->stride;
+        source->within += targets * target_rest;
+        target->block += targets - 1;
+        target->within = target_rest;
+    } else if (sources > 1) {
+        copy.bytes = source_rest;
+        copy.count = sources;
+        copy.stride = source->piece->stride;
+        copy.other_stride = (int64_t)source_rest;
+        source->block += sources - 1;
+        source->within = source_rest;
+        target->within += sources * source_rest;
     } else {
         copy.bytes = source_rest < target_rest ? source_rest : target_rest;
         source->within += copy.bytes;

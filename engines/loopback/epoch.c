@@ -215,9 +215,9 @@ static int __attribute__((noinline)) finish_pull(struct lane *l)
         l->lane.stats.bytes[RSCHED_WAY_DIRECT] += l->pull.helped;
         l->lane.stats.bytes[RSCHED_WAY_PULL] +=
             l->pull.table.reachable - l->pull.helped;
-        l->lane.stats.bytes[RSCHED_WAY_CMA] += l->pull.table.readable;
+        l->lane.stats.bytes[RSCHED_WAY_CMA] += l->pull.readable;
         l->lane.stats.bytes[RSCHED_WAY_LANDING] -=
-            l->pull.table.reachable + l->pull.table.readable;
+            l->pull.table.reachable + l->pull.readable;
         return RSCHED_LANE_DONE;
     }
     l->pull.refused = true;

@@ -145,10 +145,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     /* The nonce was in its memory just now, so the number is its own. */
     c->pid = a->pid;
     c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->memory_fd);
-    rs_maps_init(&c->maps,
-                 open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
-                 c->memory_id);
+    rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
     c->reads = rs_pull_may_read(c->pid);
     return 0;
 }

@@ -3,13 +3,11 @@
 #include "engines/loopback/pull.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engines/loopback/lane.h"
-#include "librsched/base/array.h"
 #include "librsched/base/error.h"
 
 static struct rs_maps *maps_of(const struct lane *l)
@@ -17,28 +15,9 @@ static struct rs_maps *maps_of(const struct lane *l)
     return &l->lane.connection->maps;
 }
 
-static void put_maps(struct rs_pull *pull, struct rs_maps *maps)
-{
-    while (pull->num_maps > 0)
-        rs_maps_put(maps, pull->maps[--pull->num_maps]);
-}
-
 static int get_place(struct lane *l, struct rs_place *place)
 {
-    struct rs_pull *pull = &l->pull;
-    struct rs_map **larger = rs_array_grow(pull->maps, &pull->room_maps,
-                                           pull->num_maps + 1,
-                                           sizeof(*larger));
-    struct rs_map *map;
-    int error;
-
-    if (larger == NULL)
-        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for mappings");
-    pull->maps = larger;
-    error = rs_maps_get(maps_of(l), place, &map);
-    if (error == 0)
-        pull->maps[pull->num_maps++] = map;
-    return error;
+    return rs_map_list_get(&l->pull.maps, maps_of(l), place);
 }
 
 static int bad_table(const struct lane *l)
@@ -48,132 +27,34 @@ static int bad_table(const struct lane *l)
                    l->lane.connection->peer);
 }
 
-/* The lowest and the highest byte of a piece lie in its region. */
-static bool is_within(const struct rs_table_piece *p, uint64_t region_bytes)
-{
-    uint64_t distance = p->stride < 0 ? -(uint64_t)p->stride
-                                      : (uint64_t)p->stride;
-    uint64_t span, low = p->offset, end;
-
-    if (p->bytes == 0 || p->count == 0 ||
-        __builtin_mul_overflow(distance, p->count - 1, &span))
-        return false;
-    if (p->stride < 0) {
-        if (span > low)
-            return false;
-        low -= span;
-    }
-    return !__builtin_add_overflow(low, span, &end) &&
-           !__builtin_add_overflow(end, p->bytes, &end) && end <= region_bytes;
-}
-
-/* The parts of a table. */
-struct view {
-    struct rs_table head;
-    const struct rs_table_region *regions;
-    const struct rs_table_piece *pieces;
-};
-
 static int view_table(const struct lane *l, const void *address,
-                      uint64_t bytes, struct view *v)
+                      uint64_t bytes, struct rs_table_view *v)
 {
-    if (bytes < sizeof(v->head))
-        return bad_table(l);
-    memcpy(&v->head, address, sizeof(v->head));
-    bytes -= sizeof(v->head);
-    if (v->head.num_regions > bytes / sizeof(*v->regions))
-        return bad_table(l);
-    v->regions = (const void *)((const char *)address + sizeof(v->head));
-    bytes -= v->head.num_regions * sizeof(*v->regions);
-    if (v->head.num_pieces > bytes / sizeof(*v->pieces))
-        return bad_table(l);
-    v->pieces = (const void *)(v->regions + v->head.num_regions);
-    return 0;
+    return rs_table_view(address, bytes, v) ? 0 : bad_table(l);
 }
 
 /* What the table says, with addresses of this process. Pieces that come
  * through slots have any. */
-static int read_pieces(struct lane *l, const struct view *v,
+static int read_pieces(struct lane *l, const struct rs_table_view *v,
                        struct rs_pieces *pieces)
 {
-    const struct rs_table *table = &v->head;
     struct rs_place *places =
-        calloc(table->num_regions + 1, sizeof(*places));
-    uint64_t bytes = 0, moved;
+        calloc(v->head.num_regions + 1, sizeof(*places));
     int error = 0;
 
     if (places == NULL)
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a table");
-    for (uint64_t i = 0; i < table->num_regions && error == 0; i++) {
+    for (uint64_t i = 0; i < v->head.num_regions && error == 0; i++) {
         places[i] = (struct rs_place){v->regions[i].id, v->regions[i].offset,
                                       v->regions[i].bytes, NULL};
         error = get_place(l, &places[i]);
     }
-    pieces->number = 0;
-    for (uint64_t i = 0; i < table->num_pieces && error == 0; i++) {
-        const struct rs_table_piece *p = &v->pieces[i];
-        struct rsched_piece from = {.address = l->ring.slots,
-                                    .bytes = p->bytes,
-                                    .count = p->count};
-
-        if (p->region == RS_TABLE_CMA) {
-            from.address = (char *)(uintptr_t)p->offset;
-            from.stride = p->stride;
-        } else if (p->region != RS_TABLE_SLOTS) {
-            if (p->region >= table->num_regions ||
-                !is_within(p, places[p->region].bytes)) {
-                error = bad_table(l);
-                break;
-            }
-            from.address = places[p->region].address + p->offset;
-            from.stride = p->stride;
-        }
-        if (__builtin_mul_overflow(p->bytes, p->count, &moved) ||
-            __builtin_add_overflow(bytes, moved, &bytes) ||
-            p->bytes == 0 || p->count == 0) {
+    if (error == 0) {
+        error = rs_table_pieces(v, places, l->ring.slots, l->bytes, pieces);
+        if (error == RSCHED_EMISMATCH)
             error = bad_table(l);
-            break;
-        }
-        error = rs_pieces_append(pieces, &from);
     }
     free(places);
-    return error == 0 && bytes != l->bytes ? bad_table(l) : error;
-}
-
-static int add_iovec(struct rs_iovecs *v, char *here, char *there,
-                     uint64_t bytes)
-{
-    struct iovec *last = v->number > 0 ? &v->here[v->number - 1] : NULL;
-    struct iovec *larger;
-
-    if (last != NULL && (char *)last->iov_base + last->iov_len == here &&
-        (char *)v->there[v->number - 1].iov_base + last->iov_len == there) {
-        last->iov_len += bytes;
-        v->there[v->number - 1].iov_len += bytes;
-        return 0;
-    }
-    larger = rs_array_grow(v->here, &v->room_here, v->number + 1,
-                           sizeof(*larger));
-    if (larger == NULL)
-        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a copy list");
-    v->here = larger;
-    larger = rs_array_grow(v->there, &v->room_there, v->number + 1,
-                           sizeof(*larger));
-    if (larger == NULL)
-        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a copy list");
-    v->there = larger;
-    v->here[v->number] = (struct iovec){here, bytes};
-    v->there[v->number++] = (struct iovec){there, bytes};
-    return 0;
-}
-
-static int add_iovecs(struct rs_iovecs *v, const struct rs_copy *copy)
-{
-    int error = 0;
-
-    for (uint64_t i = 0; i < copy->count && error == 0; i++)
-        error = add_iovec(v, copy->other + (int64_t)i * copy->other_stride,
-                          copy->user + (int64_t)i * copy->stride, copy->bytes);
     return error;
 }
 
@@ -195,11 +76,11 @@ static int match(void *arg, size_t piece, size_t other,
     if (m->pieces[piece].region == RS_TABLE_SLOTS)
         return rs_pieces_append(&m->pull->slots, &to);
     if (m->pieces[piece].region == RS_TABLE_CMA)
-        return add_iovecs(&m->pull->iovecs, copy);
+        return rs_iovecs_add(&m->pull->iovecs, copy);
     return rs_copies_append_pair(&m->pull->copies, copy, true, m->pull->chunk);
 }
 
-static int compile(struct lane *l, const struct view *v,
+static int compile(struct lane *l, const struct rs_table_view *v,
                    const struct rsched_message *to)
 {
     struct rs_pull *pull = &l->pull;
@@ -222,11 +103,11 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rsched_message to = lane_message(l);
     struct rs_pull *pull = &l->pull;
-    struct view v = {.regions = NULL};
+    struct rs_table_view v = {.regions = NULL};
     int error;
 
     rs_pull_forget(pull);
-    put_maps(pull, maps_of(l));
+    rs_map_list_clear(&pull->maps, maps_of(l));
     error = get_place(l, &place);
     if (error == 0)
         error = view_table(l, place.address, a->bytes, &v);
@@ -266,53 +147,25 @@ bool rs_pull_may_read(int pid)
            errno == EFAULT;
 }
 
-/* Parts of a call, which the kernel limits to IOV_MAX; those that begin in
- * the middle of an iovec are read alone. @return bytes read, or -1 */
-static ssize_t read_some(pid_t pid, const struct rs_iovecs *v, size_t first,
-                         size_t within)
-{
-    size_t number = v->number - first;
-    struct iovec here = v->here[first], there = v->there[first];
-
-    if (within == 0)
-        return process_vm_readv(pid, &v->here[first],
-                                number < IOV_MAX ? number : IOV_MAX,
-                                &v->there[first],
-                                number < IOV_MAX ? number : IOV_MAX, 0);
-    here.iov_base = (char *)here.iov_base + within;
-    there.iov_base = (char *)there.iov_base + within;
-    here.iov_len = there.iov_len = here.iov_len - within;
-    return process_vm_readv(pid, &here, 1, &there, 1, 0);
-}
-
 int rs_pull_read(struct lane *l)
 {
     struct rsched_connection *c = l->lane.connection;
     const struct rs_iovecs *v = &l->pull.iovecs;
-    size_t at = 0, within = 0;
+    int error = 0;
 
-    while (at < v->number) {
-        ssize_t got = read_some(c->pid, v, at, within);
-
-        if (got <= 0) {
-            int error = errno;
-
-            /* The number of a dead process may be another's by now. */
-            if (rs_connection_is_dead(c))
-                break;
-            errno = error;
-            return rs_fail(RSCHED_EUNREACH,
-                           "loopback: peer %d: reading its memory: %m",
-                           c->peer);
-        }
-        within += (size_t)got;
-        while (at < v->number && within >= v->here[at].iov_len)
-            within -= v->here[at++].iov_len;
-    }
-    if (v->number == 0 || !rs_connection_is_dead(c))
+    if (v->number == 0)
         return 0;
-    return rs_fail(RSCHED_EPEER, "loopback: peer %d (pid %d) is dead", c->peer,
-                   (int)c->pid);
+    if (rs_iovecs_read(v, c->pid) != 0)
+        error = errno;
+    /* The number of a dead process may be another's by now. */
+    if (rs_connection_is_dead(c))
+        return rs_fail(RSCHED_EPEER, "loopback: peer %d (pid %d) is dead",
+                       c->peer, (int)c->pid);
+    errno = error;
+    return error == 0 ? 0
+                      : rs_fail(RSCHED_EUNREACH,
+                                "loopback: peer %d: reading its memory: %m",
+                                c->peer);
 }
 
 /* ---- shared work ---- */
@@ -426,22 +279,22 @@ static int compile_help(struct lane *l, const struct rs_announcement *a)
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rs_pull *pull = &l->pull;
     struct rsched_message to;
-    struct view own = {.regions = NULL}, theirs = own;
+    struct rs_table_view own = {.regions = NULL}, theirs = own;
     int error;
 
     pull->offer.version = 0;
     pull->chunk = work_of(l->ring.words)->chunk;
     if (pull->chunk == 0)
         return bad_table(l);
-    put_maps(pull, maps_of(l));
+    rs_map_list_clear(&pull->maps, maps_of(l));
     error = get_place(l, &place);
     if (error == 0)
         error = view_table(l, place.address, a->bytes, &theirs);
     if (error == 0)
         error = read_pieces(l, &theirs, &pull->to);
     if (error == 0)
-        error = view_table(l, pull->table.place.address,
-                           pull->table.place.bytes, &own);
+        error = view_table(l, pull->place.address,
+                           pull->place.bytes, &own);
     if (error != 0)
         return error;
     to = (struct rsched_message){.pieces = pull->to.at,
@@ -529,21 +382,18 @@ void rs_pull_fini(struct lane *l)
 
     rs_pull_withdraw(l);
     /* The table goes with the lane. */
-    if (pull->num_maps > 0) {
-        rs_maps_drop(maps_of(l), pull->maps[0]);
-        pull->maps[0] = NULL;
+    if (pull->maps.number > 0) {
+        rs_maps_drop(maps_of(l), pull->maps.at[0]);
+        pull->maps.at[0] = NULL;
     }
-    put_maps(pull, maps_of(l));
+    rs_map_list_fini(&pull->maps, maps_of(l));
     rs_copies_fini(&pull->rest);
     rs_copies_fini(&pull->copies);
-    if (pull->table.place.bytes > 0)
-        rsched_free(pull->table.place.address);
-    free(pull->table.regions);
-    free(pull->table.pieces);
+    if (pull->place.bytes > 0)
+        rsched_free(pull->place.address);
+    rs_table_fini(&pull->table);
     free(pull->slots.at);
     free(pull->from.at);
     free(pull->to.at);
-    free(pull->iovecs.here);
-    free(pull->iovecs.there);
-    free(pull->maps);
+    rs_iovecs_fini(&pull->iovecs);
 }

@@ -24,20 +24,18 @@
 #ifndef RS_LOOPBACK_PULL_H
 #define RS_LOOPBACK_PULL_H
 
-#include <pthread.h>
-
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/uio.h>
 
 #include "engines/common/copy.h"
+#include "engines/common/iovecs.h"
+#include "engines/common/maps.h"
+#include "engines/common/table.h"
 #include "engines/loopback/segment.h"
-#include "librsched/base/shared.h"
 #include "librsched/base/ways.h"
 
 struct lane;
-struct rs_map;
 
 /* Stands in a slot's own line. */
 struct rs_announcement {
@@ -47,51 +45,6 @@ struct rs_announcement {
 };
 static_assert(sizeof(struct rs_announcement) <= RS_SLOT_INLINE,
               "it fits into a slot's line");
-
-/* A table: this, then the regions, then the pieces. */
-struct rs_table {
-    uint64_t num_regions, num_pieces;
-};
-
-struct rs_table_region {
-    uint64_t id, offset, bytes; /* a place of librsched/base/shared.h */
-};
-
-/* A piece of the message: a struct rsched_piece, but where it lies. */
-struct rs_table_piece {
-    uint64_t region; /* its number, or one of those below */
-    uint64_t offset; /* in the region */
-    uint64_t bytes, count;
-    int64_t stride;
-};
-
-/* The piece comes through slots. */
-#define RS_TABLE_SLOTS UINT64_MAX
-/* It is read by the kernel (cross-memory attach); `offset` is its address. */
-#define RS_TABLE_CMA (UINT64_MAX - 1)
-
-/* Pieces that grow. */
-struct rs_pieces {
-    struct rsched_piece *at;
-    size_t number, room;
-};
-
-/* The sender's part of a lane. */
-struct rs_table_maker {
-    struct rs_table_region *regions;
-    struct rs_table_piece *pieces;
-    size_t num_regions, room_regions, num_pieces, room_pieces;
-    uint64_t reachable;    /* bytes that can be mapped */
-    uint64_t readable;     /* bytes that the kernel reads */
-    uint64_t changes;      /* of rs_shared_changes, when it was made */
-    struct rs_place place; /* the table's memory; bytes is 0 if there is none */
-};
-
-/* For process_vm_readv(): as many bytes here as there, in equal parts. */
-struct rs_iovecs {
-    struct iovec *here, *there;
-    size_t number, room_here, room_there;
-};
 
 /* A lane's part. */
 struct rs_pull {
@@ -107,15 +60,15 @@ struct rs_pull {
     struct rs_pieces slots;  /* what goes through slots nevertheless */
     struct rs_copies rest;   /* compiled */
     struct rs_table_maker table;
+    struct rs_place place;   /* the table's memory; bytes is 0 if there is none */
+    uint64_t readable;       /* tx: bytes that the kernel reads */
     struct rs_pieces from;   /* what the sender's table says, as mapped here */
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
     struct rs_iovecs iovecs; /* what the kernel reads */
-    struct rs_map **maps;    /* that they need, the table's first */
-    size_t num_maps, room_maps;
+    struct rs_map_list maps; /* that they need, the table's first */
 };
 
-int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
 /** Compile pieces for the slots of a lane. */
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
                       struct rs_copies *copies);
@@ -181,27 +134,5 @@ static inline void rs_pull_forget(struct rs_pull *pull)
 }
 
 void rs_pull_fini(struct lane *l);
-
-/* What a connection has mapped of its peer's memory. Exchanges with that peer
- * may go on in several threads at a time: get, put and drop lock it. */
-struct rs_maps {
-    pthread_mutex_t lock; /* guards the list and the users of its items */
-    int fd;      /* of the peer's memory, -1 if it cannot be opened */
-    uint64_t id;
-    struct rs_map *list;
-};
-
-/** Take over a descriptor of the peer's memory, if it is what `id` says; -1 is
- * none. */
-void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id);
-/** All that was got has been given back. */
-void rs_maps_fini(struct rs_maps *maps);
-
-/** Have a place of the peer, as place->address. @return 0 or RSCHED_EUNREACH */
-int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
-                struct rs_map **map);
-void rs_maps_put(struct rs_maps *maps, struct rs_map *map);
-/** The same, and nobody will want it again. */
-void rs_maps_drop(struct rs_maps *maps, struct rs_map *map);
 
 #endif

@@ -114,6 +114,10 @@ extern "C" {
  *     lane_native                   ... that went natively
  *     lane_pulls                    receives that read the bytes out of the
  *                                   sender's memory
+ *     lane_mapped                   ... all of them out of memory that both
+ *                                   processes have mapped
+ *     lane_packed                   sends that were packed for that, as their
+ *                                   blocks are short
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

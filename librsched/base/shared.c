@@ -42,7 +42,7 @@ static struct {
     bool handlers;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.fd = -1}};
 
-atomic_uint_fast64_t rs_shared_changes;
+atomic_uint_fast64_t rs_shared_changes, rs_shared_additions;
 
 /* This thread is between handlers, and has the lock. */
 static _Thread_local bool forking;
@@ -211,6 +211,13 @@ void rs_shared_close(void)
 
 /* ---- regions ---- */
 
+/* Messages may lie in it. */
+static bool is_shared(const struct region *r)
+{
+    return r->kind == KIND_USER || r->kind == KIND_ADDED ||
+           r->kind == KIND_ADOPTED;
+}
+
 static void insert(struct region *r)
 {
     struct region **at = &shared.regions;
@@ -219,6 +226,8 @@ static void insert(struct region *r)
         at = &(*at)->next;
     r->next = *at;
     *at = r;
+    if (is_shared(r))
+        atomic_fetch_add(&rs_shared_additions, 1);
 }
 
 /* Map a part of the file at an address that differs from its offset by a
@@ -321,13 +330,6 @@ static void unmap(struct region *r)
     munmap(r->place.address, r->place.bytes);
     if (r->kind != KIND_COPY)
         give_back(&r->place);
-}
-
-/* Messages may lie in it. */
-static bool is_shared(const struct region *r)
-{
-    return r->kind == KIND_USER || r->kind == KIND_ADDED ||
-           r->kind == KIND_ADOPTED;
 }
 
 /* Take the region out of the list that `same` says. */

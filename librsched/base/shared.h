@@ -60,5 +60,7 @@ char *rs_shared_resolve(const struct rs_place *place);
 /* Changes before a region goes; what rs_shared_find() said holds as long as it
  * has not changed. */
 extern atomic_uint_fast64_t rs_shared_changes;
+/* Changes when a region is there: what was in none may be in one now. */
+extern atomic_uint_fast64_t rs_shared_additions;
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies from layout to layout, with stores of both kinds. */
+/* Copies from layout to layout, with stores of both kinds, and between layouts
+ * whose blocks differ. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,4 +118,94 @@ Test(copy, through_the_caches)
 Test(copy, past_the_caches)
 {
     there_and_back(true);
+}
+
+/* Pieces of `bytes` together, of blocks of all lengths, some backwards, some
+ * without a gap, in their order or not. @return how many */
+static size_t draw_pieces(unsigned *seed, char *memory, uint64_t bytes,
+                          struct rsched_piece *pieces, size_t room)
+{
+    static const uint64_t lengths[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 100, 4000};
+    size_t number = 0;
+    uint64_t at = 0;
+
+    while (bytes > 0) {
+        uint64_t length = lengths[(unsigned)rand_r(seed) %
+                                  (sizeof(lengths) / sizeof(lengths[0]))];
+        uint64_t count = 1 + (uint64_t)rand_r(seed) % 40;
+        uint64_t stride = length + (uint64_t)rand_r(seed) % 3 * 5;
+        bool backwards = rand_r(seed) % 4 == 0;
+
+        if (length * count > bytes || number + 1 == room) {
+            length = bytes;
+            count = 1;
+        }
+        pieces[number++] = (struct rsched_piece){
+            .address = memory + at + (backwards ? (count - 1) * stride : 0),
+            .bytes = length,
+            .count = count,
+            .stride = backwards ? -(int64_t)stride : (int64_t)stride};
+        at += count * stride + 3;
+        bytes -= length * count;
+    }
+    cr_assert_leq(at, ROOM);
+    return number;
+}
+
+static void scatter(const struct rsched_piece *pieces, size_t number,
+                    const char *from, char *to, const char *base)
+{
+    for (size_t i = 0; i < number; i++) {
+        for (uint64_t k = 0; k < pieces[i].count; k++) {
+            memcpy(to + (pieces[i].address - base) +
+                       (int64_t)k * pieces[i].stride,
+                   from, pieces[i].bytes);
+            from += pieces[i].bytes;
+        }
+    }
+}
+
+Test(copy, between_layouts)
+{
+    enum { MOST = 64, BYTES = 7000 };
+    static char from[ROOM], to[ROOM], order[ROOM], expected[ROOM];
+    unsigned seed = 3;
+
+    for (int i = 0; i < LAYOUTS; i++) {
+        struct rsched_piece a[MOST], b[MOST];
+        uint64_t bytes = 1 + (uint64_t)rand_r(&seed) % BYTES;
+        size_t num_a = draw_pieces(&seed, from, bytes, a, MOST);
+        size_t num_b = draw_pieces(&seed, to, bytes, b, MOST);
+        struct rsched_message source = {a, num_a, bytes, 0, 1, 0};
+        struct rsched_message target = {b, num_b, bytes, 0, 1, 0};
+        struct rs_copies list = {.num_copies = 0};
+
+        for (int k = 0; k < ROOM; k++)
+            from[k] = (char)rand_r(&seed);
+        memset(to, 0, sizeof(to));
+        memset(expected, 0, sizeof(expected));
+        gather(a, (int)num_a, order);
+        scatter(b, num_b, order, expected, to);
+        cr_assert_eq(rs_copies_compile_pair(&list, &source, &target), 0);
+        rs_copies_run_pair(&list);
+        cr_assert_eq(memcmp(to, expected, sizeof(to)), 0);
+        rs_copies_fini(&list);
+    }
+}
+
+/* Blocks of one side in one block of the other are one copy. */
+Test(copy, one_for_many_blocks)
+{
+    static char near[ROOM], far[ROOM];
+    struct rsched_piece one = {near, 8000, 1, 0};
+    struct rsched_piece many = {far, 8, 1000, 24};
+    struct rsched_message block = {&one, 1, 8000, 0, 1, 0};
+    struct rsched_message blocks = {&many, 1, 8000, 0, 1, 0};
+    struct rs_copies list = {.num_copies = 0};
+
+    cr_assert_eq(rs_copies_compile_pair(&list, &block, &blocks), 0);
+    cr_assert_eq(list.num_copies, 1);
+    cr_assert_eq(rs_copies_compile_pair(&list, &blocks, &block), 0);
+    cr_assert_eq(list.num_copies, 1);
+    rs_copies_fini(&list);
 }

@@ -2,12 +2,14 @@
 /* Lanes are made for the first message, and later ones are longer: after a
  * while these go through slots, too, and are not read out of the sender's
  * memory; and so do shorter ones after them. Slots are longer for messages that
- * are strided in the sender's memory.
+ * would be packed to be read there. A process has none for itself: those
+ * are read where they are.
  *
  * growth [--native] */
 #include "tests/mpi/hope.h"
 
 enum { MOST = 15000, STRIDE = 2, LANES = 3 };
+enum { LONGEST = 1024 }; /* ints that go through slots in any case */
 
 static int left, right;
 static int out[LANES][STRIDE * MOST], in[LANES][STRIDE * MOST];
@@ -36,9 +38,10 @@ static void exchange(int round, int ints, int stride)
     }
 }
 
-/* Until all of a round is in slots. */
+/* Until all of a round is in slots, or none of it. */
 static void settle(int ints, int stride)
 {
+    bool pulled = world_size == 1 && ints > LONGEST;
     struct hope hope = {0};
 
     for (int round = 0;; round++) {
@@ -49,11 +52,11 @@ static void settle(int ints, int stride)
         exchange(round, ints, stride);
         good = !is_accelerated() ||
                (counter("lane_receives") == receives + LANES &&
-                counter("lane_pulls") == pulls);
+                counter("lane_pulls") == pulls + (pulled ? LANES : 0));
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             return;
-        go_on(&hope, "not through slots");
+        go_on(&hope, "not in its way");
     }
 }
 

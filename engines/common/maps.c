@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a connection has mapped of its peer's memory. Mappings are kept when no
- * lane needs them any more: a program that loads a message for each epoch
- * mostly loads the same ones. */
+/* Mappings are kept when no lane needs them any more: a program that loads a
+ * message for each epoch mostly loads the same ones. */
+#include "engines/common/maps.h"
+
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engines/loopback/pull.h"
+#include "librsched/base/array.h"
 #include "librsched/base/error.h"
 
 enum { MAX_UNUSED = 64 };
@@ -29,6 +32,15 @@ void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id)
         return;
     close(fd);
     maps->fd = -1;
+}
+
+void rs_maps_open(struct rs_maps *maps, int pid, int fd, uint64_t id)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    rs_maps_init(maps, open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
+                 id);
 }
 
 static void unmap(struct rs_map **at)
@@ -67,18 +79,18 @@ static int add(struct rs_maps *maps, const struct rs_place *place)
 
     if (!is_in_file(maps, place))
         return rs_fail(RSCHED_EUNREACH,
-                       "loopback: %llu bytes of a peer's memory are not there",
+                       "%llu bytes of a peer's memory are not there",
                        (unsigned long long)place->bytes);
     map = calloc(1, sizeof(*map));
     if (map == NULL)
-        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a mapping");
+        return rs_fail(RSCHED_ENOMEM, "no memory for a mapping");
     map->place = *place;
     map->place.address = mmap(NULL, place->bytes, PROT_READ | PROT_WRITE,
                               MAP_SHARED, maps->fd, (off_t)place->offset);
     if (map->place.address == MAP_FAILED) {
         free(map);
         return rs_fail(RSCHED_EUNREACH,
-                       "loopback: mapping %llu bytes of a peer: %m",
+                       "mapping %llu bytes of a peer: %m",
                        (unsigned long long)place->bytes);
     }
     madvise(map->place.address, place->bytes, MADV_DONTFORK);
@@ -173,4 +185,34 @@ void rs_maps_put(struct rs_maps *maps, struct rs_map *map)
     map->users--;
     trim(maps);
     pthread_mutex_unlock(&maps->lock);
+}
+
+int rs_map_list_get(struct rs_map_list *list, struct rs_maps *maps,
+                    struct rs_place *place)
+{
+    struct rs_map **larger = rs_array_grow(list->at, &list->room,
+                                           list->number + 1, sizeof(*larger));
+    struct rs_map *map;
+    int error;
+
+    if (larger == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for mappings");
+    list->at = larger;
+    error = rs_maps_get(maps, place, &map);
+    if (error == 0)
+        list->at[list->number++] = map;
+    return error;
+}
+
+void rs_map_list_clear(struct rs_map_list *list, struct rs_maps *maps)
+{
+    while (list->number > 0)
+        rs_maps_put(maps, list->at[--list->number]);
+}
+
+void rs_map_list_fini(struct rs_map_list *list, struct rs_maps *maps)
+{
+    rs_map_list_clear(list, maps);
+    free(list->at);
+    *list = (struct rs_map_list){0};
 }

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * PULL: a message that its receiver copies out of the sender's memory.
+ *
+ * For protocols of their own between processes of one node, which need nothing
+ * of an exchange but how its bytes move: the MPI backend's persistent
+ * point-to-point requests. The sender tells the receiver where a message lies;
+ * how that travels, when the receiver may read and when the sender may write
+ * again is the protocol's business.
+ *
+ * The sender makes a **source** of a layout, once; loading it gives a
+ * **notice**, a few words that travel with each message. The receiver makes a
+ * **target** of its layout, once, and copies. What the notice says is looked up
+ * when it says something new, so the sender's layout travels once.
+ *
+ * What lies in memory that can be mapped (rsched/memory.h) is copied out of the
+ * mapping, layout to layout, in one pass; the rest is read by the kernel
+ * (process_vm_readv), layout to layout too. Blocks that are too short for that,
+ * below a line of mapped memory or below 2 KiB of other, are packed by the
+ * sender, into memory that can be mapped, and unpacked out of it.
+ *
+ * The receiver must be allowed to read the sender's memory (process_vm_readv):
+ * layouts travel in that way.
+ *
+ * Thread-safety: one thread at a time for each object; those of one peer
+ * may be used by several. Errors: 0 or a negative RSCHED_E*, with
+ * rsched_last_error().
+ */
+#ifndef RSCHED_PULL_H
+#define RSCHED_PULL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rsched/engine.h>
+#include <rsched/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Where others find this process's memory. Travels once. */
+struct rsched_pull_memory {
+    int32_t pid;
+    int32_t fd;
+    uint64_t id;
+};
+
+/** Where a message lies. Travels with it. */
+struct rsched_pull_notice {
+    uint64_t table;   /**< address in the sender */
+    uint64_t bytes;   /**< of the table */
+    uint64_t version; /**< no other table of the process has it, ever */
+};
+
+/* ---- sender ---- */
+
+struct rsched_pull_source;
+
+/**
+ * Have this process's memory, until rsched_pull_memory_close(), as often.
+ *
+ * @return 0, RSCHED_ESYS, RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_pull_memory_open(struct rsched_pull_memory *memory);
+RSCHED_API void rsched_pull_memory_close(void);
+
+/**
+ * Make a source. The pieces are copied, the memory that they name is the
+ * caller's.
+ *
+ * @param message of pieces, num_pieces and bytes; the rest is not looked at
+ * @param itself  the receiver is this process: nothing is packed
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int
+rsched_pull_source_create(const struct rsched_message *message, bool itself,
+                          struct rsched_pull_source **source);
+
+/** No receiver may be copying; NULL is allowed. */
+RSCHED_API void rsched_pull_source_destroy(struct rsched_pull_source *source);
+
+/** Whether rsched_pull_source_load() would copy the message. False too if there
+ * is no memory to find out. */
+RSCHED_API bool rsched_pull_source_packs(struct rsched_pull_source *source);
+
+/**
+ * Tell where the message lies. From now on, until every receiver of it has
+ * copied, neither the message's memory nor the source may change. Call it for
+ * each message: memory may have come or gone since, and blocks that are too
+ * short are packed here.
+ *
+ * @return 0; RSCHED_ENOMEM, *notice is as it was
+ */
+RSCHED_API int rsched_pull_source_load(struct rsched_pull_source *source,
+                                       struct rsched_pull_notice *notice);
+
+/* ---- receiver ---- */
+
+struct rsched_pull_peer;
+struct rsched_pull_target;
+
+/**
+ * Open a sender's memory. If it cannot be mapped the kernel reads all of it.
+ *
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_pull_peer_create(const struct rsched_pull_memory *memory,
+                                       struct rsched_pull_peer **peer);
+
+/** Its targets are gone; NULL is allowed. */
+RSCHED_API void rsched_pull_peer_destroy(struct rsched_pull_peer *peer);
+
+/**
+ * Make a target, for messages of one sender.
+ *
+ * @param peer    the sender; NULL: this process
+ * @param message as for rsched_pull_source_create(); what may come at most
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int
+rsched_pull_target_create(struct rsched_pull_peer *peer,
+                          const struct rsched_message *message,
+                          struct rsched_pull_target **target);
+
+/** NULL is allowed. */
+RSCHED_API void rsched_pull_target_destroy(struct rsched_pull_target *target);
+
+/** A message to be copied. */
+struct rsched_pull {
+    struct rsched_pull_target *target;
+    struct rsched_pull_notice notice;
+    uint64_t bytes;  /**< that the sender sends; what the target has no room for
+                          is not copied */
+    int error;       /**< out: 0; RSCHED_ENOMEM; RSCHED_EMISMATCH: the table is
+                          not one of `bytes` bytes; RSCHED_EUNREACH: the memory
+                          cannot be read */
+    uint64_t mapped; /**< out: bytes copied out of mapped memory */
+};
+
+/**
+ * Copy messages of one sender; what the kernel reads in as few calls as
+ * possible. When it returns the sender may write again.
+ *
+ * @param pulls of different targets, all of one peer
+ */
+RSCHED_API void rsched_pull_copy(struct rsched_pull *pulls, size_t num);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that are too long for a slot: the slot says where the sender has
+ * them, and the receiver copies them out of its memory (S3 of
+ * docs/persistent.md). */
+#include "mpi/message.h"
+
+#include <stdlib.h>
+
+static_assert(sizeof(struct rsched_pull_notice) <= RS_LANE_LEAST_ROOM,
+              "an announcement fits into every slot");
+
+/* ---- senders' memory ---- */
+
+/* All pairs with a process share what is mapped of it. */
+struct rs_sender {
+    struct rs_sender *next;
+    struct rsched_pull_peer *peer;
+    int world;
+    unsigned pairs;
+};
+
+static struct rs_sender *senders;
+
+struct rs_sender *rs_sender_get(int world,
+                                const struct rsched_pull_memory *memory)
+{
+    struct rs_sender *s = senders;
+
+    while (s != NULL && s->world != world)
+        s = s->next;
+    if (s == NULL) {
+        s = calloc(1, sizeof(*s));
+        if (s == NULL || rsched_pull_peer_create(memory, &s->peer) != 0) {
+            free(s);
+            return NULL;
+        }
+        s->world = world;
+        s->next = senders;
+        senders = s;
+    }
+    s->pairs++;
+    return s;
+}
+
+void rs_sender_put(struct rs_sender *sender)
+{
+    struct rs_sender **at = &senders;
+
+    if (sender == NULL || --sender->pairs > 0)
+        return;
+    while (*at != sender)
+        at = &(*at)->next;
+    *at = sender->next;
+    rsched_pull_peer_destroy(sender->peer);
+    free(sender);
+}
+
+/* ---- layouts ---- */
+
+/* The message's pieces. One that is contiguous needs none but `only`.
+ * @return false: no memory; else those of a layout are to be freed */
+static bool have_pieces(const struct rs_message *message,
+                        struct rsched_piece *only, struct rsched_message *all)
+{
+    const struct rs_flat *layout = message->layout;
+    struct rsched_piece *pieces = only;
+
+    *only = (struct rsched_piece){message->buffer, message->bytes, 1, 0};
+    *all = (struct rsched_message){.num_pieces = 1, .bytes = message->bytes};
+    if (layout != NULL) {
+        pieces = calloc(layout->num_runs, sizeof(*pieces));
+        if (pieces == NULL)
+            return false;
+        all->num_pieces = layout->num_runs;
+        for (size_t i = 0; i < layout->num_runs; i++) {
+            const struct rsched_run *run = &layout->runs[i];
+
+            /* As an integer: MPI_BOTTOM is a null pointer. */
+            pieces[i] = (struct rsched_piece){
+                (char *)((uintptr_t)message->buffer + (uintptr_t)run->offset),
+                run->bytes, run->count, run->stride};
+        }
+    }
+    all->pieces = pieces;
+    return true;
+}
+
+static void drop_pieces(const struct rs_message *message,
+                        struct rsched_message *all)
+{
+    if (message->layout != NULL)
+        free((void *)(uintptr_t)all->pieces);
+}
+
+/* ---- sender ---- */
+
+static bool have_source(struct rs_message *message)
+{
+    struct rsched_piece only;
+    struct rsched_message all;
+
+    if (message->source != NULL)
+        return true;
+    if (!have_pieces(message, &only, &all))
+        return false;
+    if (rsched_pull_source_create(
+            &all, message->lane->pair->world == rs_process.rank,
+            &message->source) != 0)
+        message->source = NULL;
+    drop_pieces(message, &all);
+    return message->source != NULL;
+}
+
+bool rs_message_is_packed(struct rs_message *message)
+{
+    return message->layout != NULL &&
+           (!have_source(message) ||
+            rsched_pull_source_packs(message->source));
+}
+
+bool rs_message_announce(struct rs_message *message, struct rs_slot *slot)
+{
+    struct rsched_pull_notice notice;
+    bool packed = rs_message_is_packed(message);
+
+    rs_lane_want(message->lane, message->bytes, packed);
+    if (!have_source(message) ||
+        rsched_pull_source_load(message->source, &notice) != 0)
+        return false;
+    memcpy(slot->data, &notice, sizeof(notice));
+    message->packed += packed;
+    return true;
+}
+
+/* ---- receiver ---- */
+
+static void __attribute__((cold)) complain(const struct rs_pair *pair)
+{
+    rs_log(RS_LOG_ERROR, "reading from process %d failed: %s", pair->world,
+           rsched_last_error());
+}
+
+static bool have_target(struct rs_message *message)
+{
+    const struct rs_sender *sender;
+    struct rsched_piece only;
+    struct rsched_message all;
+
+    if (message->target != NULL)
+        return true;
+    if (!have_pieces(message, &only, &all))
+        return false;
+    sender = message->lane->pair->sender;
+    if (rsched_pull_target_create(sender != NULL ? sender->peer : NULL, &all,
+                                  &message->target) != 0)
+        message->target = NULL;
+    drop_pieces(message, &all);
+    return message->target != NULL;
+}
+
+/* Messages to be copied together: what the kernel reads is read in one call. */
+enum { MOST = 16 };
+struct batch {
+    size_t num;
+    struct rs_message *messages[MOST];
+    struct rs_slot *slots[MOST];
+    struct rsched_pull pulls[MOST];
+};
+
+static bool batch_add(struct batch *b, struct rs_message *message,
+                      struct rs_slot *slot)
+{
+    struct rsched_pull *pull = &b->pulls[b->num];
+
+    if (!have_target(message))
+        return false;
+    *pull = (struct rsched_pull){.target = message->target,
+                                 .bytes = slot->bytes};
+    memcpy(&pull->notice, slot->data, sizeof(pull->notice));
+    b->messages[b->num] = message;
+    b->slots[b->num++] = slot;
+    return true;
+}
+
+/* What else the pair's sender has announced. While the pair is open only: what
+ * is put later is not matched. */
+static void batch_fill(struct batch *b, const struct rs_pair *pair)
+{
+    if (pair->view.open == 0)
+        return;
+    for (struct rs_message *m = pair->messages; m != NULL && b->num < MOST;
+         m = m->next) {
+        struct rs_slot *slot;
+
+        if (m->request->state != RS_GRANTED || m == b->messages[0] ||
+            m->number != m->slots->seen + 1)
+            continue;
+        slot = rs_lane_is_put(m->slots, m->number);
+        if (slot != NULL && slot->bytes > m->slots->room &&
+            !batch_add(b, m, slot))
+            return;
+    }
+}
+
+void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
+{
+    const struct rs_pair *pair = message->lane->pair;
+    struct batch batch = {.num = 0};
+
+    if (!batch_add(&batch, message, slot)) {
+        complain(pair);
+        rs_message_taken(message, slot, true);
+        return;
+    }
+    batch_fill(&batch, pair);
+    rsched_pull_copy(batch.pulls, batch.num);
+    for (size_t i = 0; i < batch.num; i++) {
+        const struct rsched_pull *pull = &batch.pulls[i];
+        struct rs_message *m = batch.messages[i];
+
+        if (pull->error != 0)
+            complain(pair);
+        else if (pull->mapped == (pull->bytes < m->bytes ? pull->bytes
+                                                         : m->bytes))
+            m->mapped++;
+        rs_message_taken(m, batch.slots[i], pull->error != 0);
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that one process copies out of another's memory: what can be mapped
+ * and what cannot, several at once, and notices that say what is not so.
+ * tests/mpi/pulled.c has the layouts. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rsched/memory.h>
+#include <rsched/pull.h>
+
+#include "tests/runtime/ranks.h"
+
+enum { BYTES = 40000, MESSAGES = 6, SKIP = 77 };
+
+/* Even ones are in memory that can be mapped. */
+struct told {
+    struct rsched_pull_memory memory;
+    struct rsched_pull_notice notices[MESSAGES];
+};
+
+static struct told *told;
+
+#define CHECK(condition)                                                     \
+    do {                                                                     \
+        if (!(condition)) {                                                  \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__,          \
+                    #condition, rsched_last_error());                        \
+            exit(1);                                                         \
+        }                                                                    \
+    } while (0)
+
+static char value(int message, int i)
+{
+    return (char)(message * 31 + i * 7);
+}
+
+static void send_all(int ready, int over)
+{
+    struct rsched_pull_source *sources[MESSAGES];
+    char byte = 0;
+
+    CHECK(rsched_pull_memory_open(&told->memory) == 0);
+    for (int m = 0; m < MESSAGES; m++) {
+        void *memory = malloc(BYTES);
+        struct rsched_piece piece = {NULL, BYTES, 1, 0};
+        struct rsched_message message = {.pieces = &piece,
+                                         .num_pieces = 1,
+                                         .bytes = BYTES};
+
+        if (m % 2 == 0) {
+            free(memory);
+            CHECK(rsched_alloc(BYTES, &memory) == 0);
+        }
+        piece.address = memory;
+        for (int i = 0; i < BYTES; i++)
+            piece.address[i] = value(m, i);
+        CHECK(rsched_pull_source_create(&message, false, &sources[m]) == 0);
+        CHECK(!rsched_pull_source_packs(sources[m]));
+        CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
+    }
+    CHECK(write(ready, &byte, 1) == 1);
+    CHECK(read(over, &byte, 1) == 1);
+    exit(0); /* and all of it goes */
+}
+
+static char into[MESSAGES][BYTES];
+
+static void verify(const struct rsched_pull *pull, int message, bool mapped)
+{
+    CHECK(pull->error == 0);
+    CHECK(pull->mapped == (mapped ? BYTES : 0));
+    for (int i = 0; i < BYTES; i++)
+        CHECK(into[message][i] == value(message, i));
+}
+
+/* All messages at once, of which one may be told wrongly. */
+static void copy_all(struct rsched_pull_peer *peer, bool maps, int wrong,
+                     const struct rsched_pull_notice *notice, uint64_t bytes,
+                     int error)
+{
+    struct rsched_pull pulls[MESSAGES];
+
+    memset(into, 0, sizeof(into));
+    for (int m = 0; m < MESSAGES; m++) {
+        struct rsched_piece piece = {into[m], BYTES, 1, 0};
+        struct rsched_message message = {.pieces = &piece,
+                                         .num_pieces = 1,
+                                         .bytes = BYTES};
+
+        pulls[m] = (struct rsched_pull){
+            .notice = m == wrong ? *notice : told->notices[m],
+            .bytes = m == wrong ? bytes : BYTES};
+        CHECK(rsched_pull_target_create(peer, &message, &pulls[m].target) ==
+              0);
+    }
+    for (int again = 0; again < 2; again++) {
+        rsched_pull_copy(pulls, MESSAGES);
+        for (int m = 0; m < MESSAGES; m++) {
+            if (m == wrong)
+                CHECK(pulls[m].error == error);
+            else
+                verify(&pulls[m], m, maps && m % 2 == 0);
+        }
+    }
+    for (int m = 0; m < MESSAGES; m++)
+        rsched_pull_target_destroy(pulls[m].target);
+}
+
+static void receive_all(void)
+{
+    struct rsched_pull_memory hidden = told->memory;
+    struct rsched_pull_notice wrong;
+    struct rsched_pull_peer *peer;
+
+    CHECK(rsched_pull_peer_create(&told->memory, &peer) == 0);
+    copy_all(peer, true, -1, NULL, 0, 0);
+    wrong = told->notices[2];
+    copy_all(peer, true, 2, &wrong, BYTES - 1, RSCHED_EMISMATCH);
+    wrong.bytes = 24; /* in the middle of it */
+    copy_all(peer, true, 2, &wrong, BYTES, RSCHED_EMISMATCH);
+    wrong = told->notices[3];
+    wrong.table = 64;
+    copy_all(peer, true, 3, &wrong, BYTES, RSCHED_EUNREACH);
+    rsched_pull_peer_destroy(peer);
+
+    hidden.fd = -1;
+    CHECK(rsched_pull_peer_create(&hidden, &peer) == 0);
+    copy_all(peer, false, -1, NULL, 0, 0);
+    rsched_pull_peer_destroy(peer);
+
+    hidden = told->memory;
+    hidden.id++; /* another's */
+    CHECK(rsched_pull_peer_create(&hidden, &peer) == 0);
+    copy_all(peer, false, -1, NULL, 0, 0);
+    rsched_pull_peer_destroy(peer);
+}
+
+int main(void)
+{
+    int ready[2], over[2], status;
+    char byte;
+    pid_t pid;
+
+    if (!ranks_may_read()) {
+        puts("the kernel lets no process read another's memory");
+        return SKIP;
+    }
+    told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(told != MAP_FAILED && pipe(ready) == 0 && pipe(over) == 0);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        send_all(ready[1], over[0]);
+    close(ready[1]);
+    CHECK(read(ready[0], &byte, 1) == 1);
+    receive_all();
+    CHECK(write(over[1], &byte, 1) == 1);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    return 0;
+}
