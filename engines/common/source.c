@@ -25,7 +25,8 @@ struct rsched_pull_source {
     struct rs_copies copies; /* into it */
     struct rs_table_maker maker;
     bool made;
-    void *table; /* what it has made, as the receiver reads it */
+    bool published; /* the table says what it has made */
+    void *table;    /* as the receiver reads it */
     uint64_t room;
     struct rsched_pull_notice notice;
 };
@@ -128,7 +129,7 @@ static int look(struct rsched_pull_source *s)
 
     if (!is_stale(s))
         return 0;
-    s->made = false;
+    s->made = s->published = false;
     error = make(&s->maker, &s->pieces, s->bytes);
     if (error != 0)
         return error;
@@ -174,8 +175,9 @@ static int publish(struct rsched_pull_source *s)
 {
     uint64_t bytes = rs_table_bytes(&s->maker);
 
-    if (s->notice.version != 0 && bytes == s->notice.bytes &&
-        rs_table_is_written(&s->maker, s->table))
+    s->published = s->notice.version != 0 && bytes == s->notice.bytes &&
+                   rs_table_is_written(&s->maker, s->table);
+    if (s->published)
         return 0;
     if (bytes > s->room) {
         void *larger = realloc(s->table, bytes);
@@ -189,13 +191,13 @@ static int publish(struct rsched_pull_source *s)
     s->notice = (struct rsched_pull_notice){
         (uint64_t)(uintptr_t)s->table, bytes,
         atomic_fetch_add_explicit(&versions, 1, memory_order_relaxed) + 1};
+    s->published = true;
     return 0;
 }
 
 int rsched_pull_source_load(struct rsched_pull_source *s,
                             struct rsched_pull_notice *notice)
 {
-    bool stale = is_stale(s);
     int error = look(s);
 
     if (error == 0 && s->packs && s->packed == NULL) {
@@ -203,7 +205,7 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
         if (error == 0)
             error = look(s);
     }
-    if (error == 0 && (stale || s->notice.version == 0))
+    if (error == 0 && !s->published)
         error = publish(s);
     if (error != 0)
         return error;

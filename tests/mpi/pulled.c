@@ -246,44 +246,56 @@ static void run(const struct plan *p)
 
 /* ---- memory that comes and goes ---- */
 
-/* The same request, while its memory becomes one that can be mapped, and ceases
- * to be. */
-static void come_and_go(void)
+/* A request whose memory becomes one that can be mapped, and ceases to be. */
+static const struct plan change_plans[] = {
+    {"contiguous that comes and goes", WINDOW, {1, 3000, 3000}, {1, 3000, 3000}, false, false, 1},
+    {"rows that come and go", WINDOW, {20, 600, 1000}, {20, 600, 700}, false, false, 1},
+    {"short rows that come and go", WINDOW, {1500, 8, 10}, {1500, 8, 9}, true, true, 0},
+};
+
+static void come_and_go(const struct plan *unmapped, double *parts[2],
+                        uint64_t id)
 {
-    const MPI_Aint bytes = ROOM * sizeof(double);
-    struct plan plan = {"memory that comes and goes", WINDOW,
-                        {1, 3000, 3000}, {1, 3000, 3000}, false, false, 1};
-    double *before = memories[WINDOW], *parts[2];
+    const size_t bytes = ROOM * sizeof(double);
+    struct plan mapped = *unmapped;
     MPI_Request requests[2];
-    MPI_Win hidden;
 
-    if (!is_accelerated() || world_size != 2)
-        return;
-    /* The backend does not hear of it. */
-    PMPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                             &memories[WINDOW], &hidden);
-    for (int rank = 0; rank < 2; rank++) {
-        MPI_Aint size;
-        int unit;
-
-        PMPI_Win_shared_query(hidden, rank, &size, &unit, &parts[rank]);
-    }
-    make_requests(&plan, MPI_COMM_WORLD, requests);
-    for (uint64_t id = 1000; id < 1006; id += 2) {
-        plan.mapped = false;
-        exchange(&plan, requests);
+    mapped.mapped = true;
+    mapped.packed = false;
+    make_requests(unmapped, MPI_COMM_WORLD, requests);
+    for (int times = 0; times < 3; times++) {
+        exchange(unmapped, requests);
         for (int rank = 0; rank < 2; rank++)
-            CHECK(rsched_memory_add(id + (uint64_t)rank, parts[rank],
-                                    (size_t)bytes) == 0, "not added");
+            CHECK(rsched_memory_add(id + (uint64_t)rank, parts[rank], bytes) ==
+                      0, "not added");
         MPI_Barrier(MPI_COMM_WORLD);
-        plan.mapped = true;
-        exchange(&plan, requests);
+        exchange(&mapped, requests);
         for (int rank = 0; rank < 2; rank++)
             CHECK(rsched_memory_remove(id + (uint64_t)rank) == 0,
                   "not removed");
         MPI_Barrier(MPI_COMM_WORLD);
     }
     free_requests(requests);
+}
+
+static void change_memories(void)
+{
+    double *before = memories[WINDOW], *parts[2];
+    MPI_Win hidden;
+
+    if (!is_accelerated() || world_size != 2)
+        return;
+    /* The backend does not hear of it. */
+    PMPI_Win_allocate_shared(ROOM * sizeof(double), 1, MPI_INFO_NULL,
+                             MPI_COMM_WORLD, &memories[WINDOW], &hidden);
+    for (int rank = 0; rank < 2; rank++) {
+        MPI_Aint size;
+        int unit;
+
+        PMPI_Win_shared_query(hidden, rank, &size, &unit, &parts[rank]);
+    }
+    for (size_t i = 0; i < sizeof(change_plans) / sizeof(change_plans[0]); i++)
+        come_and_go(&change_plans[i], parts, 1000);
     PMPI_Win_free(&hidden);
     memories[WINDOW] = before;
 }
@@ -294,7 +306,7 @@ int main(int argc, char **argv)
     make_memories();
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
         run(&plans[i]);
-    come_and_go();
+    change_memories();
     free_memories();
     return test_fini("pulled");
 }
