@@ -6,6 +6,7 @@
 #include "tests/mpi/lanes.h"
 
 enum { MOST = 40000 };
+enum { SLOTS = 8 }; /* that a lane has at most */
 
 typedef int init_function(const void *, int, MPI_Datatype, int, int, MPI_Comm,
                           MPI_Request *);
@@ -30,7 +31,7 @@ static void exchange(init_function *init, int ints, MPI_Datatype type,
         MPI_Comm_free(&comm); /* they go on */
     for (int i = 0;; i++) {
         uint64_t carried = counter("lane_sends") - before;
-        bool enough = lanes == ALWAYS ? carried > 20 : i > 20;
+        bool enough = lanes == ALWAYS ? carried > SLOTS : i > 20;
         int good = !uses_lanes || enough, all;
 
         for (int k = 0; k < ints; k++) {
@@ -82,6 +83,9 @@ static void case_modes(void)
     MPI_Buffer_detach(&at, &bytes);
 }
 
+/* From here on each process waits for its own lanes: where there are fewer cores
+ * than processes it is rare that those of all go on in one round. */
+
 /* A message may be shorter than the receive, and may not be longer. */
 static void case_lengths(void)
 {
@@ -96,9 +100,8 @@ static void case_lengths(void)
     MPI_Recv_init(in, 8, MPI_INT, left, 1, comm, &requests[0]);
     MPI_Send_init(out, 5, MPI_INT, right, 1, comm, &requests[1]);
     MPI_Recv_init(in, 2, MPI_INT, left, 1, comm, &requests[2]);
-    for (int i = 0, calm = 0; calm < 10; i++) {
+    for (int i = 0, good = !uses_lanes, all = 0; !all; i++) {
         uint64_t before = counter("lane_receives");
-        int good, all;
 
         for (int k = 0; k < 5; k++)
             out[k] = world_rank + i + k;
@@ -107,11 +110,10 @@ static void case_lengths(void)
         MPI_Wait(&requests[0], &status);
         MPI_Get_count(&status, MPI_INT, &count);
         CHECK(count == 5 && in[4] == left + i + 4, "count %d", count);
-        good = !uses_lanes || counter("lane_receives") > before;
+        good |= counter("lane_receives") > before;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-        calm += all;
         if (!all)
-            go_on(&hope, "few rounds through lanes");
+            go_on(&hope, "no round through lanes");
     }
     MPI_Start(&requests[2]);
     MPI_Start(&requests[1]);
@@ -138,9 +140,8 @@ static void out_of_turn(int ints)
     MPI_Recv_init(in[0], ints, MPI_INT, left, 1, comm, &first);
     MPI_Recv_init(in[1], ints, MPI_INT, left, 1, comm, &second);
     MPI_Send_init(out, ints, MPI_INT, right, 1, comm, &send);
-    for (int i = 0;; i++) {
+    for (int i = 0, good = !uses_lanes, all;; i++) {
         uint64_t before = counter("lane_receives");
-        int good, all;
 
         MPI_Start(&first);
         for (int k = 0; k <= MESSAGES; k++) {
@@ -158,8 +159,7 @@ static void out_of_turn(int ints)
         MPI_Wait(&first, MPI_STATUS_IGNORE);
         CHECK(in[0][0] == 100 * i && in[0][ints - 1] == 100 * i,
               "%d, not %d", in[0][ints - 1], 100 * i);
-        good = !uses_lanes ||
-               counter("lane_receives") == before + 1 + MESSAGES;
+        good |= counter("lane_receives") == before + 1 + MESSAGES;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             break;
@@ -187,9 +187,8 @@ static void pulled_in_any_order(void)
         MPI_Send_init(out[tag], MOST, MPI_INT, right, tag, comm,
                       &sends_of[tag]);
     }
-    for (int i = 0;; i++) {
+    for (int i = 0, good = !uses_lanes, all;; i++) {
         uint64_t before = counter("lane_receives");
-        int good, all;
 
         MPI_Startall(2, receives_of);
         for (int tag = 0; tag < 2; tag++) {
@@ -204,7 +203,7 @@ static void pulled_in_any_order(void)
         for (int tag = 0; tag < 2; tag++)
             CHECK(in[tag][MOST - 1] == 2 * i + tag, "%d",
                   in[tag][MOST - 1]);
-        good = !uses_lanes || counter("lane_receives") == before + 2;
+        good |= counter("lane_receives") == before + 2;
         MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         if (all)
             break;

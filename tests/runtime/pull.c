@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that one process copies out of another's memory: what can be mapped
- * and what cannot, several at once, and notices that say what is not so.
- * tests/mpi/pulled.c has the layouts. */
+ * and what cannot, more at once than the kernel reads in a call and than unused
+ * mappings are kept, longer ones than there is room for, and notices that say
+ * what is not so. tests/mpi/pulled.c has the layouts. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 #include "tests/runtime/ranks.h"
 
-enum { BYTES = 40000, MESSAGES = 6, SKIP = 77 };
+enum { BYTES = 40000, MESSAGES = 140, SKIP = 77 };
 
 /* Even ones are in memory that can be mapped. */
 struct told {
@@ -111,6 +112,37 @@ static void copy_all(struct rsched_pull_peer *peer, bool maps, int wrong,
         rsched_pull_target_destroy(pulls[m].target);
 }
 
+/* Blocks with gaps, or one, of fewer bytes than are sent. */
+static void copy_less(struct rsched_pull_peer *peer, int message,
+                      struct rsched_piece piece)
+{
+    const int bytes = (int)(piece.bytes * piece.count);
+    struct rsched_message less = {.pieces = &piece,
+                                  .num_pieces = 1,
+                                  .bytes = (uint64_t)bytes};
+    struct rsched_pull pull = {.notice = told->notices[message],
+                               .bytes = BYTES};
+    int touched = 0;
+
+    memset(into, -1, sizeof(into));
+    piece.address = into[1];
+    CHECK(rsched_pull_target_create(peer, &less, &pull.target) == 0);
+    rsched_pull_copy(&pull, 1);
+    CHECK(pull.error == 0);
+    CHECK(pull.mapped == (message % 2 == 0 ? (uint64_t)bytes : 0));
+    for (int i = 0; i < bytes; i++) {
+        int block = i / (int)piece.bytes, within = i % (int)piece.bytes;
+        char *at = into[1] + block * piece.stride + within;
+
+        CHECK(*at == value(message, i));
+        *at = -1;
+    }
+    for (size_t i = 0; i < sizeof(into); i++)
+        touched += (&into[0][0])[i] != -1;
+    CHECK(touched == 0);
+    rsched_pull_target_destroy(pull.target);
+}
+
 static void receive_all(void)
 {
     struct rsched_pull_memory hidden = told->memory;
@@ -119,6 +151,11 @@ static void receive_all(void)
 
     CHECK(rsched_pull_peer_create(&told->memory, &peer) == 0);
     copy_all(peer, true, -1, NULL, 0, 0);
+    for (int m = 2; m < 4; m++) {
+        copy_less(peer, m, (struct rsched_piece){NULL, 13001, 1, 0});
+        copy_less(peer, m, (struct rsched_piece){NULL, 100, 120, 130});
+        copy_less(peer, m, (struct rsched_piece){NULL, 2500, 7, 3000});
+    }
     wrong = told->notices[2];
     copy_all(peer, true, 2, &wrong, BYTES - 1, RSCHED_EMISMATCH);
     wrong.bytes = 24; /* in the middle of it */
