@@ -253,9 +253,9 @@ static const struct plan change_plans[] = {
     {"short rows that come and go", WINDOW, {1500, 8, 10}, {1500, 8, 9}, true, true, 0},
 };
 
-static void come_and_go(const struct plan *unmapped, double *parts[2],
-                        uint64_t id)
+static void come_and_go(const struct plan *unmapped, double *parts[2])
 {
+    static uint64_t id = 1000; /* none comes again */
     const size_t bytes = ROOM * sizeof(double);
     struct plan mapped = *unmapped;
     MPI_Request requests[2];
@@ -263,7 +263,7 @@ static void come_and_go(const struct plan *unmapped, double *parts[2],
     mapped.mapped = true;
     mapped.packed = false;
     make_requests(unmapped, MPI_COMM_WORLD, requests);
-    for (int times = 0; times < 3; times++) {
+    for (int times = 0; times < 3; times++, id += 2) {
         exchange(unmapped, requests);
         for (int rank = 0; rank < 2; rank++)
             CHECK(rsched_memory_add(id + (uint64_t)rank, parts[rank], bytes) ==
@@ -295,7 +295,7 @@ static void change_memories(void)
         PMPI_Win_shared_query(hidden, rank, &size, &unit, &parts[rank]);
     }
     for (size_t i = 0; i < sizeof(change_plans) / sizeof(change_plans[0]); i++)
-        come_and_go(&change_plans[i], parts, 1000);
+        come_and_go(&change_plans[i], parts);
     PMPI_Win_free(&hidden);
     memories[WINDOW] = before;
 }

@@ -22,9 +22,13 @@ enum { BYTES = 40000, MESSAGES = 140, SKIP = 77 };
 struct told {
     struct rsched_pull_memory memory;
     struct rsched_pull_notice notices[MESSAGES];
+    struct rsched_pull_notice common; /* in memory that both have */
 };
 
+enum { COMMON = 7 }; /* its name */
+
 static struct told *told;
+static char *common;
 
 #define CHECK(condition)                                                     \
     do {                                                                     \
@@ -38,6 +42,21 @@ static struct told *told;
 static char value(int message, int i)
 {
     return (char)(message * 31 + i * 7);
+}
+
+static void send_common(void)
+{
+    struct rsched_piece piece = {common, BYTES, 1, 0};
+    struct rsched_message message = {.pieces = &piece,
+                                     .num_pieces = 1,
+                                     .bytes = BYTES};
+    struct rsched_pull_source *source;
+
+    for (int i = 0; i < BYTES; i++)
+        common[i] = value(MESSAGES, i);
+    CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
+    CHECK(rsched_pull_source_create(&message, false, &source) == 0);
+    CHECK(rsched_pull_source_load(source, &told->common) == 0);
 }
 
 static void send_all(int ready, int over)
@@ -64,6 +83,7 @@ static void send_all(int ready, int over)
         CHECK(!rsched_pull_source_packs(sources[m]));
         CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
     }
+    send_common();
     CHECK(write(ready, &byte, 1) == 1);
     CHECK(read(over, &byte, 1) == 1);
     exit(0); /* and all of it goes */
@@ -143,6 +163,34 @@ static void copy_less(struct rsched_pull_peer *peer, int message,
     rsched_pull_target_destroy(pull.target);
 }
 
+static void verify_common(struct rsched_pull *pull, bool mapped)
+{
+    memset(into[0], 0, BYTES);
+    rsched_pull_copy(pull, 1);
+    CHECK(pull->error == 0);
+    CHECK(pull->mapped == (mapped ? BYTES : 0));
+    for (int i = 0; i < BYTES; i++)
+        CHECK(into[0][i] == value(MESSAGES, i));
+}
+
+/* What the sender tells stays the same, and this process has it no more. */
+static void copy_common(struct rsched_pull_peer *peer)
+{
+    struct rsched_piece piece = {into[0], BYTES, 1, 0};
+    struct rsched_message message = {.pieces = &piece,
+                                     .num_pieces = 1,
+                                     .bytes = BYTES};
+    struct rsched_pull pull = {.notice = told->common, .bytes = BYTES};
+
+    CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
+    CHECK(rsched_pull_target_create(peer, &message, &pull.target) == 0);
+    verify_common(&pull, true);
+    CHECK(rsched_memory_remove(COMMON) == 0);
+    CHECK(munmap(common, BYTES) == 0);
+    verify_common(&pull, false);
+    rsched_pull_target_destroy(pull.target);
+}
+
 static void receive_all(void)
 {
     struct rsched_pull_memory hidden = told->memory;
@@ -151,6 +199,7 @@ static void receive_all(void)
 
     CHECK(rsched_pull_peer_create(&told->memory, &peer) == 0);
     copy_all(peer, true, -1, NULL, 0, 0);
+    copy_common(peer);
     for (int m = 2; m < 4; m++) {
         copy_less(peer, m, (struct rsched_piece){NULL, 13001, 1, 0});
         copy_less(peer, m, (struct rsched_piece){NULL, 100, 120, 130});
@@ -189,7 +238,10 @@ int main(void)
     }
     told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(told != MAP_FAILED && pipe(ready) == 0 && pipe(over) == 0);
+    common = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(told != MAP_FAILED && common != MAP_FAILED);
+    CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
     if (pid == 0)
