@@ -244,8 +244,10 @@ int main(void)
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        close(over[1]); /* it ends when the other one does */
         send_all(ready[1], over[0]);
+    }
     close(ready[1]);
     CHECK(read(ready[0], &byte, 1) == 1);
     receive_all();
