@@ -9,6 +9,10 @@
 static_assert(sizeof(struct rsched_pull_notice) <= RS_LANE_LEAST_ROOM,
               "an announcement fits into every slot");
 
+/* Below, to have the kernel read a message takes longer than to copy it twice:
+ * docs/persistent.md has the times. */
+enum { LEAST_READ = 16384 };
+
 /* ---- senders' memory ---- */
 
 /* All pairs with a process share what is mapped of it. */
@@ -111,19 +115,41 @@ static bool have_source(struct rs_message *message)
     return message->source != NULL;
 }
 
-bool rs_message_is_packed(struct rs_message *message)
+static bool is_packed(struct rs_message *message)
 {
     return message->layout != NULL &&
            (!have_source(message) ||
             rsched_pull_source_packs(message->source));
 }
 
+/* Up to how many bytes it is cheaper in two copies through slots. */
+static uint64_t longest_in_slots(struct rs_message *message)
+{
+    const struct rs_pair *pair = message->lane->pair;
+    uint64_t most = rs_pair_most(pair);
+
+    if (pair->world == rs_process.rank)
+        return most;
+    if (is_packed(message)) /* then there are two in any case */
+        return rs_lane_most();
+    if (most >= LEAST_READ || !have_source(message) ||
+        rsched_pull_source_maps(message->source))
+        return most;
+    return LEAST_READ < rs_lane_most() ? LEAST_READ : rs_lane_most();
+}
+
+void rs_message_want(struct rs_message *message)
+{
+    if (message->bytes <= longest_in_slots(message))
+        rs_lane_want(message->lane, message->bytes);
+}
+
 bool rs_message_announce(struct rs_message *message, struct rs_slot *slot)
 {
     struct rsched_pull_notice notice;
-    bool packed = rs_message_is_packed(message);
+    bool packed = is_packed(message);
 
-    rs_lane_want(message->lane, message->bytes, packed);
+    rs_message_want(message);
     if (!have_source(message) ||
         rsched_pull_source_load(message->source, &notice) != 0)
         return false;

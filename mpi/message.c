@@ -190,8 +190,7 @@ int rs_message_start_slowly(struct rs_request *request)
         if (!lane->offered)
             rs_note_offer(lane, message->bytes);
         else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
-            rs_lane_want(lane, message->bytes,
-                         rs_message_is_packed(message));
+            rs_message_want(message);
     }
     rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */

@@ -102,8 +102,9 @@ void rs_message_unpack(const struct rs_message *message, const char *from,
 /** Messages that are pulled (announced.c). Send: say in a slot where the bytes
  * are. False: there is no memory to say so. */
 bool rs_message_announce(struct rs_message *message, struct rs_slot *slot);
-/** Send: whether it would be packed for that. */
-bool rs_message_is_packed(struct rs_message *message);
+/** Send: ask for longer slots if the message should rather go through them
+ * (G1). */
+void rs_message_want(struct rs_message *message);
 /** Receive: take what is announced in the slot, and more of the pair. */
 void rs_message_pull(struct rs_message *message, struct rs_slot *slot);
 /** Receive: it has been taken out of the slot, or out of the sender's memory. */

@@ -315,11 +315,9 @@ void rs_lane_move(struct rs_lane *lane)
         touch(lane->slots);
 }
 
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool packed)
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes)
 {
-    /* One that is packed before it is pulled is copied twice in any case. */
-    if (bytes <= lane->wanted ||
-        bytes > (packed ? rs_lane_most() : rs_pair_most(lane->pair)))
+    if (bytes <= lane->wanted)
         return;
     lane->wanted = bytes;
     atomic_store_explicit(&lane->pair->view.words->wanted[lane->index], bytes,

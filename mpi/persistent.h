@@ -124,9 +124,9 @@ bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
-/** Sender: a message of so many bytes, which is packed to be pulled or not, does
- * not fit into the slots (G1). */
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes, bool packed);
+/** Sender: a message of so many bytes, at most rs_lane_most(), does not fit into
+ * the slots and should (G1). */
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes);
 /** Receiver: whether the sender wants slots for such a message, and may get
  * them. */
 bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
@@ -134,7 +134,7 @@ bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
 void rs_pair_grow(struct rs_pair *pair);
 /** Go to where the lane's slots shall be: see rs_slots_move(). */
 void rs_lane_move(struct rs_lane *lane);
-/** The most bytes of a message that need not be packed to go through slots. */
+/** The most bytes of a message that goes through slots wherever it lies. */
 uint64_t rs_pair_most(const struct rs_pair *pair);
 /** Whether the kernel lets us read `cookie` at `at` in the process. */
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);

@@ -151,6 +151,11 @@ bool rsched_pull_source_packs(struct rsched_pull_source *s)
     return look(s) == 0 && s->packs;
 }
 
+bool rsched_pull_source_maps(struct rsched_pull_source *s)
+{
+    return look(s) == 0 && s->maker.reachable > s->bytes / 2;
+}
+
 static int have_packed(struct rsched_pull_source *s)
 {
     struct rsched_message message = rs_pieces_message(&s->pieces, s->bytes);

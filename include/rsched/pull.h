@@ -86,6 +86,10 @@ RSCHED_API void rsched_pull_source_destroy(struct rsched_pull_source *source);
  * is no memory to find out. */
 RSCHED_API bool rsched_pull_source_packs(struct rsched_pull_source *source);
 
+/** Whether most of the message lies in memory that can be mapped. False too if
+ * there is no memory to find out. */
+RSCHED_API bool rsched_pull_source_maps(struct rsched_pull_source *source);
+
 /**
  * Tell where the message lies. From now on, until every receiver of it has
  * copied, neither the message's memory nor the source may change. Call it for

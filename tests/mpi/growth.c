@@ -2,14 +2,16 @@
 /* Lanes are made for the first message, and later ones are longer: after a
  * while these go through slots, too, and are not read out of the sender's
  * memory; and so do shorter ones after them. Slots are longer for messages that
- * would be packed to be read there. A process has none for itself: those
- * are read where they are.
+ * would be packed to be read there, and for those that the kernel would have to
+ * read, up to 16 KiB. A process has none for itself: those are read where they
+ * are.
  *
  * growth [--native] */
 #include "tests/mpi/hope.h"
 
 enum { MOST = 15000, STRIDE = 2, LANES = 3 };
-enum { LONGEST = 1024 }; /* ints that go through slots in any case */
+/* Ints that go through slots in any case, and where they would be read. */
+enum { LONGEST = 1024, LONGEST_READ = 4096 };
 
 static int left, right;
 static int out[LANES][STRIDE * MOST], in[LANES][STRIDE * MOST];
@@ -41,7 +43,8 @@ static void exchange(int round, int ints, int stride)
 /* Until all of a round is in slots, or none of it. */
 static void settle(int ints, int stride)
 {
-    bool pulled = world_size == 1 && ints > LONGEST;
+    bool pulled = world_size == 1 ? ints > LONGEST
+                                  : stride == 1 && ints > LONGEST_READ;
     struct hope hope = {0};
 
     for (int round = 0;; round++) {
@@ -65,7 +68,8 @@ int main(int argc, char **argv)
     static const struct {
         int ints, stride;
     } lengths[] = {{2, 1}, {16, 1}, {700, 1}, {40, 1}, {1024, 1},
-                   {1024, STRIDE}, {3000, STRIDE}, {60, 1}, {MOST, STRIDE}};
+                   {4096, 1}, {5000, 1}, {1025, 1}, {1024, STRIDE}, {3000, STRIDE},
+                   {60, 1}, {MOST, STRIDE}, {60, 1}};
     MPI_Comm comm;
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
