@@ -27,12 +27,10 @@ rs_rdma_bundle_join(struct rs_rdma_bundle **list,
     return b;
 }
 
-uint32_t rs_rdma_bundle_advance(struct rs_rdma_bundle *bundle, uint32_t version)
+uint64_t rs_rdma_bundle_advance(struct rs_rdma_bundle *bundle, uint64_t version)
 {
-    const uint32_t last = (UINT32_C(1) << RS_RDMA_VERSION_BITS) - 1;
-
     if (version == bundle->version)
-        bundle->version = bundle->version % last + 1;
+        bundle->version++;
     return bundle->version;
 }
 

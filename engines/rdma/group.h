@@ -9,9 +9,12 @@
  * the credits of the bundle's *leader*, the first of these lanes that the receiver
  * has made, and travels over the leader's rail.
  *
- * The tables travel over the rails of their lanes, so `ready` may overtake them. It
- * names the version of the tables that it speaks of, which is one for all lanes,
- * and a sender takes a table only if the word `table` behind it has that version.
+ * The tables travel over the rails of their lanes, so `ready` may overtake them. The
+ * version of the tables that it speaks of, which is one for all lanes, is in the word
+ * `version` by then, and a sender takes a table only if the word `table` behind it
+ * has that version. `version` is written before the first `ready` that it holds for,
+ * and not before the epoch before is over: when all its senders have chosen their
+ * way. Versions have 64 bits and only grow, so that none comes back.
  *
  * No lane has to take the leader's place. If its rail fails so does the exchange,
  * at both sides: the leader is not through with the epoch at either before `ready`
@@ -30,15 +33,18 @@
 
 #include <rsched/engine.h>
 
+struct rs_rdma_credits;
+
 struct rs_rdma_bundle {
     struct rs_rdma_bundle *next;
     const struct rsched_connection *connection;
     uint32_t rail;    /* of the leader */
     /* Receiver. */
-    uint32_t version; /* of the latest tables; 0: there are none yet */
+    uint64_t version; /* of the latest tables; 0: there are none yet */
+    uint64_t told;    /* of them: `version` has been posted */
     bool ready_due;   /* the epoch's `ready` has not been posted */
     /* Sender. */
-    const atomic_uint_fast64_t *ready; /* NULL: the leader is not there yet */
+    const struct rs_rdma_credits *credits; /* NULL: the leader is not there yet */
 };
 
 struct rsched_group {
@@ -56,7 +62,7 @@ rs_rdma_bundle_join(struct rs_rdma_bundle **list,
 
 /** The version of a lane's next table, of which it had `version`: that of the
  * lanes which have been loaded since, or a new one. Never 0. */
-uint32_t rs_rdma_bundle_advance(struct rs_rdma_bundle *bundle, uint32_t version);
+uint64_t rs_rdma_bundle_advance(struct rs_rdma_bundle *bundle, uint64_t version);
 
 int rs_rdma_group_create(struct rsched_engine *, struct rsched_group **);
 void rs_rdma_group_destroy(struct rsched_group *);

@@ -197,6 +197,16 @@ void rs_rdma_lane_drop(struct rs_rdma_lane *lane)
     pthread_mutex_unlock(&engine->lock);
 }
 
+bool rs_rdma_lane_add(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
+                      uint64_t epoch)
+{
+    bool posted =
+        rs_rdma_link_post(lane->link, list, epoch, &lane->completed);
+
+    lane->posted += posted;
+    return posted;
+}
+
 bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
                        uint64_t epoch)
 {
@@ -205,11 +215,9 @@ bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
 
     rs_rdma_link_lock(link);
     rs_rdma_link_poll(link);
-    posted = rs_rdma_link_post(link, list, epoch, &lane->completed);
-    if (posted) {
-        lane->posted++;
+    posted = rs_rdma_lane_add(lane, list, epoch);
+    if (posted)
         rs_rdma_link_ring(link);
-    }
     rs_rdma_link_unlock(link);
     return posted;
 }

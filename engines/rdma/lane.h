@@ -16,9 +16,10 @@
  * Direct, for messages that do not fit into a chunk: when the receiver loads
  * it writes a table of its pieces to the sender, or that there is none since the
  * message lands, and behind it `table`, the version. In each epoch it writes
- * `ready`, the epoch's number with the version that holds for it; one lane does so
- * for all lanes of its exchange from one process to the other (group.h). The sender
- * makes its lists when it meets a version for the first time.
+ * `ready`, the epoch's number, and before it `version`, if that is another one than
+ * before; one lane does so for all lanes of its exchange from one process to the
+ * other (group.h). The sender makes its lists when it meets a version for the first
+ * time.
  *
  * Both count epochs and chunks from 0; a block serves another lane only after
  * the last write of the one before, which says so.
@@ -33,7 +34,6 @@
 enum {
     RS_RDMA_LINE = 64,
     RS_RDMA_MAX_PIECES = 64, /* of a receiver's table */
-    RS_RDMA_VERSION_BITS = 16,
     RS_RDMA_ANY_LEADER = RSCHED_MAX_RAILS,
 };
 
@@ -55,9 +55,9 @@ static_assert(sizeof(struct rs_rdma_slot) == 16, "shared layout");
 struct rs_rdma_credits {
     _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
     atomic_uint_fast64_t consumed; /* chunks */
-    /* The bundle's leader: epoch << RS_RDMA_VERSION_BITS | version. */
-    atomic_uint_fast64_t ready;
-    atomic_uint_fast64_t table; /* version << 1 | whether there is a table */
+    atomic_uint_fast64_t version; /* of the tables, in the bundle's leader */
+    atomic_uint_fast64_t ready;   /* the epoch, likewise */
+    atomic_uint_fast64_t table;   /* version << 1 | whether there is a table */
 };
 static_assert(sizeof(struct rs_rdma_credits) == RS_RDMA_LINE, "shared layout");
 
@@ -168,7 +168,10 @@ void rs_rdma_lanes_bury(struct rs_rdma_link *link);
 void rs_rdma_lane_lock(struct rs_rdma_lane *lane);   /* the engine's */
 void rs_rdma_lane_unlock(struct rs_rdma_lane *lane);
 
-/** Post one list of the lane and begin with it. @return whether that worked */
+/** Post one list of the lane. The link's lock is held. @return whether that worked */
+bool rs_rdma_lane_add(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
+                      uint64_t epoch);
+/** The same, and begin with it. */
 bool rs_rdma_lane_post(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
                        uint64_t epoch);
 /** Wait until all lists of the lane are through, but not after `until_ps`.

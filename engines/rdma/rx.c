@@ -37,11 +37,11 @@ struct rx {
     bool listens;     /* to it */
     uint64_t remote_credits;
     uint32_t remote_rkey;
-    struct rs_rdma_list *consume, *ready, *publish;
+    struct rs_rdma_list *consume, *version_word, *ready, *publish;
     uint64_t consumed;  /* wanted to be told */
     uint64_t told;      /* of them */
     uint32_t credit_step; /* tell after so many chunks */
-    uint32_t version;   /* of the table */
+    uint64_t version;   /* of the table */
     bool is_direct;     /* the loaded message */
 };
 
@@ -59,6 +59,8 @@ static void dispose(struct rs_rdma_lane *lane)
         rs_rdma_link_unlisten(lane->link, rx->imm);
     if (rx->consume != NULL)
         ops->list_destroy(rx->consume);
+    if (rx->version_word != NULL)
+        ops->list_destroy(rx->version_word);
     if (rx->ready != NULL)
         ops->list_destroy(rx->ready);
     if (rx->publish != NULL)
@@ -168,6 +170,10 @@ static int make_words(struct rx *rx)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, consumed), rkey,
             &rx->consume);
+    if (error == 0 && rx->lane.leads)
+        error = rs_rdma_link_word(
+            link, at + offsetof(struct rs_rdma_credits, version), rkey,
+            &rx->version_word);
     if (error == 0 && rx->lane.leads)
         error = rs_rdma_link_word(
             link, at + offsetof(struct rs_rdma_credits, ready), rkey,
@@ -366,7 +372,7 @@ static int publish(struct rx *rx, bool direct)
         return error;
     rx->version = rs_rdma_bundle_advance(l->bundle, rx->version);
     while (!rs_rdma_lane_post(l, rx->publish,
-                              (uint64_t)rx->version << 1 | direct)) {
+                              rx->version << 1 | direct)) {
         if (rs_rdma_link_is_broken(l->link))
             return rs_rdma_link_failed(l->link);
         rs_clock_sleep(UINT64_C(50000000));
@@ -429,10 +435,18 @@ static void tell_consumed(struct rx *rx)
 
 static void tell_ready(struct rx *rx)
 {
-    struct rs_rdma_bundle *b = rx->lane.bundle;
-    uint64_t word = rx->lane.epoch << RS_RDMA_VERSION_BITS | b->version;
+    struct rs_rdma_lane *l = &rx->lane;
+    struct rs_rdma_bundle *b = l->bundle;
 
-    b->ready_due = !rs_rdma_lane_post(&rx->lane, rx->ready, word);
+    rs_rdma_link_lock(l->link);
+    rs_rdma_link_poll(l->link);
+    if (unlikely(b->told != b->version) &&
+        rs_rdma_lane_add(l, rx->version_word, b->version))
+        b->told = b->version;
+    b->ready_due = b->told != b->version ||
+                   !rs_rdma_lane_add(l, rx->ready, l->epoch);
+    rs_rdma_link_ring(l->link);
+    rs_rdma_link_unlock(l->link);
 }
 
 static bool owes_ready(const struct rx *rx)

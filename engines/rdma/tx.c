@@ -35,7 +35,7 @@ struct tx {
     struct rs_rdma_program direct;
     struct rs_copies straight; /* from the message to the table */
     struct rs_rdma_block *straight_staging;
-    uint32_t version;  /* of the table that was taken last, 0: none */
+    uint64_t version;  /* of the table that was taken last, 0: none */
     bool has_table;    /* `direct` was made for it; else messages land */
     uint64_t consumed; /* last seen */
     uint32_t next;     /* list of `direct` that comes next */
@@ -134,7 +134,7 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
         error = rs_rdma_lane_join(
             l, spec, spec->group != NULL ? &spec->group->out : NULL, d.leader);
     if (error == 0 && l->leads)
-        l->bundle->ready = &tx->credits->ready;
+        l->bundle->credits = tx->credits;
     if (error == 0)
         error = rs_rdma_link_word(
             l->link, d.arrivals + offsetof(struct rs_rdma_arrivals, last),
@@ -338,7 +338,7 @@ int rs_rdma_tx_load(struct rsched_lane *lane,
     struct rs_rdma_lane *l = &tx->lane;
     int error = rs_rdma_lane_load(l, message);
 
-    if (error == 0 && l->offers && l->bundle->ready == NULL)
+    if (error == 0 && l->offers && l->bundle->credits == NULL)
         error = rs_fail(RSCHED_EMISMATCH, "%s: peer %d: a lane without leader",
                         l->link->engine, l->link->peer);
     if (error == 0)
@@ -573,7 +573,7 @@ static bool is_given_up(struct tx *tx)
 }
 
 /* Take the table of this version. @return 1; 0: not yet; or an error */
-static int __attribute__((cold)) take_table(struct tx *tx, uint32_t version)
+static int __attribute__((cold)) take_table(struct tx *tx, uint64_t version)
 {
     /* Acquire: the table is read after its version. */
     uint64_t word =
@@ -603,21 +603,22 @@ static int __attribute__((cold)) take_table(struct tx *tx, uint32_t version)
 static int choose_way(struct tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
-    uint64_t ready;
-    uint32_t version;
+    uint64_t ready, version;
     int status;
 
     if (!l->offers)
         return 1;
-    /* Acquire: `last` is read after it. */
-    ready = atomic_load_explicit(l->bundle->ready, memory_order_acquire);
-    if (ready >> RS_RDMA_VERSION_BITS < l->epoch) {
+    /* Acquire: `version` and `last` are read after it. */
+    ready = atomic_load_explicit(&l->bundle->credits->ready,
+                                 memory_order_acquire);
+    if (ready < l->epoch) {
         l->lane.stats.stalls++;
         return 0;
     }
     if (unlikely(is_given_up(tx)))
         return 0;
-    version = ready & ((1u << RS_RDMA_VERSION_BITS) - 1);
+    version = atomic_load_explicit(&l->bundle->credits->version,
+                                   memory_order_relaxed);
     if (unlikely(version != tx->version)) {
         status = take_table(tx, version);
         if (status != 1)
