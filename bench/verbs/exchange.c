@@ -15,12 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/verbs/plans.h"
-
-enum { AHEAD_NS = 20000000, SECOND_NS = 1000000000 };
+#include "bench/verbs/together.h"
 
 static int rank;
 
@@ -175,29 +173,16 @@ static struct prepared prepare(struct rsched_context *context,
     return p;
 }
 
-/* The same clock on both simulated hosts. */
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
 /* Both start at a time that was agreed on; until the later one is done. */
 static uint64_t run(struct prepared *p)
 {
-    uint64_t start = now_ns() + AHEAD_NS, took, longest;
-    struct timespec until;
+    uint64_t start, took, longest;
 
     memset(p->buffers + p->bytes, 0, p->bytes);
-    MPI_Bcast(&start, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    until = (struct timespec){.tv_sec = (time_t)(start / SECOND_NS),
-                              .tv_nsec = (long)(start % SECOND_NS)};
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    start = together_start();
     if (rsched_exchange_start(p->x) != 0 || rsched_exchange_wait(p->x) != 0)
         die("an epoch failed");
-    took = now_ns() - start;
+    took = together_now() - start;
     MPI_Allreduce(&took, &longest, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     if (memcmp(p->buffers, p->buffers + p->bytes, p->bytes) != 0)
         die("something else arrived");
