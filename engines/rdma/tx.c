@@ -35,6 +35,8 @@ struct tx {
     struct rs_rdma_program direct;
     struct rs_copies straight; /* from the message to the table */
     struct rs_rdma_block *straight_staging;
+    struct rs_copies parts; /* into it; of equal lengths, but the last one */
+    uint32_t packed;        /* of them, in this epoch */
     uint64_t version;  /* of the table that was taken last, 0: none */
     bool has_table;    /* `direct` was made for it; else messages land */
     uint64_t consumed; /* last seen */
@@ -57,6 +59,7 @@ static void dispose(struct rs_rdma_lane *lane)
     rs_rdma_program_fini(&tx->direct);
     rs_rdma_writes_fini(&tx->writes);
     rs_copies_fini(&tx->straight);
+    rs_copies_fini(&tx->parts);
     rs_rdma_block_release(tx->staging);
     rs_rdma_block_release(tx->straight_staging);
     free((void *)(uintptr_t)tx->message.pieces);
@@ -381,20 +384,33 @@ static uint64_t head_bytes(const struct rs_rdma_lane *l)
     return l->lane.connection->num_links > 1 && l->bytes >= 2 * head ? head : 0;
 }
 
+/* A head is packed before the rest, which would keep other rails from beginning. */
+static int prepare_packing(struct tx *tx, uint64_t head)
+{
+    struct rs_rdma_lane *l = &tx->lane;
+    int error;
+
+    rs_rdma_lane_lock(l);
+    error = provide_staging(tx, l->bytes, &tx->straight_staging);
+    rs_rdma_lane_unlock(l);
+    if (error != 0)
+        return error;
+    return rs_copies_compile(&tx->parts, &tx->message,
+                             head > 0 ? head : l->bytes);
+}
+
 /* Called once for each table, when its version is met. */
 static int __attribute__((cold)) compile_direct(struct tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
     bool pack = tx->source == RS_SOURCE_PACK;
+    uint64_t head = head_bytes(l);
     int error = 0;
 
     if (!rs_rdma_table_is_sound(tx->table, l->meta))
         return wrong_table(tx);
-    if (pack) {
-        rs_rdma_lane_lock(l);
-        error = provide_staging(tx, l->bytes, &tx->straight_staging);
-        rs_rdma_lane_unlock(l);
-    }
+    if (pack)
+        error = prepare_packing(tx, head);
     if (error == 0)
         error = rs_rdma_table_pair(tx->table, &tx->message,
                                    pack ? tx->straight_staging->memory : NULL,
@@ -403,8 +419,8 @@ static int __attribute__((cold)) compile_direct(struct tx *tx)
         return error;
     rs_rdma_program_clear(&tx->direct);
     rs_rdma_writes_clear(&tx->writes);
-    tx->writes.head_bytes = head_bytes(l);
-    tx->has_head = tx->writes.head_bytes > 0;
+    tx->writes.head_bytes = head;
+    tx->has_head = head > 0;
     error = rs_rdma_writes_add_pair(&tx->writes, &tx->straight, &l->regions,
                                     pack ? tx->straight_staging->keys : NULL,
                                     tx->table);
@@ -419,16 +435,16 @@ static int __attribute__((cold)) compile_direct(struct tx *tx)
 
 /* ---- running ---- */
 
-/* The message, chunk after chunk, into memory that is as long. */
-static void pack_all(struct tx *tx)
+/* The message's first parts, as far as they are not there yet, into memory that is
+ * as long as the message. */
+static void pack_parts(struct tx *tx, uint32_t count)
 {
-    const struct rs_copies *copies = &tx->lane.copies;
-    char *at = tx->straight_staging->memory;
+    const struct rs_copies *parts = &tx->parts;
+    char *to = tx->straight_staging->memory;
 
-    for (uint32_t i = 0; i < copies->num_chunks; i++) {
-        rs_copies_pack(copies, &copies->chunks[i], at);
-        at += copies->chunks[i].bytes;
-    }
+    for (; tx->packed < count; tx->packed++)
+        rs_copies_pack(parts, &parts->chunks[tx->packed],
+                       to + tx->packed * parts->chunks[0].bytes);
 }
 
 static void pack_chunk(struct tx *tx, uint32_t chunk, uint32_t slot)
@@ -628,7 +644,8 @@ static int choose_way(struct tx *tx)
     if (tx->is_direct && tx->source == RS_SOURCE_PACK) {
         if (!settle(tx))
             return 0;
-        pack_all(tx);
+        tx->packed = 0;
+        pack_parts(tx, 1);
     }
     return 1;
 }
@@ -666,8 +683,11 @@ static int go_on(struct tx *tx)
         if (status != 1)
             return status;
     }
-    if (!all_is_posted(tx) && !(tx->is_direct && is_given_up(tx)))
+    if (!all_is_posted(tx) && !(tx->is_direct && is_given_up(tx))) {
+        if (tx->is_direct && tx->next > 0 && tx->source == RS_SOURCE_PACK)
+            pack_parts(tx, tx->parts.num_chunks);
         post_all(tx);
+    }
     return all_is_posted(tx) && is_free(tx) ? RSCHED_LANE_DONE
                                             : RSCHED_LANE_PENDING;
 }

@@ -48,7 +48,8 @@ static int run_epoch(struct rank *self, struct halo *h, int epoch,
     return 0;
 }
 
-static int run(struct rank *self)
+/* Gathered from the user's memory, or packed: each part before it is posted. */
+static int run_from(struct rank *self, const struct rs_sources *sources)
 {
     static const struct expected cases[] = {
         /* Data and flag. */
@@ -62,7 +63,7 @@ static int run(struct rank *self)
     static const struct expected whole = {0, 2 * RAILS, 0, RAILS, 0};
     bool heads = getenv("INTERPRETER_HEAD") != NULL;
 
-    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(only_interpreter(self, sources) == 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct expected *e = &cases[i];
         struct halo_edge edges[RAILS];
@@ -76,12 +77,30 @@ static int run(struct rank *self)
         /* The first one makes the lists. */
         for (int epoch = 0; epoch < ONLY_EPOCHS; epoch++)
             RANK_CHECK(run_epoch(self, h, epoch, heads ? e : &whole) == 0);
+        for (uint32_t r = 0; r < h->x->num_out; r++)
+            RANK_CHECK(h->x->out[r].lane->stats.packed ==
+                       (sources == NULL ? 0 : ONLY_EPOCHS * e->bytes));
         halo_destroy(h);
     }
     return 0;
 }
 
+static int run_gathered(struct rank *self)
+{
+    return run_from(self, NULL);
+}
+
+static int run_packed(struct rank *self)
+{
+    static const struct rs_sources dear_entries = {
+        .gather_block = UINT64_C(1000000000000),
+        .pack_rate = UINT64_C(1000000000)};
+
+    return run_from(self, &dear_entries);
+}
+
 int main(void)
 {
-    return ranks_run(2, true, run, NULL);
+    return ranks_run(2, true, run_gathered, NULL) != 0 ||
+           ranks_run(2, true, run_packed, NULL) != 0;
 }

@@ -340,7 +340,7 @@ Test(chain, stamps)
     rs_verbs_chain_fini(&chain);
 }
 
-/* What the devices of open_with() can do. */
+/* What the devices of notify_of() can do. */
 static struct capability {
     bool in_order, fetch_add, immediates;
 } capability;
