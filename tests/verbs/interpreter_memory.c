@@ -10,7 +10,7 @@
 /* The key is the place in the table. Keys are not small numbers, and local ones
  * are no remote ones. */
 static struct memory *memories;
-static uint32_t num_memories;
+static uint32_t num_memories, room_memories;
 
 enum { FIRST_LKEY = 0x10000, FIRST_RKEY = 0x5000000 };
 
@@ -18,8 +18,11 @@ void memory_add(const struct memory *memory, struct rs_rdma_keys *keys)
 {
     uint32_t key = num_memories++;
 
-    memories = realloc(memories, num_memories * sizeof(*memories));
-    assert(memories != NULL);
+    if (key == room_memories) {
+        room_memories = key == 0 ? 64 : 2 * key;
+        memories = realloc(memories, room_memories * sizeof(*memories));
+        assert(memories != NULL);
+    }
     memories[key] = *memory;
     *keys = (struct rs_rdma_keys){.lkey = FIRST_LKEY + key,
                                   .rkey = FIRST_RKEY + key};
