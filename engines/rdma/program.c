@@ -18,6 +18,23 @@ enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
     return RS_SOURCE_PACK;
 }
 
+bool rs_rdma_chunks_fit(const struct rs_rdma_port *port,
+                        const struct rs_copies *copies)
+{
+    for (uint32_t k = 0; k < copies->num_chunks; k++) {
+        uint64_t pieces = 1; /* the slot's meta */
+        uint64_t ops;
+
+        for (uint32_t i = copies->chunks[k].first; i < copies->chunks[k].end;
+             i++)
+            pieces += copies->copies[i].count;
+        ops = (pieces + port->max_pieces - 1) / port->max_pieces;
+        if (ops + 1 > port->max_ops)
+            return false;
+    }
+    return true;
+}
+
 uint64_t rs_rdma_count_blocks(const struct rs_copies *copies)
 {
     uint64_t blocks = 0;

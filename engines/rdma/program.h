@@ -5,7 +5,8 @@
  * How the bytes get to the device is chosen by what it costs. A short message
  * is **inlined**: the processor hands it over with the request. A longer one is
  * **gathered** from the user's memory, or **packed** into memory of the engine's
- * own, whichever the machine says is cheaper (librsched/base/sources.h).
+ * own, whichever the machine says is cheaper (librsched/base/sources.h). Packed it is
+ * too where a device's queues are too short for its blocks.
  */
 #ifndef RS_RDMA_PROGRAM_H
 #define RS_RDMA_PROGRAM_H
@@ -25,6 +26,11 @@ struct rs_rdma_program {
 enum rs_rdma_source rs_rdma_source_choose(const struct rs_rdma_port *port,
                                           const struct rs_sources *costs,
                                           uint64_t bytes, uint64_t blocks);
+
+/** Whether each chunk of a message in a slot, gathered, and its notification fit
+ * into a list that a queue of the port takes. */
+bool rs_rdma_chunks_fit(const struct rs_rdma_port *port,
+                        const struct rs_copies *copies);
 
 /** Blocks of all copies of a list. */
 uint64_t rs_rdma_count_blocks(const struct rs_copies *copies);

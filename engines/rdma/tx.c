@@ -301,8 +301,8 @@ static int provide_staging(struct tx *tx, uint64_t bytes,
     return rs_rdma_block_allocate(tx->lane.link->memory, bytes, NULL, staging);
 }
 
-/* The engine's lock is held. Where the user's memory cannot be registered it is
- * packed. */
+/* The engine's lock is held. Where the user's memory cannot be registered, or has
+ * more blocks than a queue takes, it is packed. */
 static int prepare_source(struct tx *tx, const struct rsched_message *message)
 {
     struct rs_rdma_lane *l = &tx->lane;
@@ -320,6 +320,15 @@ static int prepare_source(struct tx *tx, const struct rsched_message *message)
     }
     if (tx->source == RS_SOURCE_INLINE && l->offers)
         tx->source = RS_SOURCE_PACK; /* it may go directly */
+    if (tx->source == RS_SOURCE_GATHER &&
+        !rs_rdma_chunks_fit(memory->port, &l->copies)) {
+        rs_log(RS_LOG_INFO,
+               "%s %s: send buffers are copied: their blocks need more than "
+               "the %u requests of %u pieces that a queue has",
+               l->link->engine, memory->port->name, memory->port->max_ops,
+               memory->port->max_pieces);
+        tx->source = RS_SOURCE_PACK;
+    }
     if (tx->source == RS_SOURCE_GATHER &&
         rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, NULL,
                                 &l->regions) != 0) {

@@ -22,7 +22,6 @@
 enum {
     MAX_DEPTH = 256,
     MAX_PIECES = 16,
-    LEAST_INLINE = 8, /* a word of a notification */
     MAX_GIDS = 256,
     SOFT_ROCE = 0xffffff, /* the vendor that it says */
     /* A twentieth of a second of 5 Mbit/s, and some ms of an emulated processor,
@@ -220,27 +219,45 @@ static bool is_usable(struct rs_verbs_port *p, struct search *s)
     return !p->address.roce || find_gid(p, s);
 }
 
+static uint32_t limit(int says, int most)
+{
+    return (uint32_t)(says < most ? says : most);
+}
+
 static bool set_limits(struct rs_verbs_port *p,
                        const struct ibv_device_attr *attr, struct search *s)
 {
-    int max_inline;
+    int error;
 
-    p->port.max_ops =
-        attr->max_qp_wr < MAX_DEPTH ? (uint32_t)attr->max_qp_wr : MAX_DEPTH;
-    p->port.max_pieces =
-        attr->max_sge < MAX_PIECES ? (uint32_t)attr->max_sge : MAX_PIECES;
+    if (attr->max_qp_wr < RS_VERBS_LEAST_DEPTH || attr->max_sge < 1) {
+        unusable(s, "%s has queue pairs of at most %d requests (max_qp_wr) "
+                    "with %d pieces (max_sge), and %d with 1 are needed",
+                 p->port.name, attr->max_qp_wr, attr->max_sge,
+                 RS_VERBS_LEAST_DEPTH);
+        return false;
+    }
+    p->port.max_ops = limit(attr->max_qp_wr, MAX_DEPTH);
+    p->port.max_pieces = limit(attr->max_sge, MAX_PIECES);
     p->port.head_bytes = attr->vendor_id == SOFT_ROCE ? HEAD_BYTES : 0;
     p->port.fetch_add = attr->atomic_cap != IBV_ATOMIC_NONE;
     /* iWARP places data in any order, and had no immediates for long. */
     p->port.in_order = p->context->device->transport_type == IBV_TRANSPORT_IB;
     p->port.immediates = p->port.in_order;
-    max_inline = rs_verbs_max_inline(p);
-    if (max_inline < LEAST_INLINE) {
-        unusable(s, "%s cannot make queue pairs that send inline: %s",
-                 p->port.name, strerror(errno));
+    error = rs_verbs_find_limits(p);
+    if (error != 0) {
+        unusable(s, "%s cannot make a queue pair, even of %d requests with 1 "
+                    "piece or %d bytes inline: %s",
+                 p->port.name, RS_VERBS_LEAST_DEPTH, RS_VERBS_LEAST_INLINE,
+                 strerror(error));
         return false;
     }
-    p->port.max_inline = (uint32_t)max_inline;
+    if (p->port.max_ops < limit(attr->max_qp_wr, MAX_DEPTH) ||
+        p->port.max_pieces < limit(attr->max_sge, MAX_PIECES))
+        rs_log(RS_LOG_INFO, "verbs %s: queue pairs have %u requests with %u "
+                            "pieces: the device refuses more, although its "
+                            "limits are %d (max_qp_wr) and %d (max_sge)",
+               p->port.name, p->port.max_ops, p->port.max_pieces,
+               attr->max_qp_wr, attr->max_sge);
     return true;
 }
 

@@ -70,26 +70,57 @@ static struct ibv_qp *make_qp(struct rs_verbs_port *port, struct ibv_cq *cq,
     return qp;
 }
 
-int rs_verbs_max_inline(struct rs_verbs_port *port)
+static const uint32_t inlines[] = {MAX_INLINE, 128, 64, 28, 8};
+
+static bool can_have(struct rs_verbs_port *port, struct ibv_cq *cq,
+                     uint32_t depth, uint32_t pieces, uint32_t max_inline)
 {
-    static const int attempts[] = {MAX_INLINE, 128, 64, 28, 8};
-    struct ibv_cq *cq = ibv_create_cq(port->context, 8, NULL, NULL, 0);
-    struct ibv_qp *qp = NULL;
     struct ibv_qp_cap cap;
-    int found = -1;
+    struct ibv_qp *qp;
+
+    port->port.max_ops = depth;
+    port->port.max_pieces = pieces;
+    port->port.max_inline = max_inline;
+    qp = make_qp(port, cq, cq, depth, max_inline, &cap);
+    if (qp != NULL)
+        ibv_destroy_qp(qp);
+    return qp != NULL;
+}
+
+/* What a device says of each limit need not hold of all of them together. The
+ * first of these is the last to be lowered. */
+static void lower(struct rs_verbs_port *port, struct ibv_cq *cq)
+{
+    uint32_t depth = port->port.max_ops, pieces = port->port.max_pieces;
+
+    for (uint32_t d = depth; d >= RS_VERBS_LEAST_DEPTH; d /= 2) {
+        for (uint32_t p = pieces; p > 0; p /= 2) {
+            for (size_t i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++) {
+                if (can_have(port, cq, d, p, inlines[i]))
+                    return;
+            }
+        }
+    }
+    can_have(port, cq, RS_VERBS_LEAST_DEPTH, 1, RS_VERBS_LEAST_INLINE);
+}
+
+int rs_verbs_find_limits(struct rs_verbs_port *port)
+{
+    uint32_t depth = port->port.max_ops, pieces = port->port.max_pieces;
+    struct ibv_cq *cq = ibv_create_cq(port->context, 8, NULL, NULL, 0);
+    int error = 0;
 
     if (cq == NULL)
-        return -1;
-    for (size_t i = 0; qp == NULL && i < sizeof(attempts) / sizeof(int); i++) {
-        qp = make_qp(port, cq, cq, 4, (uint32_t)attempts[i], &cap);
-        found = attempts[i];
-    }
-    if (qp == NULL)
-        found = -1;
-    else
-        ibv_destroy_qp(qp);
+        return errno;
+    /* Nothing less helps. */
+    if (!can_have(port, cq, RS_VERBS_LEAST_DEPTH, 1, RS_VERBS_LEAST_INLINE))
+        error = errno;
+    port->port.max_ops = depth;
+    port->port.max_pieces = pieces;
+    if (error == 0)
+        lower(port, cq);
     ibv_destroy_cq(cq);
-    return found;
+    return error;
 }
 
 static int to_init(struct rs_verbs_queue *q)
@@ -158,8 +189,9 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
     if (q->qp == NULL) {
         error = rs_fail(RSCHED_ESYS,
                         "verbs %s: making a queue pair of %u requests with %u "
-                        "pieces: %m",
-                        port->name, q->depth, port->max_pieces);
+                        "pieces or %u bytes inline: %m",
+                        port->name, q->depth, port->max_pieces,
+                        port->max_inline);
         goto err_destroy_receive_cq;
     }
     error = to_init(q);

@@ -8,6 +8,11 @@
 #include "engines/rdma/port.h"
 #include "engines/verbs/chain.h"
 
+enum {
+    RS_VERBS_LEAST_DEPTH = 4,  /* data, its notification, and as much again */
+    RS_VERBS_LEAST_INLINE = 8, /* a word of a notification */
+};
+
 struct rs_verbs_port;
 
 /* A list that has been posted; complete in the order of the posts. */
@@ -43,8 +48,9 @@ int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
                            const struct rs_rdma_endpoint *endpoint);
 void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
 
-/** The most bytes that can be inlined, found by trying to make queue pairs.
- * @return less than 0: none can be made, and errno says why */
-int rs_verbs_max_inline(struct rs_verbs_port *port);
+/** Lower the port's `max_ops` and `max_pieces`, and set its `max_inline`, until a
+ * queue pair can be made that has all of them.
+ * @return 0; or what errno says of one that has the least */
+int rs_verbs_find_limits(struct rs_verbs_port *port);
 
 #endif

@@ -20,6 +20,7 @@ struct queue {
     struct rs_rdma_queue queue; /* first */
     uint32_t number;
     unsigned rail;
+    uint32_t depth, pieces; /* at most DEPTH, PIECES */
     struct queue *peer;
     bool gone; /* destroyed: what its peer sends is not answered */
     struct ibv_send_wr *head, *tail;
@@ -224,7 +225,7 @@ static int list_create(struct rs_rdma_queue *queue,
 {
     struct list *l = calloc(1, sizeof(*l));
 
-    assert(l != NULL && num_ops <= DEPTH);
+    assert(l != NULL && num_ops <= ((struct queue *)queue)->depth);
     l->list.queue = queue;
     *list = &l->list;
     return rs_verbs_chain_init(&l->chain, ops, num_ops);
@@ -244,7 +245,7 @@ static bool post(struct rs_rdma_list *list, uint64_t epoch, uint64_t id)
     struct queue *q = (struct queue *)list->queue;
     struct rs_verbs_chain *c = &l->chain;
 
-    if (q->failed || q->used + c->num_requests > DEPTH)
+    if (q->failed || q->used + c->num_requests > q->depth)
         return false;
     rs_verbs_chain_stamp(c, epoch);
     c->requests[c->num_requests - 1].next = NULL;
@@ -348,7 +349,7 @@ static void begin(struct queue *q)
         for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
             hold(q, w);
     } else {
-        done = execute(q->head, q->peer, INLINE, PIECES);
+        done = execute(q->head, q->peer, INLINE, q->pieces);
         if (done == REFUSED) {
             refuse(q);
             return;
@@ -384,7 +385,7 @@ static void deliver(struct queue *q)
         break_queue(q, "nobody answers");
     while (q->first_held != NULL) {
         struct held *h = q->first_held;
-        int error = execute_one(&h->wr, q->peer, INLINE, PIECES);
+        int error = execute_one(&h->wr, q->peer, INLINE, q->pieces);
 
         if (error == REFUSED) {
             refuse(q);
@@ -464,6 +465,8 @@ static int queue_create(struct rs_rdma_port *port,
 
     assert(q != NULL);
     q->rail = rail_of(port);
+    q->depth = port->max_ops;
+    q->pieces = port->max_pieces;
     pthread_mutex_lock(&lock);
     assert(num_queues < MAX_QUEUES);
     q->queue.ops = &queue_ops;
@@ -592,11 +595,20 @@ static const struct rs_rdma_port_ops port_ops = {
     .queue_destroy = queue_destroy,
 };
 
+static uint64_t setting(const char *name, uint64_t usual)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtoull(text, NULL, 10) : usual;
+}
+
 int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports)
 {
-    const char *head = getenv("INTERPRETER_HEAD");
+    uint64_t depth = setting("INTERPRETER_DEPTH", DEPTH);
+    uint64_t pieces = setting("INTERPRETER_PIECES", PIECES);
 
+    assert(depth <= DEPTH && pieces <= PIECES);
     (void)env;
     for (unsigned i = 0; i < RAILS; i++) {
         struct port *p = calloc(1, sizeof(*p));
@@ -605,14 +617,13 @@ int interpreter_ports(const struct rsched_engine_env *env,
         p->rail = i;
         p->port = (struct rs_rdma_port){.ops = &port_ops,
                                         .name = "interpreter",
-                                        .max_pieces = PIECES,
+                                        .max_pieces = (uint32_t)pieces,
                                         .max_inline = INLINE,
-                                        .max_ops = DEPTH,
+                                        .max_ops = (uint32_t)depth,
                                         .in_order = true,
                                         .fetch_add = true,
                                         .immediates = true,
-                                        .head_bytes = head != NULL ? strtoull(head, NULL, 10)
-                                                                   : 0};
+                                        .head_bytes = setting("INTERPRETER_HEAD", 0)};
         ports[i] = &p->port;
     }
     return RAILS;

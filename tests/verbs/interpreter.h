@@ -12,8 +12,9 @@
 #include "engines/rdma/port.h"
 
 /** Ports of devices that all instances of this process share. In the environment:
- * INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DMABUF=0, INTERPRETER_PEER=0,
- * they do not take GPU memory that way. */
+ * INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DEPTH and INTERPRETER_PIECES,
+ * less than the usual `max_ops` and `max_pieces`; INTERPRETER_DMABUF=0,
+ * INTERPRETER_PEER=0, they do not take GPU memory that way. */
 int interpreter_ports(const struct rsched_engine_env *env,
                       struct rs_rdma_port **ports);
 
