@@ -5,55 +5,15 @@
 
 #include <xxhash.h>
 
-#include "engines/rdma/program.h"
-#include "engines/rdma/rdma.h"
+#include "engines/rdma/tx.h"
 #include "librsched/base/error.h"
-#include "librsched/base/log.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum { WORD = sizeof(uint64_t) };
-
-struct tx {
-    struct rs_rdma_lane lane; /* first */
-    struct rs_rdma_credits *credits;
-    struct rs_rdma_table *table; /* that the receiver writes */
-    uint64_t *meta; /* read by the device */
-    uint64_t *sink; /* where a fetch-and-add puts what was there before */
-    uint64_t remote_arrivals, remote_stride;
-    uint32_t remote_rkey;
-    uint32_t imm;
-    struct rsched_message message; /* own copy */
-    size_t room_pieces;
-    enum rs_rdma_source source;
-    struct rs_rdma_block *staging; /* RS_SOURCE_PACK */
-    uint64_t staging_stride; /* 0: all of the message in one piece */
-    struct rs_rdma_writes writes;
-    /* For the slots: list start * num_chunks + chunk. */
-    struct rs_rdma_program landing;
-    struct rs_rdma_program direct;
-    struct rs_copies straight; /* from the message to the table */
-    struct rs_rdma_block *straight_staging;
-    struct rs_copies parts; /* into it; of equal lengths, but the last one */
-    uint32_t packed;        /* of them, in this epoch */
-    uint64_t version;  /* of the table that was taken last, 0: none */
-    bool has_table;    /* `direct` was made for it; else messages land */
-    uint64_t consumed; /* last seen */
-    uint32_t next;     /* list of `direct` that comes next */
-    bool is_direct;    /* this epoch */
-    bool chosen;       /* this epoch's way is known */
-    bool has_head;     /* the first list of `direct` is posted by itself */
-};
-
-static struct tx *tx_of(struct rsched_lane *lane)
-{
-    return (struct tx *)lane;
-}
-
 static void dispose(struct rs_rdma_lane *lane)
 {
-    struct tx *tx = (struct tx *)lane;
+    struct rs_rdma_tx *tx = (struct rs_rdma_tx *)lane;
 
     rs_rdma_program_fini(&tx->landing);
     rs_rdma_program_fini(&tx->direct);
@@ -77,13 +37,13 @@ static int check_descriptor(const struct rs_rdma_link *link,
                    link->engine, link->peer);
 }
 
-static int allocate_block(struct tx *tx)
+static int allocate_block(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
     uint64_t table = l->offers ? sizeof(struct rs_rdma_table) : 0;
     int error = rs_rdma_block_allocate(
         l->link->memory,
-        sizeof(struct rs_rdma_credits) + table + 2 * WORD, l->link, &l->block);
+        sizeof(struct rs_rdma_credits) + table + 2 * RS_RDMA_WORD, l->link, &l->block);
 
     if (error != 0)
         return error;
@@ -94,7 +54,7 @@ static int allocate_block(struct tx *tx)
     return 0;
 }
 
-static void adopt_descriptor(struct tx *tx, const struct rs_rdma_descriptor *d,
+static void adopt_descriptor(struct rs_rdma_tx *tx, const struct rs_rdma_descriptor *d,
                              const struct rsched_lane_spec *spec)
 {
     struct rs_rdma_lane *l = &tx->lane;
@@ -118,13 +78,13 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
     struct rs_rdma_descriptor d;
     struct rs_rdma_reply r;
     struct rs_rdma_lane *l;
-    struct tx *tx;
+    struct rs_rdma_tx *tx;
     int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*tx), dispose,
                                  &l);
 
     if (error != 0)
         return error;
-    tx = (struct tx *)l;
+    tx = (struct rs_rdma_tx *)l;
     memcpy(&d, descriptor, sizeof(d));
     pthread_mutex_lock(&connection->engine->lock);
     rs_rdma_lanes_bury(l->link);
@@ -161,292 +121,30 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
 
 void rs_rdma_tx_abandon(struct rsched_lane *lane)
 {
-    rs_rdma_lane_abandon(&tx_of(lane)->lane);
+    rs_rdma_lane_abandon(&rs_rdma_tx_of(lane)->lane);
 }
 
 int rs_rdma_tx_check(struct rsched_lane *lane)
 {
-    struct tx *tx = tx_of(lane);
+    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
 
     return rs_rdma_lane_check(&tx->lane, &tx->credits->last);
 }
 
 void rs_rdma_tx_destroy(struct rsched_lane *lane)
 {
-    struct rs_rdma_lane *l = &tx_of(lane)->lane;
+    struct rs_rdma_lane *l = &rs_rdma_tx_of(lane)->lane;
 
     if (l->asked_ps == 0)
         rs_rdma_lane_abandon(l);
     rs_rdma_lane_drop(l);
 }
 
-/* ---- compiling ---- */
-
-static int add_notify(struct tx *tx, uint64_t flag)
-{
-    struct rs_rdma_piece sink = {.address = (uintptr_t)tx->sink,
-                                 .bytes = WORD,
-                                 .lkey = tx->lane.block->keys->lkey};
-    struct rs_rdma_op op = {.rkey = tx->remote_rkey,
-                            .remote = tx->remote_arrivals +
-                                      offsetof(struct rs_rdma_arrivals,
-                                               arrived)};
-
-    switch (tx->lane.notify) {
-    case RS_NOTIFY_FLAG:
-        op.opcode = RS_RDMA_WRITE;
-        op.stamp = RS_STAMP_EPOCH;
-        op.inlined = true;
-        op.remote = flag;
-        break;
-    case RS_NOTIFY_ADD:
-        op.opcode = RS_RDMA_FETCH_ADD;
-        op.add = 1;
-        op.num_pieces = 1;
-        op.pieces = &sink;
-        break;
-    default:
-        op.opcode = RS_RDMA_WRITE_IMM;
-        op.imm = tx->imm;
-    }
-    return rs_rdma_writes_add_op(&tx->writes, &op);
-}
-
-/* The message's bytes of one chunk, with the meta word in front. */
-static int add_chunk(struct tx *tx, uint32_t chunk, uint32_t slot,
-                     uint64_t remote)
-{
-    struct rs_rdma_lane *l = &tx->lane;
-    const struct rs_chunk *c = &l->copies.chunks[chunk];
-    int error;
-
-    if (tx->source == RS_SOURCE_PACK) {
-        char *from = tx->staging->memory + slot * tx->staging_stride;
-
-        return rs_rdma_writes_add(&tx->writes, (uintptr_t)from,
-                                  tx->staging->keys->lkey, WORD + c->bytes,
-                                  remote, tx->remote_rkey);
-    }
-    error = rs_rdma_writes_add(&tx->writes, (uintptr_t)tx->meta,
-                               l->block->keys->lkey, WORD, remote,
-                               tx->remote_rkey);
-    if (error == 0)
-        error = rs_rdma_writes_add_chunk(
-            &tx->writes, &l->copies, c,
-            tx->source == RS_SOURCE_INLINE ? NULL : &l->regions, remote + WORD,
-            tx->remote_rkey);
-    if (error == 0 && tx->source == RS_SOURCE_INLINE)
-        tx->writes.ops[tx->writes.num_ops - 1].inlined = true;
-    return error;
-}
-
-/* One list: data to a slot, then its notification. */
-static int compile_chunk(struct tx *tx, uint32_t chunk, uint32_t slot)
-{
-    uint64_t at = tx->remote_arrivals + sizeof(struct rs_rdma_arrivals) +
-                  slot * tx->remote_stride;
-    int error;
-
-    rs_rdma_writes_clear(&tx->writes);
-    error =
-        add_chunk(tx, chunk, slot, at + offsetof(struct rs_rdma_slot, meta));
-    if (error == 0)
-        error = add_notify(tx, at + offsetof(struct rs_rdma_slot, arrived));
-    if (error != 0)
-        return error;
-    return rs_rdma_program_append(&tx->landing, tx->lane.link->queue,
-                                  &tx->writes,
-                                  tx->lane.link->memory->port->max_ops);
-}
-
-static int compile_landing(struct tx *tx)
-{
-    struct rs_rdma_ring *ring = &tx->lane.ring;
-    int error = 0;
-
-    rs_rdma_program_clear(&tx->landing);
-    for (uint32_t start = 0; start < rs_rdma_ring_starts(ring); start++) {
-        for (uint32_t i = 0; i < ring->num_chunks && error == 0; i++)
-            error = compile_chunk(tx, i, (start + i) % ring->num_slots);
-    }
-    return error;
-}
-
-static int keep_message(struct tx *tx, const struct rsched_message *message)
-{
-    struct rsched_piece *pieces = (void *)(uintptr_t)tx->message.pieces;
-
-    if (message->num_pieces > tx->room_pieces) {
-        pieces = realloc(pieces, message->num_pieces * sizeof(*pieces));
-        if (pieces == NULL)
-            return rs_fail(RSCHED_ENOMEM, "no memory for pieces");
-        tx->room_pieces = message->num_pieces;
-    }
-    memcpy(pieces, message->pieces, message->num_pieces * sizeof(*pieces));
-    tx->message = *message;
-    tx->message.pieces = pieces;
-    return 0;
-}
-
-/* Memory of at least `bytes` to pack into. */
-static int provide_staging(struct tx *tx, uint64_t bytes,
-                           struct rs_rdma_block **staging)
-{
-    struct rs_rdma_block *b = *staging;
-
-    if (b != NULL && b->bytes >= bytes)
-        return 0;
-    *staging = NULL;
-    rs_rdma_block_release(b);
-    return rs_rdma_block_allocate(tx->lane.link->memory, bytes, NULL, staging);
-}
-
-/* The engine's lock is held. Where the user's memory cannot be registered, or has
- * more blocks than a queue takes, it is packed. */
-static int prepare_source(struct tx *tx, const struct rsched_message *message)
-{
-    struct rs_rdma_lane *l = &tx->lane;
-    struct rs_rdma_memory *memory = l->link->memory;
-
-    /* First: at the same addresses there may be other pages now. */
-    rs_rdma_regions_release(memory, &l->regions);
-    tx->source = rs_rdma_source_choose(memory->port, rs_rdma_lane_costs(l),
-                                       message->bytes,
-                                       rs_rdma_count_blocks(&l->copies));
-    if (l->gpu != NULL) {
-        tx->source = RS_SOURCE_GATHER;
-        return rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, l->gpu,
-                                       &l->regions);
-    }
-    if (tx->source == RS_SOURCE_INLINE && l->offers)
-        tx->source = RS_SOURCE_PACK; /* it may go directly */
-    if (tx->source == RS_SOURCE_GATHER &&
-        !rs_rdma_chunks_fit(memory->port, &l->copies)) {
-        rs_log(RS_LOG_INFO,
-               "%s %s: send buffers are copied: their blocks need more than "
-               "the %u requests of %u pieces that a queue has",
-               l->link->engine, memory->port->name, memory->port->max_ops,
-               memory->port->max_pieces);
-        tx->source = RS_SOURCE_PACK;
-    }
-    if (tx->source == RS_SOURCE_GATHER &&
-        rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, NULL,
-                                &l->regions) != 0) {
-        rs_log(RS_LOG_WARN, "send buffers are copied: %s",
-               rsched_last_error());
-        tx->source = RS_SOURCE_PACK;
-    }
-    if (tx->source != RS_SOURCE_PACK)
-        return 0;
-    tx->staging_stride = rs_rdma_ring_stride(l->ring.chunk_bytes);
-    return provide_staging(tx, tx->staging_stride * l->ring.num_slots,
-                           &tx->staging);
-}
-
-int rs_rdma_tx_load(struct rsched_lane *lane,
-                    const struct rsched_message *message)
-{
-    struct tx *tx = tx_of(lane);
-    struct rs_rdma_lane *l = &tx->lane;
-    int error = rs_rdma_lane_load(l, message);
-
-    if (error == 0 && l->offers && l->bundle->credits == NULL)
-        error = rs_fail(RSCHED_EMISMATCH, "%s: peer %d: a lane without leader",
-                        l->link->engine, l->link->peer);
-    if (error == 0)
-        error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
-    if (error != 0)
-        return error;
-    /* Lists that are under way are not destroyed. */
-    rs_rdma_lane_drain(l, UINT64_MAX);
-    rs_rdma_ring_load(&l->ring, l->copies.num_chunks);
-    tx->version = 0;
-    *tx->meta = l->meta;
-    rs_rdma_lane_lock(l);
-    error = prepare_source(tx, message);
-    rs_rdma_lane_unlock(l);
-    if (error == 0)
-        error = keep_message(tx, message);
-    if (error == 0)
-        error = compile_landing(tx);
-    return error;
-}
-
-/* ---- the direct way ---- */
-
-static int __attribute__((cold)) wrong_table(const struct tx *tx)
-{
-    const struct rs_rdma_link *link = tx->lane.link;
-
-    return rs_fail(RSCHED_EMISMATCH,
-                   "%s: peer %d expects %llu bytes, this process sends %llu",
-                   link->engine, link->peer,
-                   (unsigned long long)rs_rdma_meta_bytes(tx->table->meta),
-                   (unsigned long long)tx->lane.bytes);
-}
-
-/* How much of it is to be posted before other rails begin; 0: all. */
-static uint64_t head_bytes(const struct rs_rdma_lane *l)
-{
-    uint64_t head = l->link->memory->port->head_bytes;
-
-    return l->lane.connection->num_links > 1 && l->bytes >= 2 * head ? head : 0;
-}
-
-/* A head is packed before the rest, which would keep other rails from beginning. */
-static int prepare_packing(struct tx *tx, uint64_t head)
-{
-    struct rs_rdma_lane *l = &tx->lane;
-    int error;
-
-    rs_rdma_lane_lock(l);
-    error = provide_staging(tx, l->bytes, &tx->straight_staging);
-    rs_rdma_lane_unlock(l);
-    if (error != 0)
-        return error;
-    return rs_copies_compile(&tx->parts, &tx->message,
-                             head > 0 ? head : l->bytes);
-}
-
-/* Called once for each table, when its version is met. */
-static int __attribute__((cold)) compile_direct(struct tx *tx)
-{
-    struct rs_rdma_lane *l = &tx->lane;
-    bool pack = tx->source == RS_SOURCE_PACK;
-    uint64_t head = head_bytes(l);
-    int error = 0;
-
-    if (!rs_rdma_table_is_sound(tx->table, l->meta))
-        return wrong_table(tx);
-    if (pack)
-        error = prepare_packing(tx, head);
-    if (error == 0)
-        error = rs_rdma_table_pair(tx->table, &tx->message,
-                                   pack ? tx->straight_staging->memory : NULL,
-                                   &tx->straight);
-    if (error != 0)
-        return error;
-    rs_rdma_program_clear(&tx->direct);
-    rs_rdma_writes_clear(&tx->writes);
-    tx->writes.head_bytes = head;
-    tx->has_head = head > 0;
-    error = rs_rdma_writes_add_pair(&tx->writes, &tx->straight, &l->regions,
-                                    pack ? tx->straight_staging->keys : NULL,
-                                    tx->table);
-    if (error == 0)
-        error = add_notify(tx, tx->remote_arrivals +
-                                   offsetof(struct rs_rdma_arrivals, arrived));
-    if (error == 0)
-        error = rs_rdma_program_append(&tx->direct, l->link->queue, &tx->writes,
-                                       l->link->memory->port->max_ops / 2);
-    return error;
-}
-
 /* ---- running ---- */
 
 /* The message's first parts, as far as they are not there yet, into memory that is
  * as long as the message. */
-static void pack_parts(struct tx *tx, uint32_t count)
+static void pack_parts(struct rs_rdma_tx *tx, uint32_t count)
 {
     const struct rs_copies *parts = &tx->parts;
     char *to = tx->straight_staging->memory;
@@ -456,16 +154,16 @@ static void pack_parts(struct tx *tx, uint32_t count)
                        to + tx->packed * parts->chunks[0].bytes);
 }
 
-static void pack_chunk(struct tx *tx, uint32_t chunk, uint32_t slot)
+static void pack_chunk(struct rs_rdma_tx *tx, uint32_t chunk, uint32_t slot)
 {
     char *at = tx->staging->memory + slot * tx->staging_stride;
 
-    memcpy(at, tx->meta, WORD);
+    memcpy(at, tx->meta, RS_RDMA_WORD);
     rs_copies_pack(&tx->lane.copies, &tx->lane.copies.chunks[chunk],
-                   at + WORD);
+                   at + RS_RDMA_WORD);
 }
 
-static bool has_credit(struct tx *tx)
+static bool has_credit(struct rs_rdma_tx *tx)
 {
     const struct rs_rdma_ring *ring = &tx->lane.ring;
     uint64_t number = rs_rdma_ring_number(ring);
@@ -483,7 +181,7 @@ static bool has_credit(struct tx *tx)
 
 /* What was packed here before has left. Where each message begins at slot 0,
  * its first slots may be those of the last chunks before. */
-static bool may_pack(const struct tx *tx)
+static bool may_pack(const struct rs_rdma_tx *tx)
 {
     const struct rs_rdma_lane *l = &tx->lane;
     uint64_t under_way =
@@ -495,7 +193,7 @@ static bool may_pack(const struct tx *tx)
                : under_way < l->ring.num_slots;
 }
 
-static bool post_chunk(struct tx *tx)
+static bool post_chunk(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
     struct rs_rdma_ring *ring = &l->ring;
@@ -518,7 +216,7 @@ static bool post_chunk(struct tx *tx)
     return true;
 }
 
-static bool post_direct(struct tx *tx)
+static bool post_direct(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
 
@@ -529,20 +227,20 @@ static bool post_direct(struct tx *tx)
     return true;
 }
 
-static bool all_is_posted(const struct tx *tx)
+static bool all_is_posted(const struct rs_rdma_tx *tx)
 {
     return tx->is_direct ? tx->next == tx->direct.num_lists
                          : tx->lane.ring.next == tx->lane.ring.num_chunks;
 }
 
-static bool is_head(const struct tx *tx)
+static bool is_head(const struct rs_rdma_tx *tx)
 {
     return tx->is_direct && tx->has_head && tx->next == 1;
 }
 
 /* All that can be posted now, with one doorbell, but for a head: what follows it
  * comes with the next call, since those of the other rails come before. */
-static void post_all(struct tx *tx)
+static void post_all(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
     struct rs_rdma_link *link = l->link;
@@ -570,7 +268,7 @@ static void post_all(struct tx *tx)
 }
 
 /* Whether the device has let go of all that was posted. */
-static bool settle(struct tx *tx)
+static bool settle(struct rs_rdma_tx *tx)
 {
     if (!rs_rdma_lane_is_idle(&tx->lane)) {
         rs_rdma_link_lock(tx->lane.link);
@@ -583,7 +281,7 @@ static bool settle(struct tx *tx)
 /* Whether the receiver has given up. Then its buffers may be gone, and it waits
  * to hear that nobody writes them: not even the user's next call may be awaited
  * for that. */
-static bool is_given_up(struct tx *tx)
+static bool is_given_up(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
 
@@ -598,7 +296,7 @@ static bool is_given_up(struct tx *tx)
 }
 
 /* Take the table of this version. @return 1; 0: not yet; or an error */
-static int __attribute__((cold)) take_table(struct tx *tx, uint64_t version)
+static int __attribute__((cold)) take_table(struct rs_rdma_tx *tx, uint64_t version)
 {
     /* Acquire: the table is read after its version. */
     uint64_t word =
@@ -615,7 +313,7 @@ static int __attribute__((cold)) take_table(struct tx *tx, uint64_t version)
         /* Lists and packed bytes of epochs before may be under way. */
         if (!settle(tx))
             return 0;
-        error = compile_direct(tx);
+        error = rs_rdma_tx_compile_direct(tx);
         if (error != 0)
             return error;
     }
@@ -625,7 +323,7 @@ static int __attribute__((cold)) take_table(struct tx *tx, uint64_t version)
 
 /* Where the receiver offers tables, it says with `ready` which way an epoch
  * goes. @return 1: known; 0: not yet; or an error */
-static int choose_way(struct tx *tx)
+static int choose_way(struct rs_rdma_tx *tx)
 {
     struct rs_rdma_lane *l = &tx->lane;
     uint64_t ready, version;
@@ -659,7 +357,7 @@ static int choose_way(struct tx *tx)
     return 1;
 }
 
-static int begin(struct tx *tx)
+static int begin(struct rs_rdma_tx *tx)
 {
     int status = choose_way(tx);
 
@@ -678,13 +376,13 @@ static int begin(struct tx *tx)
 
 /* What is gathered stays the device's until it says so; the rest is copied by
  * the time it is posted. */
-static bool is_free(struct tx *tx)
+static bool is_free(struct rs_rdma_tx *tx)
 {
     return tx->source != RS_SOURCE_GATHER ||
            (settle(tx) && !rs_rdma_link_is_broken(tx->lane.link));
 }
 
-static int go_on(struct tx *tx)
+static int go_on(struct rs_rdma_tx *tx)
 {
     if (!tx->chosen) {
         int status = begin(tx);
@@ -703,7 +401,7 @@ static int go_on(struct tx *tx)
 
 int rs_rdma_tx_progress(struct rsched_lane *lane)
 {
-    struct tx *tx = tx_of(lane);
+    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
 
     if (unlikely(rs_rdma_link_is_broken(tx->lane.link)))
         return rs_rdma_link_failed(tx->lane.link);
@@ -712,7 +410,7 @@ int rs_rdma_tx_progress(struct rsched_lane *lane)
 
 int rs_rdma_tx_start(struct rsched_lane *lane)
 {
-    struct tx *tx = tx_of(lane);
+    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
 
     tx->lane.epoch++;
     tx->lane.ring.next = 0;
