@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A ring of processes on several hosts: what leaves a host goes over verbs, all
- * of it, and nothing else does. Run by launchers with `on-node`. */
+ * of it, and nothing else does. Run by launchers with `on-node`; the argument, if there
+ * is one, is the number of epochs. */
+#include <stdlib.h>
+
 #include "tests/mpi/ring.h"
 
-enum { EPOCHS = 5 };
+static int epochs = 5;
 
 /* Whether a process is on this one's host. */
 static bool is_near(const char *names, int rank)
@@ -33,7 +36,7 @@ static uint64_t run(MPI_Comm comm, const char *names, int num)
     struct ring ring;
 
     ring_create(&ring, comm, num);
-    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+    for (int epoch = 0; epoch < epochs; epoch++) {
         ring_fill(&ring, world_rank, epoch);
         MPI_Start(&ring.request);
         MPI_Wait(&ring.request, MPI_STATUS_IGNORE);
@@ -42,7 +45,7 @@ static uint64_t run(MPI_Comm comm, const char *names, int num)
     for (int way = 0; way < 2; way++) {
         bool is_close = is_near(names, way == 0 ? ring.left : ring.right);
 
-        *(is_close ? &near : &far) += EPOCHS * sizeof(double) * (size_t)num;
+        *(is_close ? &near : &far) += (size_t)epochs * sizeof(double) * (size_t)num;
     }
     MPI_Request_free(&ring.request);
     ring_free(&ring);
@@ -63,6 +66,9 @@ int main(int argc, char **argv)
     char *names;
 
     test_init(&argc, &argv, false);
+    if (argc > 1)
+        epochs = atoi(argv[1]);
+    CHECK(epochs > 0, "no epochs");
     names = get_names();
     comm = ring_comm(MPI_COMM_WORLD);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
