@@ -78,9 +78,9 @@ struct rs_rdma_port_ops {
 struct rs_rdma_port {
     const struct rs_rdma_port_ops *ops;
     char name[RS_PORT_NAME_BYTES]; /* for texts */
-    uint32_t max_pieces; /* of an operation */
+    uint32_t max_pieces; /* of an operation, at least 1 */
     uint32_t max_inline; /* bytes of an inlined operation, at least 8 */
-    uint32_t max_ops;    /* under way on a queue */
+    uint32_t max_ops;    /* under way on a queue, at least 4 */
     /* 0, or: a device in software, which sends within the call that posts. Of long
      * messages so many bytes are posted first, the rest when all rails have begun. */
     uint64_t head_bytes;

@@ -87,8 +87,8 @@ static bool can_have(struct rs_verbs_port *port, struct ibv_cq *cq,
     return qp != NULL;
 }
 
-/* What a device says of each limit need not hold of all of them together. The
- * first of these is the last to be lowered. */
+/* What a device says of each limit need not hold of all of them together. Bytes
+ * inline are lowered first, requests last. */
 static void lower(struct rs_verbs_port *port, struct ibv_cq *cq)
 {
     uint32_t depth = port->port.max_ops, pieces = port->port.max_pieces;
