@@ -140,6 +140,12 @@ static int prepare_source(struct rs_rdma_tx *tx, const struct rsched_message *me
                                        rs_rdma_count_blocks(&l->copies));
     if (l->gpu != NULL) {
         tx->source = RS_SOURCE_GATHER;
+        if (!rs_rdma_chunks_fit(memory->port, &l->copies))
+            return rs_fail(RSCHED_ENOTSUP,
+                           "%s: its blocks need more than the %u requests of "
+                           "%u pieces that a queue has",
+                           memory->port->name, memory->port->max_ops,
+                           memory->port->max_pieces);
         return rs_rdma_regions_acquire(memory, message, RS_RDMA_LOCAL, l->gpu,
                                        &l->regions);
     }
