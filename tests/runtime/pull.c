@@ -44,7 +44,7 @@ static char value(int message, int i)
     return (char)(message * 31 + i * 7);
 }
 
-static void send_common(void)
+static struct rsched_pull_source *send_common(void)
 {
     struct rsched_piece piece = {common, BYTES, 1, 0};
     struct rsched_message message = {.pieces = &piece,
@@ -57,36 +57,47 @@ static void send_common(void)
     CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
     CHECK(rsched_pull_source_create(&message, false, &source) == 0);
     CHECK(rsched_pull_source_load(source, &told->common) == 0);
+    return source;
 }
 
 static void send_all(int ready, int over)
 {
-    struct rsched_pull_source *sources[MESSAGES];
+    struct rsched_pull_source *sources[MESSAGES + 1];
+    char *memories[MESSAGES];
     char byte = 0;
 
     CHECK(rsched_pull_memory_open(&told->memory) == 0);
     for (int m = 0; m < MESSAGES; m++) {
-        void *memory = malloc(BYTES);
+        void *memory = NULL;
         struct rsched_piece piece = {NULL, BYTES, 1, 0};
         struct rsched_message message = {.pieces = &piece,
                                          .num_pieces = 1,
                                          .bytes = BYTES};
 
-        if (m % 2 == 0) {
-            free(memory);
+        if (m % 2 == 0)
             CHECK(rsched_alloc(BYTES, &memory) == 0);
-        }
-        piece.address = memory;
+        else
+            CHECK((memory = malloc(BYTES)) != NULL);
+        piece.address = memories[m] = memory;
         for (int i = 0; i < BYTES; i++)
             piece.address[i] = value(m, i);
         CHECK(rsched_pull_source_create(&message, false, &sources[m]) == 0);
         CHECK(!rsched_pull_source_packs(sources[m]));
         CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
     }
-    send_common();
+    sources[MESSAGES] = send_common();
     CHECK(write(ready, &byte, 1) == 1);
     CHECK(read(over, &byte, 1) == 1);
-    exit(0); /* and all of it goes */
+    for (int m = 0; m <= MESSAGES; m++)
+        rsched_pull_source_destroy(sources[m]);
+    for (int m = 0; m < MESSAGES; m++) {
+        if (m % 2 == 0)
+            rsched_free(memories[m]);
+        else
+            free(memories[m]);
+    }
+    CHECK(rsched_memory_remove(COMMON) == 0);
+    exit(0);
 }
 
 static char into[MESSAGES][BYTES];
