@@ -50,14 +50,12 @@ static void settle(int ints, int stride)
     for (int round = 0;; round++) {
         uint64_t receives = counter("lane_receives");
         uint64_t pulls = counter("lane_pulls");
-        int good, all;
 
         exchange(round, ints, stride);
-        good = !is_accelerated() ||
-               (counter("lane_receives") == receives + LANES &&
-                counter("lane_pulls") == pulls + (pulled ? LANES : 0));
-        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-        if (all)
+        if (all_have(&hope,
+                     !is_accelerated() ||
+                         (counter("lane_receives") == receives + LANES &&
+                          counter("lane_pulls") == pulls + (pulled ? LANES : 0))))
             return;
         go_on(&hope, "not in its way");
     }

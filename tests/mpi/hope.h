@@ -7,19 +7,39 @@
 
 /* It may take many rounds: where processes have no core of their own,
  * incarnations are stopped again and again. New ones must come. */
-enum { PATIENCE = 4000 }; /* rounds without one */
+enum {
+    PATIENCE = 4000, /* rounds without one */
+    AT_ONCE = 60,    /* rounds in which all processes are to have it at once */
+};
 
 struct hope {
     uint64_t incarnations;
     int rounds; /* since the last one */
+    int all;
+    int had; /* this process, in some round */
 };
+
+/* Whether it has come true in this round in all processes, or, after many
+ * rounds, in each in some round: processes without a core of their own take
+ * turns. Collective. */
+static inline bool all_have(struct hope *hope, bool has)
+{
+    int good[2];
+
+    hope->had |= has;
+    good[0] = has;
+    good[1] = hope->had && hope->all++ >= AT_ONCE;
+    PMPI_Allreduce(MPI_IN_PLACE, good, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return good[0] || good[1];
+}
 
 static inline void go_on(struct hope *hope, const char *what)
 {
     uint64_t incarnations = counter("incarnations");
 
     if (incarnations != hope->incarnations)
-        *hope = (struct hope){.incarnations = incarnations};
+        hope->rounds = 0;
+    hope->incarnations = incarnations;
     hope->rounds++;
     CHECK(hope->rounds < PATIENCE,
           "%s: %" PRIu64 " sends, %" PRIu64 " native starts, %" PRIu64

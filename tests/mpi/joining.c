@@ -39,13 +39,13 @@ static void case_posting_order(void)
  * of the others. */
 static void case_later(void)
 {
-    int out = world_rank, in = -1, good, all = 0;
+    int out = world_rank, in = -1;
     MPI_Request request[2];
     struct hope hope = {0};
 
     MPI_Recv_init(&in, 1, MPI_INT, left, 20, MPI_COMM_WORLD, &request[0]);
     MPI_Send_init(&out, 1, MPI_INT, right, 20, MPI_COMM_WORLD, &request[1]);
-    while (!all) {
+    for (;;) {
         uint64_t lanes = counter("lane_sends");
 
         in = -1;
@@ -54,8 +54,9 @@ static void case_later(void)
         finish_all();
         MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
         CHECK(in == left, "%d", in);
-        good = !uses_lanes || counter("lane_sends") == lanes + TAGS + 1;
-        MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (all_have(&hope, !uses_lanes ||
+                                counter("lane_sends") == lanes + TAGS + 1))
+            break;
         go_on(&hope, "one lane is outside");
     }
     MPI_Request_free(&request[0]);
@@ -100,7 +101,7 @@ static void case_freed_communicator(void)
     MPI_Recv_init(&in, 1, MPI_INT, left, 0, comm, &request[0]);
     MPI_Send_init(&out, 1, MPI_INT, right, 0, comm, &request[1]);
     for (int i = 0, all = 0; all < 2; i++) {
-        int good;
+        bool good;
 
         lanes = counter("lane_sends") + counter("lane_receives");
         out = world_rank * 10000 + i;
@@ -110,9 +111,9 @@ static void case_freed_communicator(void)
             MPI_Comm_free(&comm);
         MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
         CHECK(in == left * 10000 + i, "%d", in);
-        good = !uses_lanes || counter("lane_sends") +
-                                      counter("lane_receives") == lanes + 2;
-        MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        good = all_have(&hope, !uses_lanes || counter("lane_sends") +
+                                                      counter("lane_receives") ==
+                                                  lanes + 2);
         if (comm == MPI_COMM_NULL || (all == 0 && good))
             all++;
         go_on(&hope, "no incarnation");
