@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that are too long for a slot: the slot says where the sender has
- * them, and the receiver copies them out of its memory (S3 of
- * docs/persistent.md). */
+/* Messages that are not short: which of them go through slots, and those that do
+ * not: the slot says where the sender has them, and the receiver copies them out
+ * of its memory (S3 of docs/persistent.md). */
 #include "mpi/message.h"
 
 #include <stdlib.h>
 
 static_assert(sizeof(struct rsched_pull_notice) <= RS_LANE_LEAST_ROOM,
               "an announcement fits into every slot");
-
-/* Below, to have the kernel read a message takes longer than to copy it twice:
- * docs/persistent.md has the times. */
-enum { LEAST_READ = 16384 };
 
 /* ---- senders' memory ---- */
 
@@ -59,6 +55,14 @@ void rs_sender_put(struct rs_sender *sender)
     free(sender);
 }
 
+struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender)
+{
+    struct rsched_pull_reader reader;
+
+    rsched_pull_peer_describe(sender != NULL ? sender->peer : NULL, &reader);
+    return reader;
+}
+
 /* ---- layouts ---- */
 
 /* The message's pieces. One that is contiguous needs none but `only`.
@@ -100,61 +104,62 @@ static void drop_pieces(const struct rs_message *message,
 
 static bool have_source(struct rs_message *message)
 {
+    const struct rs_ways *ways;
     struct rsched_piece only;
     struct rsched_message all;
 
     if (message->source != NULL)
         return true;
-    if (!have_pieces(message, &only, &all))
+    ways = rsched_context_ways(rs_context());
+    if (ways == NULL || !have_pieces(message, &only, &all))
         return false;
-    if (rsched_pull_source_create(
-            &all, message->lane->pair->world == rs_process.rank,
-            &message->source) != 0)
+    if (rsched_pull_source_create(&all, ways, &message->lane->pair->reader,
+                                  &message->source) != 0)
         message->source = NULL;
     drop_pieces(message, &all);
     return message->source != NULL;
 }
 
-static bool is_packed(struct rs_message *message)
+/* How it goes where slots have room for so many bytes. */
+static enum rsched_pull_way way_of(struct rs_message *message, uint64_t room)
 {
-    return message->layout != NULL &&
-           (!have_source(message) ||
-            rsched_pull_source_packs(message->source));
-}
-
-/* Up to how many bytes it is cheaper in two copies through slots. */
-static uint64_t longest_in_slots(struct rs_message *message)
-{
-    const struct rs_pair *pair = message->lane->pair;
-    uint64_t most = rs_pair_most(pair);
-
-    if (pair->world == rs_process.rank)
-        return most;
-    if (is_packed(message)) /* then there are two in any case */
-        return rs_lane_most();
-    if (most >= LEAST_READ || !have_source(message) ||
-        rsched_pull_source_maps(message->source))
-        return most;
-    return LEAST_READ < rs_lane_most() ? LEAST_READ : rs_lane_most();
+    if (message->bytes <= room && (!message->lane->pair->pulls ||
+                                   message->bytes <= RS_LANE_FEW_BYTES))
+        return RSCHED_PULL_SLOTS;
+    return have_source(message) ? rsched_pull_source_way(message->source, room)
+                                : RSCHED_PULL_NOT;
 }
 
 void rs_message_want(struct rs_message *message)
 {
-    if (message->bytes <= longest_in_slots(message))
+    if (message->bytes > message->slots->room &&
+        way_of(message, rs_lane_most()) == RSCHED_PULL_SLOTS)
         rs_lane_want(message->lane, message->bytes);
 }
 
-bool rs_message_announce(struct rs_message *message, struct rs_slot *slot)
+static bool announce(struct rs_message *message, struct rs_slot *slot)
 {
     struct rsched_pull_notice notice;
-    bool packed = is_packed(message);
 
     rs_message_want(message);
     if (!have_source(message) ||
         rsched_pull_source_load(message->source, &notice) != 0)
         return false;
     memcpy(slot->data, &notice, sizeof(notice));
-    message->packed += packed;
+    message->packed += rsched_pull_source_way(message->source, 0) ==
+                       RSCHED_PULL_PACKED;
+    return true;
+}
+
+bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
+{
+    enum rsched_pull_way way = way_of(message, message->slots->room);
+
+    message->announced = way != RSCHED_PULL_SLOTS;
+    message->unreadable = way == RSCHED_PULL_NOT;
+    if (message->announced)
+        return announce(message, slot);
+    rs_message_pack(message, slot->data);
     return true;
 }
 
@@ -201,7 +206,7 @@ static bool batch_add(struct batch *b, struct rs_message *message,
     if (!have_target(message))
         return false;
     *pull = (struct rsched_pull){.target = message->target,
-                                 .bytes = slot->bytes};
+                                 .bytes = rs_slot_bytes(slot)};
     memcpy(&pull->notice, slot->data, sizeof(pull->notice));
     b->messages[b->num] = message;
     b->slots[b->num++] = slot;
@@ -222,8 +227,7 @@ static void batch_fill(struct batch *b, const struct rs_pair *pair)
             m->number != m->slots->seen + 1)
             continue;
         slot = rs_lane_is_put(m->slots, m->number);
-        if (slot != NULL && slot->bytes > m->slots->room &&
-            !batch_add(b, m, slot))
+        if (slot != NULL && rs_slot_announces(slot) && !batch_add(b, m, slot))
             return;
     }
 }

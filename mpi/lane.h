@@ -63,14 +63,28 @@ struct rs_pair_words {
     } bells[2];
 };
 
-/** A slot. A message that has more bytes than there is room is **announced**
- * instead: `data` says where the sender has it. */
+/** A slot. A message may be **announced** instead: `data` says where the sender
+ * has it. */
 struct rs_slot {
     _Atomic uint64_t number;
-    uint64_t bytes;
+    uint64_t bytes; /* RS_SLOT_ANNOUNCES is a bit of it */
     char data[];
 };
 static_assert(sizeof(struct rs_slot) == 16, "part of a line");
+
+/** Makes `bytes` more than any message has. */
+#define RS_SLOT_ANNOUNCES (UINT64_C(1) << 63)
+
+static inline bool rs_slot_announces(const struct rs_slot *slot)
+{
+    return (slot->bytes & RS_SLOT_ANNOUNCES) != 0;
+}
+
+/** The message's, wherever they are. */
+static inline uint64_t rs_slot_bytes(const struct rs_slot *slot)
+{
+    return slot->bytes & ~RS_SLOT_ANNOUNCES;
+}
 
 /** Which memory is taken; the receiver's. The k-th slots of all lanes of few
  * bytes lie side by side, in a **row**, in the order in which the lanes were
@@ -87,6 +101,7 @@ struct rs_slots {
     char *memory;
     uint64_t stride; /* bytes from slot to slot */
     uint64_t room;   /* of a message, bytes */
+    uint64_t short_room; /* of one that is short: RS_LANE_FEW_BYTES at most */
     unsigned num;    /* a power of two */
     uint64_t number; /* of the last put or grant, with the incarnation */
     uint64_t seen;   /* `consumed`, as the sender has read it last, or as the
@@ -196,7 +211,8 @@ static inline void rs_lane_wake(const struct rs_slots *slots)
         rs_bell_ring(slots->bell);
 }
 
-/** Put what has been written into the slot; returns its number. */
+/** Put what has been written into the slot; returns its number.
+ * @param bytes of the slot */
 static inline uint64_t rs_lane_put(struct rs_slots *slots, struct rs_slot *slot,
                                    uint64_t bytes)
 {

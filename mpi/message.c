@@ -60,14 +60,15 @@ static void outgrow(struct rs_lane *lane)
 void rs_message_taken(struct rs_message *message, const struct rs_slot *slot,
                       bool failed)
 {
-    uint64_t sent = slot->bytes;
-    bool pulled = sent > message->slots->room;
+    uint64_t sent = rs_slot_bytes(slot);
+    bool pulled = rs_slot_announces(slot);
 
     rs_lane_consume(message->slots, message->number);
     if (pulled) {
         message->pulls++;
         rs_lane_wake(message->slots); /* the sender waits for it */
-        if (rs_lane_is_wanted(message->lane, sent))
+        if (sent > message->slots->room &&
+            rs_lane_is_wanted(message->lane, sent))
             outgrow(message->lane);
     }
     complete(message, sent < message->bytes ? sent : message->bytes,
@@ -99,7 +100,7 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
 
     if (message->number != slots->seen + 1)
         take_earlier(message);
-    if (slot->bytes > slots->room) {
+    if (rs_slot_announces(slot)) {
         rs_message_pull(message, slot);
         return;
     }
@@ -113,7 +114,7 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
 static void send_is_matched(struct rs_message *message)
 {
     complete(message, message->bytes, MPI_SUCCESS);
-    if (message->bytes > message->slots->room &&
+    if (message->announced &&
         !rs_lane_is_consumed(message->slots, message->number))
         message->request->state = RS_MATCHED;
 }
@@ -232,7 +233,7 @@ uint64_t rs_message_patience(const struct rs_message *message)
  * natively wait for its receiver too. */
 static void lose_patience(struct rs_message *message)
 {
-    if (message->bytes > message->slots->room ||
+    if (message->announced ||
         message->bytes > rs_pair_most(message->lane->pair))
         return;
     if (message->waited != message->number) {
@@ -373,8 +374,8 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
         (lane->attached &&
          atomic_load(&lane->pair->view.words->barred) >> lane->index & 1))
         return RS_REASON_COVERED;
-    if (message->sends && !lane->pair->pulls &&
-        message->bytes > rs_lane_most())
+    if (message->sends && message->bytes > rs_lane_most() &&
+        (!lane->pair->pulls || message->unreadable))
         return RS_REASON_SIZE;
     return RS_REASON_PEER;
 }

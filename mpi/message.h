@@ -9,8 +9,6 @@
 #ifndef RS_MPI_MESSAGE_H
 #define RS_MPI_MESSAGE_H
 
-#include <rsched/pull.h>
-
 #include "mpi/persistent.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -36,6 +34,8 @@ struct rs_message {
     struct rsched_pull_source *source; /* send: NULL: none yet */
     struct rsched_pull_target *target; /* receive: likewise */
     bool sends, synchronous;
+    bool announced; /* send: the last put; its bytes are not in the slot */
+    bool unreadable; /* send: settings leave no way to pull it */
     bool raised; /* the native MPI has raised the error */
     enum rs_call call;
     enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
@@ -99,9 +99,9 @@ void rs_message_pack(const struct rs_message *message, char *to);
 void rs_message_unpack(const struct rs_message *message, const char *from,
                        uint64_t bytes);
 
-/** Messages that are pulled (announced.c). Send: say in a slot where the bytes
- * are. False: there is no memory to say so. */
-bool rs_message_announce(struct rs_message *message, struct rs_slot *slot);
+/** Messages that are not short (announced.c). Send: write the bytes into the
+ * slot, or where they are. False: neither is possible. */
+bool rs_message_write(struct rs_message *message, struct rs_slot *slot);
 /** Send: ask for longer slots if the message should rather go through them
  * (G1). */
 void rs_message_want(struct rs_message *message);
@@ -158,9 +158,11 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     slot = rs_lane_next(slots);
     if (UNLIKELY(slot == NULL))
         return false;
-    if (UNLIKELY(bytes > slots->room)) {
-        if (!rs_message_announce(message, slot))
+    message->announced = false;
+    if (UNLIKELY(bytes > slots->short_room)) {
+        if (!rs_message_write(message, slot))
             return false;
+        bytes |= message->announced ? RS_SLOT_ANNOUNCES : 0;
     } else if (LIKELY(message->layout == NULL)) {
         rs_copy(slot->data, message->buffer, bytes);
     } else {
@@ -213,8 +215,8 @@ RS_INLINE void rs_message_take(struct rs_request *request,
     struct rs_slots *slots = message->slots;
     uint64_t bytes = slot->bytes;
 
-    if (UNLIKELY(bytes > message->bytes || bytes > slots->room ||
-                 message->layout != NULL ||
+    /* Those that are announced are longer than any. */
+    if (UNLIKELY(bytes > message->bytes || message->layout != NULL ||
                  message->number != slots->seen + 1)) {
         rs_message_take_slowly(message, slot);
         return;
@@ -243,7 +245,7 @@ RS_INLINE bool rs_message_poll(struct rs_request *request)
         return rs_message_poll_slowly(request);
     if (message->sends) { /* S2 */
         if (UNLIKELY(!rs_lane_is_granted(slots, message->number)) ||
-            UNLIKELY(message->bytes > slots->room))
+            UNLIKELY(message->announced))
             return rs_message_poll_slowly(request);
         message->got = message->bytes;
         request->state = RS_COMPLETE;

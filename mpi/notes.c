@@ -5,8 +5,6 @@
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
-#include <rsched/pull.h>
-
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -28,6 +26,7 @@ struct note {
     uint64_t at;
     uint32_t index;
     uint32_t pulls; /* answer: the receiver can read our memory */
+    struct rsched_pull_reader reader; /* answer: then, who that is */
     struct rsched_pull_memory memory; /* offer: where it finds it */
 };
 
@@ -133,6 +132,8 @@ static void answer(struct rs_lane *lane, const struct note *offer)
     note.pid = getpid();
     note.fd = pair->fd;
     note.pulls = pair->pulls;
+    if (pair->pulls)
+        note.reader = rs_sender_reader(pair->sender);
     send_note(pair->world, &note);
 }
 
@@ -184,6 +185,7 @@ static void take_answer(struct letter *letter)
     if (lane != NULL && !lane->attached &&
         rs_pair_map(pair, note->pid, note->fd, note->nonce)) {
         pair->pulls = note->pulls;
+        pair->reader = note->reader;
         rs_lane_attach(lane, note->index, note->bytes);
     }
     free(letter);

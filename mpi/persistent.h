@@ -6,6 +6,8 @@
 #ifndef RS_MPI_PERSISTENT_H
 #define RS_MPI_PERSISTENT_H
 
+#include <rsched/pull.h>
+
 #include "mpi/internal.h"
 #include "mpi/lane.h"
 
@@ -80,6 +82,7 @@ struct rs_pair {
     int fd;        /* receiver */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
     bool pulls;    /* the receiver may read there */
+    struct rsched_pull_reader reader; /* sender: then, who that is */
     struct rs_rows rows; /* receiver */
     bool outgrown; /* receiver: pulled what lanes could have room for */
     struct rs_pair_view view;
@@ -140,10 +143,11 @@ uint64_t rs_pair_most(const struct rs_pair *pair);
 bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);
 /** The memory of a process that sends (announced.c), until it is put back; NULL:
  * there is none of our own to know it. */
-struct rsched_pull_memory;
 struct rs_sender *rs_sender_get(int world,
                                 const struct rsched_pull_memory *memory);
 void rs_sender_put(struct rs_sender *sender);
+/** What it has to know of this process. NULL: it is this one. */
+struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender);
 /** Call `visit` for all pairs. */
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
 void rs_pairs_fini(void);

@@ -52,36 +52,61 @@ static void print_list(const struct rs_way_switch *list, size_t count)
     putchar('\n');
 }
 
-/* @param where after the kind of memory; empty: everywhere */
-static void print_switches(const struct rs_host_ways *ways, const char *where)
-{
-    static const char *const memory[] = {"other memory", "mapped memory"};
+/* Of what: messages whose parts go their own ways, or those that go as a
+ * whole. */
+struct subject {
+    size_t (*find)(const struct rs_host_ways *ways, bool mapped,
+                   struct rs_way_switch *list);
+    const char *memory[2];
+};
 
+static const struct subject exchanges = {
+    rs_ways_switches, {"other memory", "mapped memory"}};
+static const struct subject wholes = {
+    rs_ways_switches_whole, {"from other memory", "from mapped memory"}};
+
+/* @param where after the kind of memory; empty: everywhere */
+static void print_switches(const struct rs_host_ways *ways, const char *where,
+                           const struct subject *subject)
+{
     for (int mapped = 1; mapped >= 0; mapped--) {
         struct rs_way_switch list[RS_WAY_SWITCHES];
 
         if (where[0] != '\0')
-            printf("  %s, %-10s  ", memory[mapped], where);
+            printf("  %s, %-10s  ", subject->memory[mapped], where);
         else
-            printf("  %-19s", memory[mapped]);
-        print_list(list, rs_ways_switches(ways, mapped, list));
+            printf("  %-19s", subject->memory[mapped]);
+        print_list(list, subject->find(ways, mapped, list));
     }
+}
+
+static void print_distances(const struct rs_ways *ways,
+                            const struct subject *subject)
+{
+    if (rs_ways_host_is_even(ways)) {
+        print_switches(&ways->host[0], "", subject);
+        return;
+    }
+    for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
+        print_switches(rs_ways_host(ways, d), rs_distance_name(d), subject);
 }
 
 static void print_host_ways(const struct rs_ways *ways)
 {
-    if (rs_ways_host_is_even(ways)) {
-        print_switches(&ways->host[0], "");
-    } else {
-        for (enum rs_distance d = RS_FIRST_HOST_DISTANCE; d < RS_NUM_DISTANCES; d++)
-            print_switches(rs_ways_host(ways, d), rs_distance_name(d));
-    }
+    print_distances(ways, &exchanges);
     printf("  %-19s", "past the caches");
     if (ways->host[0].nontemporal > 0)
         printf("epochs that bring %" PRIu64 " B or more to a process\n",
                ways->host[0].nontemporal);
     else
         printf("nothing\n");
+}
+
+/* Of MPI's requests, which go one way as a whole. */
+static void print_whole_ways(const struct rs_ways *ways)
+{
+    printf("\nways of persistent point-to-point messages, by their costs\n");
+    print_distances(ways, &wholes);
 }
 
 /* Where processes are that are started from here. */
@@ -337,6 +362,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         print_engines(&ways);
         print_numa();
         print_ways(&ways);
+        print_whole_ways(&ways);
         print_gpus();
         print_planners();
         print_patterns();

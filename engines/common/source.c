@@ -11,22 +11,24 @@
 #include "engines/common/table.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-
-/* Shorter blocks of mapped memory are packed where they are in a cache. */
-enum { LEAST_MAPPED = 64 };
+#include "librsched/base/numa.h"
+#include "librsched/base/ways.h"
 
 struct rsched_pull_source {
     struct rs_pieces pieces;
     uint64_t bytes;
-    bool itself;
-    bool packs;
-    char *packed;         /* NULL: not yet */
-    bool is_shared;       /* it is of rsched_alloc() */
+    const struct rs_host_ways *ways;
+    struct rsched_pull_reader reader;
+    struct rs_table_maker lies; /* where the message lies */
+    bool looked;                /* it says so, and these too: */
+    enum rsched_pull_way way;   /* with slots that are long enough */
+    enum rsched_pull_way load;  /* without slots */
+    struct rs_table_maker packs; /* where it is packed */
+    char *packed;            /* NULL: not yet */
+    bool is_shared;          /* it is of rsched_alloc() */
     struct rs_copies copies; /* into it */
-    struct rs_table_maker maker;
-    bool made;
-    bool published; /* the table says what it has made */
-    void *table;    /* as the receiver reads it */
+    const struct rs_table_maker *published; /* what the table says; or NULL */
+    void *table;             /* as the receiver reads it */
     uint64_t room;
     struct rsched_pull_notice notice;
 };
@@ -39,8 +41,8 @@ int rsched_pull_memory_open(struct rsched_pull_memory *memory)
     int error = rs_shared_open(&file);
 
     if (error == 0)
-        *memory =
-            (struct rsched_pull_memory){(int32_t)getpid(), file.fd, file.id};
+        *memory = (struct rsched_pull_memory){(int32_t)getpid(), file.fd,
+                                              file.id, rs_numa_kept(), 0};
     return error;
 }
 
@@ -50,14 +52,18 @@ void rsched_pull_memory_close(void)
 }
 
 int rsched_pull_source_create(const struct rsched_message *message,
-                              bool itself, struct rsched_pull_source **source)
+                              const struct rs_ways *ways,
+                              const struct rsched_pull_reader *reader,
+                              struct rsched_pull_source **source)
 {
     struct rsched_pull_source *s = calloc(1, sizeof(*s));
 
     if (s == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a source");
     s->bytes = message->bytes;
-    s->itself = itself;
+    s->reader = *reader;
+    s->ways = rs_ways_host(ways, reader->near ? RS_DISTANCE_SAME_NUMA
+                                              : RS_DISTANCE_OTHER_NUMA);
     if (rs_pieces_copy(message, &s->pieces) != 0) {
         rsched_pull_source_destroy(s);
         return RSCHED_ENOMEM;
@@ -75,51 +81,91 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
     else
         free(s->packed);
     rs_copies_fini(&s->copies);
-    rs_table_fini(&s->maker);
+    rs_table_fini(&s->lies);
+    rs_table_fini(&s->packs);
     free(s->pieces.at);
     free(s->table);
     free(s);
 }
 
-/* Whether the receiver should get along with a piece as it is. */
-static bool is_short(const struct rs_table_piece *p)
+/* ---- which way ---- */
+
+/* A setting, or RS_LIMIT_AUTO: the costs decide. */
+static bool is_long(uint64_t bytes, uint64_t least)
 {
-    if (p->count == 1 && p->region != RS_TABLE_CMA)
+    return least == RS_LIMIT_AUTO || (least > 0 && bytes >= least);
+}
+
+/* Whether the receiver may map anything of ours. */
+static bool can_map(const struct rsched_pull_source *s)
+{
+    return s->reader.maps && is_long(s->bytes, rs_config()->mapped_bytes);
+}
+
+/* Whether it maps the message's memory, where that is possible. Else the kernel
+ * reads it, as all other. */
+static bool maps(const struct rsched_pull_source *s)
+{
+    return can_map(s) && (rs_config()->mapped_bytes != RS_LIMIT_AUTO ||
+                          s->ways->of[RS_WAY_PULL].given);
+}
+
+/* Whether the kernel may read so much of the message. */
+static bool reads(const struct rsched_pull_source *s, uint64_t bytes)
+{
+    return is_long(bytes, rs_config()->cma_bytes) &&
+           (rs_config()->cma_bytes != RS_LIMIT_AUTO ||
+            s->ways->of[RS_WAY_CMA].given);
+}
+
+/* Whether all of it goes where a setting says. Short blocks do not. */
+static bool is_forced(const struct rs_way_parts *parts)
+{
+    return (parts->mapped.bytes == 0 ||
+            rs_config()->mapped_bytes != RS_LIMIT_AUTO) &&
+           (parts->readable.bytes == 0 ||
+            rs_config()->cma_bytes != RS_LIMIT_AUTO) &&
+           parts->rest.bytes == 0;
+}
+
+/* @param twice as for rs_ways_choose_whole() */
+static bool is_in_place(const struct rsched_pull_source *s,
+                        const struct rs_way_parts *parts, enum rs_way twice)
+{
+    uint64_t read = parts->readable.bytes + parts->rest.bytes;
+
+    if (s->reader.itself)
+        return true;
+    if (read > 0 && !reads(s, read))
         return false;
-    return p->bytes <
-           (p->region == RS_TABLE_CMA ? RS_TABLE_LEAST_READ : LEAST_MAPPED);
+    if (is_forced(parts))
+        return s->bytes > RS_WAY_WHOLE_LEAST;
+    return rs_ways_choose_whole(s->ways, parts, twice);
 }
 
-/* Ends of a buffer that lie in no whole page of it are short and few. */
-static bool has_many_short(const struct rs_table_maker *t)
+static void choose(struct rsched_pull_source *s)
 {
-    uint64_t number = 0, short_ones = 0;
+    enum rs_way twice = can_map(s) ? RS_WAY_LANDING : RS_WAY_CMA;
+    struct rs_way_parts parts;
 
-    for (size_t i = 0; i < t->num_pieces; i++) {
-        number += t->pieces[i].count;
-        if (is_short(&t->pieces[i]))
-            short_ones += t->pieces[i].count;
-    }
-    return number > 1 && short_ones > 2 && short_ones > number / 8;
-}
-
-static int make(struct rs_table_maker *t, const struct rs_pieces *pieces,
-                uint64_t bytes)
-{
-    uint64_t least = rs_config()->mapped_bytes;
-
-    return rs_table_make(t, pieces->at, pieces->number,
-                         least == RS_LIMIT_AUTO ||
-                             (least > 0 && bytes >= least));
+    rs_table_parts(&s->lies, true, &parts);
+    s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
+                                                    : RSCHED_PULL_SLOTS;
+    if (is_in_place(s, &parts, twice))
+        s->load = RSCHED_PULL_IN_PLACE;
+    else if (twice == RS_WAY_LANDING || reads(s, s->bytes))
+        s->load = RSCHED_PULL_PACKED;
+    else
+        s->load = RSCHED_PULL_NOT;
 }
 
 static bool is_stale(const struct rsched_pull_source *s)
 {
-    return !s->made ||
-           s->maker.changes != atomic_load_explicit(&rs_shared_changes,
-                                                    memory_order_relaxed) ||
-           s->maker.additions != atomic_load_explicit(&rs_shared_additions,
-                                                      memory_order_relaxed);
+    return !s->looked ||
+           s->lies.changes != atomic_load_explicit(&rs_shared_changes,
+                                                   memory_order_relaxed) ||
+           s->lies.additions != atomic_load_explicit(&rs_shared_additions,
+                                                     memory_order_relaxed);
 }
 
 /* Where the message lies, as far as that is not known. */
@@ -129,32 +175,25 @@ static int look(struct rsched_pull_source *s)
 
     if (!is_stale(s))
         return 0;
-    s->made = s->published = false;
-    error = make(&s->maker, &s->pieces, s->bytes);
+    s->looked = false;
+    s->published = NULL;
+    error = rs_table_make(&s->lies, s->pieces.at, s->pieces.number, maps(s));
     if (error != 0)
         return error;
-    s->packs = !s->itself && has_many_short(&s->maker);
-    s->made = !s->packs || s->packed != NULL;
-    if (s->packs && s->packed != NULL) {
-        struct rs_pieces one = {
-            .at = &(struct rsched_piece){s->packed, s->bytes, 1, 0},
-            .number = 1};
-
-        error = make(&s->maker, &one, s->bytes);
-        s->made = error == 0;
-    }
-    return error;
+    choose(s);
+    s->looked = true;
+    return 0;
 }
 
-bool rsched_pull_source_packs(struct rsched_pull_source *s)
+enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
+                                            uint64_t room)
 {
-    return look(s) == 0 && s->packs;
+    if (look(s) != 0)
+        return RSCHED_PULL_NOT;
+    return s->bytes <= room ? s->way : s->load;
 }
 
-bool rsched_pull_source_maps(struct rsched_pull_source *s)
-{
-    return look(s) == 0 && s->maker.reachable > s->bytes / 2;
-}
+/* ---- loading ---- */
 
 static int have_packed(struct rsched_pull_source *s)
 {
@@ -176,14 +215,30 @@ static int have_packed(struct rsched_pull_source *s)
     return 0;
 }
 
-static int publish(struct rsched_pull_source *s)
+/* Where that is. It stays there, as long as it is there. */
+static int look_packed(struct rsched_pull_source *s)
 {
-    uint64_t bytes = rs_table_bytes(&s->maker);
+    struct rsched_piece all;
+    int error = have_packed(s);
 
-    s->published = s->notice.version != 0 && bytes == s->notice.bytes &&
-                   rs_table_is_written(&s->maker, s->table);
-    if (s->published)
+    if (error != 0 || s->published == &s->packs)
+        return error;
+    all = (struct rsched_piece){s->packed, s->bytes, 1, 0};
+    return rs_table_make(&s->packs, &all, 1, can_map(s));
+}
+
+static int publish(struct rsched_pull_source *s, const struct rs_table_maker *t)
+{
+    uint64_t bytes = rs_table_bytes(t);
+
+    if (s->published == t)
         return 0;
+    s->published = NULL;
+    if (s->notice.version != 0 && bytes == s->notice.bytes &&
+        rs_table_is_written(t, s->table)) {
+        s->published = t;
+        return 0;
+    }
     if (bytes > s->room) {
         void *larger = realloc(s->table, bytes);
 
@@ -192,11 +247,11 @@ static int publish(struct rsched_pull_source *s)
         s->table = larger;
         s->room = bytes;
     }
-    rs_table_write(&s->maker, s->table);
+    rs_table_write(t, s->table);
     s->notice = (struct rsched_pull_notice){
         (uint64_t)(uintptr_t)s->table, bytes,
         atomic_fetch_add_explicit(&versions, 1, memory_order_relaxed) + 1};
-    s->published = true;
+    s->published = t;
     return 0;
 }
 
@@ -204,17 +259,21 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
                             struct rsched_pull_notice *notice)
 {
     int error = look(s);
+    bool packs;
 
-    if (error == 0 && s->packs && s->packed == NULL) {
-        error = have_packed(s);
-        if (error == 0)
-            error = look(s);
-    }
-    if (error == 0 && !s->published)
-        error = publish(s);
     if (error != 0)
         return error;
-    if (s->packs)
+    if (s->load == RSCHED_PULL_NOT)
+        return rs_fail(RSCHED_EUNREACH, "%llu bytes that nobody may read",
+                       (unsigned long long)s->bytes);
+    packs = s->load == RSCHED_PULL_PACKED;
+    if (packs)
+        error = look_packed(s);
+    if (error == 0)
+        error = publish(s, packs ? &s->packs : &s->lies);
+    if (error != 0)
+        return error;
+    if (packs)
         rs_copies_pack(&s->copies, s->copies.chunks, s->packed);
     *notice = s->notice;
     return 0;

@@ -237,6 +237,21 @@ bool rs_table_is_written(const struct rs_table_maker *t, const void *at)
                    bytes_of_pieces(t)) == 0);
 }
 
+void rs_table_parts(const struct rs_table_maker *t, bool reads,
+                    struct rs_way_parts *parts)
+{
+    *parts = (struct rs_way_parts){.mapped.bytes = 0};
+    for (size_t i = 0; i < t->num_pieces; i++) {
+        const struct rs_table_piece *p = &t->pieces[i];
+        struct rs_way_part *part = &parts->mapped;
+
+        if (p->region == RS_TABLE_CMA || p->region == RS_TABLE_SLOTS)
+            part = reads && p->bytes >= RS_TABLE_LEAST_READ ? &parts->readable
+                                                            : &parts->rest;
+        rs_way_part_add(part, p->bytes, p->count, p->stride);
+    }
+}
+
 void rs_table_fini(struct rs_table_maker *t)
 {
     free(t->regions);

@@ -18,6 +18,7 @@
 #include <rsched/engine.h>
 
 #include "librsched/base/shared.h"
+#include "librsched/base/ways.h"
 
 struct rs_table {
     uint64_t num_regions, num_pieces;
@@ -88,6 +89,10 @@ uint64_t rs_table_bytes(const struct rs_table_maker *t);
 void rs_table_write(const struct rs_table_maker *t, void *to);
 /** Whether this is what is written there. */
 bool rs_table_is_written(const struct rs_table_maker *t, const void *at);
+/** What can be done with the message: what is in regions is mapped; other
+ * blocks from RS_TABLE_LEAST_READ bytes on are readable if `reads`. */
+void rs_table_parts(const struct rs_table_maker *t, bool reads,
+                    struct rs_way_parts *parts);
 void rs_table_fini(struct rs_table_maker *t);
 
 /* ---- the receiver ---- */

@@ -13,6 +13,7 @@
 #include "engines/common/table.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/numa.h"
 
 enum {
     /* What the kernel reads into short blocks goes through a buffer of so many
@@ -23,6 +24,7 @@ enum {
 
 struct rsched_pull_peer {
     pid_t pid;
+    int numa_node;
     struct rs_maps maps;
 };
 
@@ -51,9 +53,20 @@ int rsched_pull_peer_create(const struct rsched_pull_memory *memory,
     if (p == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a peer");
     p->pid = memory->pid;
+    p->numa_node = memory->numa_node;
     rs_maps_open(&p->maps, memory->pid, memory->fd, memory->id);
     *peer = p;
     return 0;
+}
+
+void rsched_pull_peer_describe(const struct rsched_pull_peer *p,
+                               struct rsched_pull_reader *reader)
+{
+    *reader = (struct rsched_pull_reader){
+        .itself = p == NULL,
+        .maps = p == NULL || p->maps.fd >= 0,
+        .near = p == NULL || rs_numa_distance(rs_numa_kept(), p->numa_node) ==
+                                 RS_DISTANCE_SAME_NUMA};
 }
 
 void rsched_pull_peer_destroy(struct rsched_pull_peer *p)

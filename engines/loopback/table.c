@@ -77,25 +77,12 @@ static bool is_long(uint64_t bytes, uint64_t least)
 /* What can be done with the message that the table was made of. */
 static struct rs_way_parts parts_of(const struct lane *l)
 {
-    const struct rs_table_maker *t = &l->pull.table;
-    const struct rs_pieces *slots = &l->pull.slots;
-    struct rs_way_parts parts = {.mapped.bytes = 0};
-    bool reads =
-        atomic_load_explicit(&l->ring.words->reads, memory_order_relaxed) != 0;
+    struct rs_way_parts parts;
 
-    for (size_t i = 0; i < t->num_pieces; i++) {
-        const struct rs_table_piece *p = &t->pieces[i];
-
-        if (p->region != RS_TABLE_SLOTS)
-            rs_way_part_add(&parts.mapped, p->bytes, p->count, p->stride);
-    }
-    for (size_t i = 0; i < slots->number; i++) {
-        const struct rsched_piece *p = &slots->at[i];
-        bool readable = reads && p->bytes >= RS_TABLE_LEAST_READ;
-
-        rs_way_part_add(readable ? &parts.readable : &parts.rest, p->bytes,
-                        p->count, p->stride);
-    }
+    rs_table_parts(&l->pull.table,
+                   atomic_load_explicit(&l->ring.words->reads,
+                                        memory_order_relaxed) != 0,
+                   &parts);
     return parts;
 }
 

@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 struct rsched_context;
+struct rs_ways; /* inside */
 
 /** An out-of-band transfer under way; made by `isend` and `irecv` of
  * struct rsched_oob and known only to them. */
@@ -139,6 +140,17 @@ RSCHED_API uint64_t rsched_context_rest(struct rsched_context *context,
 /** Whether an engine of the context may reach processes of other nodes. */
 RSCHED_API bool
 rsched_context_leaves_node(const struct rsched_context *context);
+
+/**
+ * What the ways within a node cost, as exchanges of the context see it: for
+ * protocols that move messages themselves (rsched/pull.h). Stays as long as the
+ * context does.
+ *
+ * @param context NULL, where none could be made: as for one without a machine
+ * @return NULL only if there is no memory
+ */
+RSCHED_API const struct rs_ways *
+rsched_context_ways(const struct rsched_context *context);
 
 /** What all exchanges of a context have done; see struct rsched_stats. */
 struct rsched_context_stats {

@@ -116,8 +116,8 @@ extern "C" {
  *                                   sender's memory
  *     lane_mapped                   ... all of them out of memory that both
  *                                   processes have mapped
- *     lane_packed                   sends that were packed for that, as their
- *                                   blocks are short
+ *     lane_packed                   sends that were packed for that, since one
+ *                                   copy would cost more
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

@@ -14,11 +14,14 @@
  * **target** of its layout, once, and copies. What the notice says is looked up
  * when it says something new, so the sender's layout travels once.
  *
- * What lies in memory that can be mapped (rsched/memory.h) is copied out of the
- * mapping, layout to layout, in one pass; the rest is read by the kernel
- * (process_vm_readv), layout to layout too. Blocks that are too short for that,
- * below a line of mapped memory or below 2 KiB of other, are packed by the
- * sender, into memory that can be mapped, and unpacked out of it.
+ * A message is copied **once**, where it lies: out of the mapping, as far as its
+ * memory can be mapped (rsched/memory.h), and the rest by the kernel
+ * (process_vm_readv), layout to layout in one pass. Or it is copied **twice**:
+ * through slots that the protocol has, or, where it has none of that length,
+ * packed by the sender into memory that can be mapped, and unpacked out of it.
+ * The sender decides, by what the ways cost (`ways` in machine files) and
+ * by RSCHED_MAPPED and RSCHED_CMA, as exchanges do; the receiver copies what the
+ * notice says.
  *
  * The receiver must be allowed to read the sender's memory (process_vm_readv):
  * layouts travel in that way.
@@ -46,6 +49,16 @@ struct rsched_pull_memory {
     int32_t pid;
     int32_t fd;
     uint64_t id;
+    int32_t numa_node; /**< on which the process runs, or below 0 */
+    uint32_t unused;
+};
+
+/** What a sender has to know of who copies out of its memory. Travels once, the
+ * other way. */
+struct rsched_pull_reader {
+    uint32_t itself; /**< not 0: it is the sender */
+    uint32_t maps;   /**< not 0: it can map the sender's memory */
+    uint32_t near;   /**< not 0: both run on one NUMA node */
 };
 
 /** Where a message lies. Travels with it. */
@@ -72,31 +85,49 @@ RSCHED_API void rsched_pull_memory_close(void);
  * caller's.
  *
  * @param message of pieces, num_pieces and bytes; the rest is not looked at
- * @param itself  the receiver is this process: nothing is packed
+ * @param ways    what they cost (rsched_context_ways()); stay as long as the
+ *                source does
+ * @param reader  is copied
  * @return 0, RSCHED_ENOMEM
  */
 RSCHED_API int
-rsched_pull_source_create(const struct rsched_message *message, bool itself,
+rsched_pull_source_create(const struct rsched_message *message,
+                          const struct rs_ways *ways,
+                          const struct rsched_pull_reader *reader,
                           struct rsched_pull_source **source);
 
 /** No receiver may be copying; NULL is allowed. */
 RSCHED_API void rsched_pull_source_destroy(struct rsched_pull_source *source);
 
-/** Whether rsched_pull_source_load() would copy the message. False too if there
- * is no memory to find out. */
-RSCHED_API bool rsched_pull_source_packs(struct rsched_pull_source *source);
+/** How a message should go. */
+enum rsched_pull_way {
+    RSCHED_PULL_IN_PLACE, /**< it is copied once, out of where it lies */
+    RSCHED_PULL_SLOTS,    /**< through slots of the protocol */
+    RSCHED_PULL_PACKED,   /**< packed when it is loaded, for want of slots */
+    RSCHED_PULL_NOT,      /**< not at all: settings leave no way, and slots are
+                               too short; or there is no memory to find out */
+};
 
-/** Whether most of the message lies in memory that can be mapped. False too if
- * there is no memory to find out. */
-RSCHED_API bool rsched_pull_source_maps(struct rsched_pull_source *source);
+/**
+ * The way by what the ways cost, and where the message's memory lies now. A
+ * message to the process itself is copied in place; else one of up to 4 KiB goes
+ * through slots, since what is copied in place waits for its receiver. Cheap
+ * while no memory comes or goes.
+ *
+ * @param room bytes of the longest message that the protocol's slots can hold;
+ *             0: as rsched_pull_source_load() does it
+ */
+RSCHED_API enum rsched_pull_way
+rsched_pull_source_way(struct rsched_pull_source *source, uint64_t room);
 
 /**
  * Tell where the message lies. From now on, until every receiver of it has
  * copied, neither the message's memory nor the source may change. Call it for
- * each message: memory may have come or gone since, and blocks that are too
- * short are packed here.
+ * each message: memory may have come or gone since, and what is not copied in
+ * place is packed here.
  *
- * @return 0; RSCHED_ENOMEM, *notice is as it was
+ * @return 0; RSCHED_ENOMEM or RSCHED_EUNREACH (RSCHED_PULL_NOT), *notice is as
+ *         it was
  */
 RSCHED_API int rsched_pull_source_load(struct rsched_pull_source *source,
                                        struct rsched_pull_notice *notice);
@@ -113,6 +144,12 @@ struct rsched_pull_target;
  */
 RSCHED_API int rsched_pull_peer_create(const struct rsched_pull_memory *memory,
                                        struct rsched_pull_peer **peer);
+
+/** What the sender has to know of this process.
+ *
+ * @param peer NULL: it is the sender */
+RSCHED_API void rsched_pull_peer_describe(const struct rsched_pull_peer *peer,
+                                          struct rsched_pull_reader *reader);
 
 /** Its targets are gone; NULL is allowed. */
 RSCHED_API void rsched_pull_peer_destroy(struct rsched_pull_peer *peer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/numa.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 
@@ -182,4 +183,20 @@ size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES])
             pairs->cores[found++] = core;
     }
     return found == 2;
+}
+
+/* ---- either way ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int kept;
+
+static void keep(void)
+{
+    kept = rs_numa_node(NULL);
+}
+
+int rs_numa_kept(void)
+{
+    pthread_once(&once, keep);
+    return kept;
 }

@@ -27,6 +27,9 @@ enum { RS_NUMA_UNKNOWN = -1 };
  */
 int rs_numa_node(unsigned *nodes);
 
+/** The same without the number of nodes, as of the first call in the process. */
+int rs_numa_kept(void);
+
 /* Two cores by the numbers of the operating system, and how far they are apart. */
 struct rs_numa_pair {
     int cores[2];

@@ -231,6 +231,40 @@ struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
     return best;
 }
 
+/* The sender packs all of it, and the kernel reads that. */
+static uint64_t time_packed_and_read(const struct rs_host_ways *ways,
+                                     const struct rs_way_part *all)
+{
+    const struct rs_way_costs *own = &ways->of[RS_WAY_SELF];
+
+    return add(work_of(own, all, own->block),
+               rs_way_time(&ways->of[RS_WAY_CMA], all->bytes));
+}
+
+bool rs_ways_choose_whole(const struct rs_host_ways *ways,
+                          const struct rs_way_parts *parts, enum rs_way twice)
+{
+    struct rs_way_parts where = {.mapped = parts->mapped,
+                                 .readable = parts->readable};
+    struct rs_way_choice landing = {false, false}, once;
+    uint64_t time, other;
+
+    join(&where.readable, &parts->rest);
+    once = (struct rs_way_choice){where.mapped.bytes > 0,
+                                  where.readable.bytes > 0};
+    if (add(where.mapped.bytes, where.readable.bytes) <= RS_WAY_WHOLE_LEAST ||
+        (once.pull && !ways->of[RS_WAY_PULL].given) ||
+        (once.cma && !ways->of[RS_WAY_CMA].given))
+        return false;
+    time = rs_ways_time(ways, &where, once);
+    if (twice == RS_WAY_CMA) {
+        join(&where.readable, &where.mapped);
+        return time <= time_packed_and_read(ways, &where.readable);
+    }
+    other = rs_ways_time(ways, &where, landing);
+    return time < other - other / WORTH;
+}
+
 bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes)
 {
     const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
@@ -337,6 +371,29 @@ size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
                         struct rs_way_switch *list)
 {
     return rs_way_switches(mapped ? way_of_mapped : way_of_other, ways, list);
+}
+
+static enum rs_way whole_of_mapped(const void *ways, uint64_t bytes)
+{
+    struct rs_way_parts parts = {.mapped = {bytes, 1, 0}};
+
+    return rs_ways_choose_whole(ways, &parts, RS_WAY_LANDING) ? RS_WAY_PULL
+                                                              : RS_WAY_LANDING;
+}
+
+static enum rs_way whole_of_other(const void *ways, uint64_t bytes)
+{
+    struct rs_way_parts parts = {.readable = {bytes, 1, 0}};
+
+    return rs_ways_choose_whole(ways, &parts, RS_WAY_LANDING) ? RS_WAY_CMA
+                                                              : RS_WAY_LANDING;
+}
+
+size_t rs_ways_switches_whole(const struct rs_host_ways *ways, bool mapped,
+                              struct rs_way_switch *list)
+{
+    return rs_way_switches(mapped ? whole_of_mapped : whole_of_other, ways,
+                           list);
 }
 
 uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways)

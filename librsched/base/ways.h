@@ -190,6 +190,22 @@ uint64_t rs_ways_time(const struct rs_host_ways *ways,
 struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
                                     const struct rs_way_parts *parts);
 
+/** Messages of up to so many bytes that go one way as a whole are never copied
+ * once, whatever that costs: MPI libraries buffer them, programs lean on it, and
+ * what its receiver copies out of the sender's memory cannot be buffered. */
+#define RS_WAY_WHOLE_LEAST UINT64_C(4096)
+
+/** Whether a message that goes one way as a whole is copied once where it lies,
+ * mapped bytes out of the mapping and all others by the kernel; else it is
+ * copied twice. `least_once` is about progress threads, and not looked at.
+ *
+ * @param parts the kernel can read `rest` too, a block as dear as any
+ * @param twice how it is copied twice: RS_WAY_LANDING, which must not cost a
+ *              sixteenth more than once; or RS_WAY_CMA: the sender packs it,
+ *              which is worth it for blocks, and the kernel reads that */
+bool rs_ways_choose_whole(const struct rs_host_ways *ways,
+                          const struct rs_way_parts *parts, enum rs_way twice);
+
 /** The shortest message that is worth more than one piece. */
 #define RS_WAY_SHARED_LEAST (UINT64_C(32) << 10)
 
@@ -232,6 +248,10 @@ size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
  */
 size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
                         struct rs_way_switch *list);
+
+/** The same for messages that go one way as a whole: RS_WAY_LANDING is twice. */
+size_t rs_ways_switches_whole(const struct rs_host_ways *ways, bool mapped,
+                              struct rs_way_switch *list);
 
 /** The shortest message that rs_ways_choose() does not put into slots as a
  * whole, or UINT64_MAX. */

@@ -2,6 +2,7 @@
 /* What the ways within the node cost: a file's word, or the built-in one. */
 #include "models/ways.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "librsched/base/config.h"
@@ -63,4 +64,24 @@ int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
     for (int d = 0; d < RS_NUM_HOST_DISTANCES && error == 0; d++)
         ways->host[d].shortest_once = rs_ways_shortest_once(&ways->host[d]);
     return error;
+}
+
+/* ---- for others ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct rs_ways alone;
+static bool have_alone;
+
+static void open_alone(void)
+{
+    have_alone = rs_ways_open(NULL, &alone) == 0;
+}
+
+const struct rs_ways *
+rsched_context_ways(const struct rsched_context *context)
+{
+    if (context != NULL)
+        return &context->ways;
+    pthread_once(&once, open_alone);
+    return have_alone ? &alone : NULL;
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes are made for the first message, and later ones are longer: after a
  * while these go through slots, too, and are not read out of the sender's
- * memory; and so do shorter ones after them. Slots are longer for messages that
- * would be packed to be read there, and for those that the kernel would have to
- * read, up to 16 KiB. A process has none for itself: those are read where they
- * are.
+ * memory; and so do shorter ones after them. By the costs of growth.yaml that is
+ * so for blocks that are short, and for all up to some 18 KB. A process has no
+ * slots for itself: those are read where they are.
  *
  * growth [--native] */
 #include "tests/mpi/hope.h"
 
 enum { MOST = 15000, STRIDE = 2, LANES = 3 };
-/* Ints that go through slots in any case, and where they would be read. */
+/* Ints that go through slots in any case, and if two copies are cheaper. */
 enum { LONGEST = 1024, LONGEST_READ = 4096 };
 
 static int left, right;

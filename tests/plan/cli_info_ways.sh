@@ -50,6 +50,11 @@ far=$(RSCHED_WAYS=$file "$rsched" info) || status=1
 # 1/16 is to be gained: 15/16 (2 us + B/1000) = 21 us + B/2000, B in bytes per us.
 expect "near" "$far" "  mapped memory, same-numa   landing, from 43715 B pull"
 expect "far" "$far" "  mapped memory, other-numa  landing, from 112286 B pull"
+# Persistent messages need no progress thread, and may be shorter.
+expect "near" "$far" "  from mapped memory, same-numa   landing, from 43715 B pull"
+expect "far" "$far" "  from mapped memory, other-numa  landing, from 112286 B pull"
+expect "no cma" "$far" "  from other memory, other-numa  landing"
+expect "short" "$plain" "  from mapped memory landing, from 4097 B pull"
 if "$rsched" info | grep -q 'built without hwloc'; then
     echo "built without hwloc: NUMA nodes are not looked at"
 else

@@ -14,6 +14,7 @@
 #include <rsched/memory.h>
 #include <rsched/pull.h>
 
+#include "librsched/base/ways.h"
 #include "tests/runtime/ranks.h"
 
 enum { BYTES = 40000, MESSAGES = 140, SKIP = 77 };
@@ -26,6 +27,14 @@ struct told {
 };
 
 enum { COMMON = 7 }; /* its name */
+
+/* Slots are dear, so that what can be copied once is. */
+#define COST(rate) {0, 1, {{0, UINT64_C(rate) * 1000000}}}
+#define WAY(rate) {true, 100000, COST(rate), COST(rate), 0, 0}
+#define WAYS {.of = {[RS_WAY_LANDING] = WAY(100), [RS_WAY_PULL] = WAY(9000), \
+                     [RS_WAY_CMA] = WAY(5000)}}
+static const struct rs_ways ways = {.host = {WAYS, WAYS}};
+static const struct rsched_pull_reader reader = {.maps = true};
 
 static struct told *told;
 static char *common;
@@ -55,7 +64,7 @@ static struct rsched_pull_source *send_common(void)
     for (int i = 0; i < BYTES; i++)
         common[i] = value(MESSAGES, i);
     CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
-    CHECK(rsched_pull_source_create(&message, false, &source) == 0);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
     CHECK(rsched_pull_source_load(source, &told->common) == 0);
     return source;
 }
@@ -81,8 +90,9 @@ static void send_all(int ready, int over)
         piece.address = memories[m] = memory;
         for (int i = 0; i < BYTES; i++)
             piece.address[i] = value(m, i);
-        CHECK(rsched_pull_source_create(&message, false, &sources[m]) == 0);
-        CHECK(!rsched_pull_source_packs(sources[m]));
+        CHECK(rsched_pull_source_create(&message, &ways, &reader, &sources[m]) ==
+              0);
+        CHECK(rsched_pull_source_way(sources[m], BYTES) == RSCHED_PULL_IN_PLACE);
         CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
     }
     sources[MESSAGES] = send_common();
