@@ -231,8 +231,7 @@ static void print_pair(const struct rsched_gpu_ops *gpus, int from, int to,
 static void print_pairs(const struct rsched_gpu_ops *gpus,
                         const struct rsched_gpu *list, int count)
 {
-    printf("\nways between processes with GPU memory, of which no engine has "
-           "any yet\n");
+    printf("\nways between processes with GPU memory\n");
     for (int from = 0; from < count; from++) {
         for (int to = from; to < count; to++)
             print_pair(gpus, from, to, distance_of(&list[from], &list[to]));

@@ -19,17 +19,36 @@ static_assert((int)RS_STREAM_EVENTS >= (int)RS_CUDA_SLOTS,
 
 /* ---- what is under way ---- */
 
+/* Make the stream's context current until start or progress returns. */
+static int enter(struct rs_cuda_lane *l)
+{
+    int error = l->entered ? 0 : rs_stream_enter(&l->stream);
+
+    l->entered = error == 0;
+    return error;
+}
+
+static void leave(struct rs_cuda_lane *l)
+{
+    if (l->entered)
+        rs_stream_leave(&l->stream);
+    l->entered = false;
+}
+
 /* Begin with a chunk of some moves, of the next slot. */
 static int begin(struct rs_cuda_lane *l, const struct rs_moves *m,
                  uint32_t chunk)
 {
     struct rs_begun *begun = &l->begun[l->issued % RS_CUDA_SLOTS];
     bool slots = m->direction != RS_STRAIGHT;
-    int error = rs_moves_begin(
-        m, chunk, slots ? rs_cuda_slot_data(rs_cuda_slot(l, l->issued)) : NULL,
-        slots ? rs_cuda_data_of_kernel(l, l->issued) : 0, &l->stream, l->batch,
-        begun);
+    int error = enter(l);
 
+    if (error == 0)
+        error = rs_moves_begin(
+            m, chunk,
+            slots ? rs_cuda_slot_data(rs_cuda_slot(l, l->issued)) : NULL,
+            slots ? rs_cuda_data_of_kernel(l, l->issued) : 0, &l->stream,
+            l->batch, begun);
     if (error == 0 && begun->enqueued)
         error = rs_stream_mark(&l->stream, event_of(l->issued));
     if (error == 0)
@@ -41,11 +60,29 @@ static int begin(struct rs_cuda_lane *l, const struct rs_moves *m,
 static int poll_oldest(struct rs_cuda_lane *l)
 {
     const struct rs_begun *begun = &l->begun[l->finished % RS_CUDA_SLOTS];
+    int error;
 
     if (begun->ticket != 0 && !rs_batch_is_done(l->batch, begun->ticket))
         return RSCHED_LANE_PENDING;
-    return begun->enqueued ? rs_stream_poll(&l->stream, event_of(l->finished))
-                           : RSCHED_LANE_DONE;
+    if (!begun->enqueued)
+        return RSCHED_LANE_DONE;
+    error = enter(l);
+    return error != 0 ? error
+                      : rs_stream_poll(&l->stream, event_of(l->finished));
+}
+
+/* The next chunk, by processors: nothing of it is under way afterwards. */
+static int do_chunk(struct rs_cuda_lane *l)
+{
+    int error = rs_moves_do(&l->moves, l->next,
+                            rs_cuda_slot_data(rs_cuda_slot(l, l->issued)),
+                            &l->mappings);
+
+    if (error != 0)
+        return error;
+    l->begun[l->issued++ % RS_CUDA_SLOTS] = (struct rs_begun){0};
+    l->next++;
+    return 0;
 }
 
 static int begin_chunk(struct rs_cuda_lane *l)
@@ -139,7 +176,7 @@ static int wait_for_pull(struct rs_cuda_lane *l)
     if (atomic_load_explicit(&l->words->unreachable, memory_order_relaxed) !=
         0) {
         l->refused = true;
-        l->pulls = false;
+        l->way = RS_WAY_STAGED;
         l->step = RS_CUDA_SENDS_DATA;
         return RSCHED_LANE_DONE;
     }
@@ -151,11 +188,13 @@ static int wait_for_pull(struct rs_cuda_lane *l)
 
 static int send_data(struct rs_cuda_lane *l)
 {
+    bool mapped = l->way == RS_WAY_GDRCOPY;
+
     while (l->next < l->moves.copies.num_chunks && has_credit(l)) {
         int error;
 
         RS_FAILPOINT("tx:pack");
-        error = begin_chunk(l);
+        error = mapped ? do_chunk(l) : begin_chunk(l);
         if (error != 0)
             return error;
     }
@@ -164,13 +203,14 @@ static int send_data(struct rs_cuda_lane *l)
 
         if (status != RSCHED_LANE_DONE)
             return status;
-        publish(l, RS_CUDA_DATA, 0);
+        publish(l, mapped ? RS_CUDA_MAPPED : RS_CUDA_DATA, 0);
     }
     went_idle(l);
     if (l->next < l->moves.copies.num_chunks)
         return RSCHED_LANE_PENDING;
     l->step = RS_CUDA_SENT;
-    l->lane.stats.bytes[RSCHED_WAY_STAGED] += l->message.bytes;
+    l->lane.stats.bytes[mapped ? RSCHED_WAY_GDRCOPY : RSCHED_WAY_STAGED] +=
+        l->message.bytes;
     return RSCHED_LANE_DONE;
 }
 
@@ -272,14 +312,48 @@ static int refuse_pull(struct rs_cuda_lane *l, int error)
 
 static int open_pull(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot)
 {
+    int error;
+
     if (slot->version != l->version)
         return rs_fail(RSCHED_EMISMATCH, "another table than it sent");
-    /* Not tried again here: go_on() has entered none, so it would leave it. */
+    /* Not tried again here: start and progress may have entered none. */
     if (!rs_stream_is_open(&l->stream))
         return rs_fail(l->no_stream, "%s",
                        l->no_stream_text != NULL ? l->no_stream_text
                                                  : "no stream");
-    return rs_cuda_pull_open(l);
+    error = enter(l);
+    return error != 0 ? error : rs_cuda_pull_open(l);
+}
+
+/* What was asked for, or a message's shape, is worth no warning. */
+static void __attribute__((cold)) tell_out_of_reach(const struct rs_cuda_lane *l)
+{
+    bool usual = !rs_config()->gdrcopy || rs_cuda_map_check(l) != 0;
+
+    rs_log(usual ? RS_LOG_INFO : RS_LOG_WARN,
+           "cuda: messages of peer %d are not copied by processors here: %s",
+           l->lane.connection->peer, rsched_last_error());
+}
+
+/* Whether processors can copy into the loaded message's memory. */
+static bool is_in_reach(struct rs_cuda_lane *l)
+{
+    if (l->reach == RS_CUDA_NOT_TRIED) {
+        l->reach = rs_cuda_map(l) == 0 ? RS_CUDA_REACHED : RS_CUDA_OUT_OF_REACH;
+        if (l->reach == RS_CUDA_OUT_OF_REACH)
+            tell_out_of_reach(l);
+    }
+    return l->reach == RS_CUDA_REACHED;
+}
+
+/* Once its last chunk is consumed, the epoch may be complete. */
+static int take_chunk(struct rs_cuda_lane *l)
+{
+    int error = do_chunk(l);
+
+    return error == 0 && l->next == l->moves.copies.num_chunks
+               ? rs_mappings_flush(&l->mappings)
+               : error;
 }
 
 static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
@@ -289,7 +363,9 @@ static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
     if (slot->bytes != l->message.bytes ||
         slot->signature != l->message.signature)
         return wrong_message(l, slot->bytes);
-    if (slot->kind == RS_CUDA_DATA)
+    if (slot->kind == RS_CUDA_MAPPED && is_in_reach(l))
+        return take_chunk(l);
+    if (slot->kind == RS_CUDA_DATA || slot->kind == RS_CUDA_MAPPED)
         return begin_chunk(l);
     /* Both come alone, at the beginning of an epoch. */
     if (l->next > 0 || l->issued != l->finished ||
@@ -360,12 +436,9 @@ static int go_on_receiving(struct rs_cuda_lane *l)
 
 static int go_on(struct rs_cuda_lane *l, int (*step)(struct rs_cuda_lane *l))
 {
-    int status = rs_stream_enter(&l->stream);
+    int status = step(l);
 
-    if (status != 0)
-        return rs_cuda_lane_fail(l, status);
-    status = step(l);
-    rs_stream_leave(&l->stream);
+    leave(l);
     if (l->own_group && status >= 0) {
         int error = rs_cuda_group_flush(l->group);
 
@@ -406,9 +479,9 @@ int rs_cuda_tx_start(struct rsched_lane *lane)
         return go_on(l, start_self);
     l->next = 0;
     l->step = RS_CUDA_SENDS_DATA;
-    if (l->pulls && l->version_sent == l->version) {
+    if (l->way == RS_WAY_CUDA_IPC && l->version_sent == l->version) {
         l->step = RS_CUDA_SENDS_PULL;
-    } else if (l->pulls) {
+    } else if (l->way == RS_WAY_CUDA_IPC) {
         l->step = RS_CUDA_SENDS_TABLE;
         l->table_at = 0;
     }

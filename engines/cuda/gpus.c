@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which GPUs there are, what could join them, and which memory is theirs. */
 #include <assert.h>
-#include <dlfcn.h>
 #include <string.h>
 
 #include <rsched/engine.h>
 
 #include "engines/cuda/driver.h"
+#include "engines/cuda/gdr.h"
 #include "engines/cuda/hold.h"
 #include "engines/cuda/order.h"
 #include "engines/cuda/shared.h"
 #include "librsched/base/error.h"
 #include "librsched/base/ways.h"
-
-/* GDRCopy: https://github.com/NVIDIA/gdrcopy, include/gdrapi.h. */
-#define GDRCOPY "libgdrapi.so.2"
 
 /* What the driver says of an address. */
 struct facts {
@@ -268,26 +265,11 @@ static int check_direct(CUdevice from, CUdevice to, int a, int b)
 
 static int check_gdrcopy(void)
 {
-    void *library = dlopen(GDRCOPY, RTLD_NOW | RTLD_LOCAL);
-    void *(*gdr_open)(void);
-    int (*gdr_close)(void *gdr);
-    void *symbol, *gdr = NULL;
-    int error = 0;
+    struct rs_gdr *gdr;
+    int error = rs_gdr_open(&gdr);
 
-    if (library == NULL)
-        return rs_fail(RSCHED_ENOTSUP, "no GDRCopy: %s", dlerror());
-    symbol = dlsym(library, "gdr_open");
-    memcpy(&gdr_open, &symbol, sizeof(symbol));
-    symbol = dlsym(library, "gdr_close");
-    memcpy(&gdr_close, &symbol, sizeof(symbol));
-    if (gdr_open == NULL || gdr_close == NULL)
-        error = rs_fail(RSCHED_ENOTSUP, "%s is not GDRCopy's", GDRCOPY);
-    else if ((gdr = gdr_open()) == NULL)
-        error = rs_fail(RSCHED_ENOTSUP, "GDRCopy cannot be opened: its kernel "
-                        "module gdrdrv is not loaded or not accessible");
-    else
-        gdr_close(gdr);
-    dlclose(library);
+    if (error == 0)
+        rs_gdr_close(gdr);
     return error;
 }
 

@@ -149,6 +149,7 @@ static void lane_free(struct rs_cuda_lane *l)
 {
     rs_stream_close(&l->stream);
     rs_cuda_pull_fini(l);
+    rs_mappings_fini(&l->mappings);
     rs_moves_fini(&l->moves);
     rs_group_leave(l->group);
     if (l->own_group)

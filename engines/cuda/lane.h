@@ -15,6 +15,11 @@
  *          processor stores `arrived`. The receiver's copy engine empties it;
  *          once the event behind that has happened, the processor stores
  *          `consumed`. Several slots are on their way at once on both sides.
+ *   mapped the same bytes (way `gdrcopy`): processors have filled the slot out of
+ *          the GPU's memory, and are to empty it into the GPU's memory, through
+ *          mappings (mapping.h). A receiver that cannot map its memory takes it
+ *          for data. What they have written has been read back before the epoch
+ *          is complete.
  *   pull   the message lies where the table says that came last (way
  *          `cuda-ipc`). The receiver's copy engine reads it straight into the
  *          receive buffers; `consumed` follows once that has happened. The
@@ -33,6 +38,9 @@
  * why, and gets the message through slots in this epoch and all later ones;
  * with RSCHED_GPU_WAY=cuda-ipc it fails instead.
  *
+ * Nothing of an epoch that processors copy calls the driver: contexts are made
+ * current when something is enqueued, or asked for, only.
+ *
  * Blocks in host memory are copied by processors, into and out of slots, so an
  * end without GPU memory needs no driver. Of those in GPU memory copy engines
  * copy the long ones, and a kernel the others (moves.h), which all lanes of the
@@ -45,10 +53,12 @@
 #include <stdatomic.h>
 
 #include "engines/cuda/group.h"
+#include "engines/cuda/mapping.h"
 #include "engines/cuda/moves.h"
 #include "engines/cuda/node.h"
 #include "engines/cuda/region.h"
 #include "engines/cuda/stream.h"
+#include "librsched/base/ways.h"
 
 enum {
     RS_CUDA_LINE = 64,
@@ -69,7 +79,7 @@ struct rs_cuda_words {
 static_assert(sizeof(struct rs_cuda_words) == 2 * RS_CUDA_LINE,
               "shared layout");
 
-enum rs_cuda_kind { RS_CUDA_DATA, RS_CUDA_PULL, RS_CUDA_TABLE };
+enum rs_cuda_kind { RS_CUDA_DATA, RS_CUDA_PULL, RS_CUDA_TABLE, RS_CUDA_MAPPED };
 
 /* The first line of a slot; data or table follow it. */
 struct rs_cuda_slot {
@@ -103,6 +113,8 @@ enum rs_cuda_step {
     RS_CUDA_SENDS_DATA,
     RS_CUDA_SENT /* all of the epoch */
 };
+
+enum rs_cuda_reach { RS_CUDA_NOT_TRIED, RS_CUDA_REACHED, RS_CUDA_OUT_OF_REACH };
 
 /* A piece of the loaded message. */
 struct rs_cuda_piece {
@@ -143,6 +155,7 @@ struct rs_cuda_lane {
     /* The epoch. Slots before `finished` are published (tx) or consumed (rx);
      * those before `issued` have had their copies enqueued. */
     struct rs_stream stream;
+    bool entered; /* the stream, by this call of start or progress */
     struct rsched_group *group;
     bool own_group;         /* of this lane alone */
     struct rs_batch *batch; /* of the stream's GPU; NULL: there are no kernels */
@@ -152,8 +165,13 @@ struct rs_cuda_lane {
     enum rs_cuda_step step;
     bool pulling; /* rx: the one slot that is issued is a pull */
 
+    enum rs_way way; /* tx: of the loaded message: staged, gdrcopy or cuda-ipc */
+
+    /* Copies by processors. */
+    struct rs_mappings mappings;
+    enum rs_cuda_reach reach; /* rx: whether they reach the loaded message */
+
     /* Pulls. */
-    bool pulls;   /* tx: the loaded message is */
     bool refused; /* tx: the receiver has said that it cannot */
     uint64_t version, version_sent; /* of the table */
     char *table;
@@ -211,6 +229,19 @@ int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
 int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_rx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_tx_rank(struct rsched_lane *, uint64_t in_flight);
+
+/* map.c */
+
+/** @return 0, or why processors cannot copy the loaded message: it has too many
+ * blocks in GPU memory, or such that lie apart from each other */
+int rs_cuda_map_check(const struct rs_cuda_lane *l);
+
+/** Map what lies in GPU memory of a message that may be. @return 0,
+ * RSCHED_ENOMEM, RSCHED_ENOTSUP: why not */
+int rs_cuda_map(struct rs_cuda_lane *l);
+
+/** Undo the mappings that the loaded message does not need. */
+void rs_cuda_map_trim(struct rs_cuda_lane *l);
 
 /* epoch.c */
 

@@ -8,6 +8,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/coordinator.h"
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
 
@@ -150,78 +151,134 @@ static int check_ipc(const struct rs_cuda_lane *l)
     return rs_cuda_gpu_ops.check_way(m->gpu, gpu, RS_WAY_CUDA_IPC);
 }
 
-/* @param pulled the way that it goes already, or NULL: it is new */
-static bool is_cheapest(const struct rs_cuda_lane *l, uint64_t in_flight,
-                        const bool *pulled)
+/* How far the two ends are apart. @return 0, or what the driver said */
+static int find_distance(const struct rs_cuda_lane *l, enum rs_distance *d)
+{
+    const struct rsched_place place = {
+        l->message.on_gpu ? RSCHED_PLACE_GPU : RSCHED_PLACE_HOST,
+        l->message.on_gpu ? l->message.gpu : -1};
+    struct rs_cuda_end own;
+    int error = rs_cuda_end_of(&place, &own);
+
+    if (error == 0)
+        *d = distance(&own, &l->peer);
+    return error;
+}
+
+/* Of those that may be chosen by their costs, the ways that look possible. A
+ * message of host memory here is pulled from nowhere; of one to host memory that
+ * would need the driver, which the program there may not have loaded. GDRCopy is
+ * not even looked for where its costs are not known. */
+static uint32_t possible_ways(const struct rs_cuda_lane *l, enum rs_distance d)
+{
+    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
+    uint32_t possible = RS_WAY_BIT(RS_WAY_STAGED);
+
+    if (l->message.on_gpu && l->peer.on_gpu && check_ipc(l) == 0)
+        possible |= RS_WAY_BIT(RS_WAY_CUDA_IPC);
+    if (rs_gpu_way_costs(ways, RS_WAY_GDRCOPY, d)->given &&
+        rs_config()->gdrcopy && rs_cuda_map_check(l) == 0)
+        possible |= RS_WAY_BIT(RS_WAY_GDRCOPY);
+    return possible;
+}
+
+/* Have what a way needs, which stays if the message went it before.
+ * @param now the way that it goes already, or NULL: it is new */
+static int prepare(struct rs_cuda_lane *l, enum rs_way way,
+                   const enum rs_way *now)
+{
+    if (way == RS_WAY_GDRCOPY)
+        return rs_cuda_map(l);
+    return way != RS_WAY_CUDA_IPC || (now != NULL && *now == way)
+               ? 0
+               : rs_cuda_pull_load(l);
+}
+
+/* The cheapest of the ways that turn out to be possible. Staged always is. */
+static int choose_cheapest(struct rs_cuda_lane *l, uint64_t in_flight,
+                           const enum rs_way *now)
 {
     const struct rs_ways *ways = l->lane.connection->engine->env.ways;
     struct rs_gpu_put put = {.bytes = l->message.bytes,
-                             .possible = RS_WAY_BIT(RS_WAY_STAGED) |
-                                         RS_WAY_BIT(RS_WAY_CUDA_IPC)};
-    const struct rsched_place place = {RSCHED_PLACE_GPU, l->message.gpu};
+                             .possible = RS_WAY_BIT(RS_WAY_STAGED)};
     enum rs_way way;
-    struct rs_cuda_end own;
-
-    if (rs_cuda_end_of(&place, &own) != 0)
-        return false;
-    put.distance = distance(&own, &l->peer);
-    if (pulled == NULL)
-        way = rs_gpu_way(ways, &put, in_flight);
-    else
-        way = rs_gpu_way_again(ways, &put, in_flight,
-                               *pulled ? RS_WAY_CUDA_IPC : RS_WAY_STAGED);
-    return way == RS_WAY_CUDA_IPC;
-}
-
-/* Whether the message is pulled, and its table, which stays if it was. What is
- * not possible is an error if the way was asked for. */
-static int choose_way(struct rs_cuda_lane *l, uint64_t in_flight,
-                      const bool *pulled)
-{
-    uint64_t wanted = rs_config()->gpu_way;
     int error;
 
-    l->pulls = false;
-    if (wanted == RS_CONFIG_GPU_WAY_STAGED || !l->message.on_gpu)
-        return 0;
-    /* It would need the driver, which a program without GPU memory may not
-     * have loaded. */
-    if (wanted == RS_CONFIG_GPU_WAY_AUTO && !l->peer.on_gpu)
-        return 0;
-    error = check_ipc(l);
-    if (error == 0 && wanted == RS_CONFIG_GPU_WAY_AUTO &&
-        !is_cheapest(l, in_flight, pulled))
-        return 0;
-    if (error == 0 && (pulled == NULL || !*pulled))
-        error = rs_cuda_pull_load(l);
-    l->pulls = error == 0;
-    if (error == 0 || error == RSCHED_ENOMEM)
-        return error;
-    return wanted == RS_CONFIG_GPU_WAY_IPC
-               ? rs_fail_within(error, "RSCHED_GPU_WAY=cuda-ipc")
-               : 0;
+    if (find_distance(l, &put.distance) == 0)
+        put.possible = possible_ways(l, put.distance);
+    for (;;) {
+        way = now == NULL ? rs_gpu_way(ways, &put, in_flight)
+                          : rs_gpu_way_again(ways, &put, in_flight, *now);
+        error = prepare(l, way, now);
+        if (error == 0 || error == RSCHED_ENOMEM)
+            break;
+        if (way == RS_WAY_GDRCOPY)
+            rs_log(RS_LOG_WARN, "cuda: messages to peer %d are not copied by "
+                                "processors: %s",
+                   l->lane.connection->peer, rsched_last_error());
+        put.possible &= ~RS_WAY_BIT(way);
+    }
+    if (error == 0)
+        l->way = way;
+    return error;
+}
+
+/* The way that was asked for, or an error. */
+static int insist(struct rs_cuda_lane *l, enum rs_way way, const char *asked)
+{
+    int error = way == RS_WAY_CUDA_IPC ? check_ipc(l) : 0;
+
+    if (error == 0)
+        error = prepare(l, way, NULL);
+    if (error != 0)
+        return error == RSCHED_ENOMEM ? error
+                                      : rs_fail_within(error, "%s", asked);
+    l->way = way;
+    return 0;
+}
+
+/* Which way the message goes; the receiver sees it by what comes. */
+static int choose_way(struct rs_cuda_lane *l, uint64_t in_flight,
+                      const enum rs_way *now)
+{
+    switch (rs_config()->gpu_way) {
+    case RS_CONFIG_GPU_WAY_AUTO:
+        return choose_cheapest(l, in_flight, now);
+    case RS_CONFIG_GPU_WAY_GDRCOPY:
+        return insist(l, RS_WAY_GDRCOPY, "RSCHED_GPU_WAY=gdrcopy");
+    case RS_CONFIG_GPU_WAY_IPC:
+        /* What leaves host memory can be pulled from nowhere. */
+        if (l->message.on_gpu)
+            return insist(l, RS_WAY_CUDA_IPC, "RSCHED_GPU_WAY=cuda-ipc");
+        break;
+    default:
+        break;
+    }
+    l->way = RS_WAY_STAGED;
+    return 0;
 }
 
 static void set_streams(struct rs_cuda_lane *l)
 {
-    l->lane.streams = l->pulls || l->message.on_gpu ||
+    l->lane.streams = l->way == RS_WAY_CUDA_IPC ||
+                      (l->message.on_gpu && l->way == RS_WAY_STAGED) ||
                       l->moves.copies.num_chunks > RS_CUDA_SLOTS;
 }
 
 int rs_cuda_tx_rank(struct rsched_lane *lane, uint64_t in_flight)
 {
     struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
-    bool pulled = l->pulls;
+    enum rs_way now = l->way;
     int error;
 
     if (lane->connection->self ||
         rs_config()->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
         return 0;
-    error = choose_way(l, in_flight, &pulled);
+    error = choose_way(l, in_flight, &now);
     set_streams(l);
     if (error != 0)
         return rs_cuda_lane_fail(l, error);
-    return l->pulls != pulled;
+    return l->way != now;
 }
 
 /* ---- loading ---- */
@@ -258,6 +315,7 @@ int rs_cuda_tx_load(struct rsched_lane *lane,
         error = load(l, message);
     } else {
         error = load_ring(l, message);
+        rs_cuda_map_trim(l);
         if (error == 0)
             error = choose_way(l, message->in_flight, NULL);
         set_streams(l);
@@ -320,6 +378,8 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
         error = load_ring(l, message);
         rs_cuda_pull_forget(l);
         rs_cuda_pull_tidy(l);
+        rs_cuda_map_trim(l);
+        l->reach = RS_CUDA_NOT_TRIED;
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }

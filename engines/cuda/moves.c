@@ -163,6 +163,26 @@ int rs_moves_begin(const struct rs_moves *m, uint32_t chunk, char *data,
     return error;
 }
 
+int rs_moves_do(const struct rs_moves *m, uint32_t chunk, char *data,
+                struct rs_mappings *mappings)
+{
+    const struct rs_chunk *range = &m->copies.chunks[chunk];
+    int error = 0;
+
+    for (uint32_t i = range->first; i < range->end && error == 0; i++) {
+        const struct rs_copy *c = &m->copies.copies[i];
+        uint64_t bytes = c->bytes * c->count;
+
+        if (m->movers[i] == RS_MOVER_PROCESSOR)
+            copy_now(m, i, data);
+        else if (m->direction == RS_PACKS)
+            error = rs_mappings_read(mappings, c->user, data + c->offset, bytes);
+        else
+            error = rs_mappings_write(mappings, c->user, data + c->offset, bytes);
+    }
+    return error;
+}
+
 void rs_moves_withdraw(struct rs_moves *m, const struct rs_stream *stream)
 {
     rs_blocks_withdraw(&m->blocks, stream);

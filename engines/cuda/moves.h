@@ -16,6 +16,7 @@
 #include "engines/common/copy.h"
 #include "engines/cuda/blocks.h"
 #include "engines/cuda/group.h"
+#include "engines/cuda/mapping.h"
 
 enum rs_mover { RS_MOVER_PROCESSOR, RS_MOVER_COPY_ENGINE, RS_MOVER_KERNEL };
 
@@ -58,6 +59,12 @@ int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
 int rs_moves_begin(const struct rs_moves *m, uint32_t chunk, char *data,
                    CUdeviceptr data_of_kernel, struct rs_stream *stream,
                    struct rs_batch *batch, struct rs_begun *begun);
+
+/** Do a chunk to or from a slot by processors, at once: what lies in GPU memory
+ * through its mappings, whoever its mover is. Each copy is one block.
+ * @return 0, RSCHED_ESYS */
+int rs_moves_do(const struct rs_moves *m, uint32_t chunk, char *data,
+                struct rs_mappings *mappings);
 
 /** The stream, which is not entered, is about to be closed. */
 void rs_moves_withdraw(struct rs_moves *m, const struct rs_stream *stream);

@@ -87,6 +87,8 @@ static void cuda_close(struct rsched_engine *engine)
 {
     rs_cuda_orders_close();
     rs_cuda_contexts_fini(engine);
+    rs_gdr_close(engine->gdr);
+    free(engine->no_gdr);
     rs_shared_close();
     pthread_mutex_destroy(&engine->lock);
     free(engine);
@@ -125,6 +127,31 @@ int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context)
         error = retain(engine, gpu);
     if (error == 0)
         *context = engine->contexts[gpu];
+    pthread_mutex_unlock(&engine->lock);
+    return error;
+}
+
+/* What is not there at first is not looked for again. */
+static int find_gdr(struct rsched_engine *engine)
+{
+    int error = rs_gdr_open(&engine->gdr);
+
+    if (error == RSCHED_ENOTSUP)
+        engine->no_gdr = strdup(rsched_last_error());
+    return error;
+}
+
+int rs_cuda_gdr(struct rsched_engine *engine, struct rs_gdr **gdr)
+{
+    int error = 0;
+
+    pthread_mutex_lock(&engine->lock);
+    if (engine->no_gdr != NULL)
+        error = rs_fail(RSCHED_ENOTSUP, "%s", engine->no_gdr);
+    else if (engine->gdr == NULL)
+        error = find_gdr(engine);
+    if (error == 0)
+        *gdr = engine->gdr;
     pthread_mutex_unlock(&engine->lock);
     return error;
 }
@@ -335,7 +362,7 @@ extern const struct rsched_engine_ops rs_cuda_ops;
 
 const struct rsched_engine_ops rs_cuda_ops = {
     .name = "cuda",
-    .help = "GPU memory within a process and a node: CUDA IPC, copies staged through host memory",
+    .help = "GPU memory within a process and a node: CUDA IPC, copies staged through host memory, by GDRCopy too",
     .within_node = true,
     .gpus = true,
     .accept = cuda_accept,

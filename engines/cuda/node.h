@@ -10,6 +10,7 @@
 #include <rsched/engine.h>
 
 #include "engines/cuda/driver.h"
+#include "engines/cuda/gdr.h"
 #include "librsched/base/shared.h"
 
 enum { RS_CUDA_MOST_GPUS = 64 };
@@ -26,9 +27,11 @@ struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_shared_file memory; /* what peers may map of ours */
     uint64_t nonce;               /* of this instance */
-    pthread_mutex_t lock;         /* guards contexts and kernels */
+    pthread_mutex_t lock;         /* guards contexts, kernels and GDRCopy */
     CUcontext contexts[RS_CUDA_MOST_GPUS]; /* primary ones that are held */
     struct rs_cuda_kernels kernels[RS_CUDA_MOST_GPUS];
+    struct rs_gdr *gdr;           /* GDRCopy, from first use on */
+    char *no_gdr;                 /* why there is none, once that is known */
     _Atomic uint64_t bytes;       /* of blocks */
 };
 
@@ -55,6 +58,10 @@ struct rs_cuda_end {
  * @return 0; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what the driver said
  */
 int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context);
+
+/** GDRCopy, opened at first use and until the instance is closed. Thread-safe.
+ * @return 0; RSCHED_ENOTSUP: why there is none; RSCHED_ENOMEM */
+int rs_cuda_gdr(struct rsched_engine *engine, struct rs_gdr **gdr);
 
 /** All of them are let go. */
 void rs_cuda_contexts_fini(struct rsched_engine *engine);

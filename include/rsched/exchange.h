@@ -288,6 +288,7 @@ enum rsched_way {
     RSCHED_WAY_STAGED,  /**< between GPU memory and slots at the receiver, by
                              copy engines */
     RSCHED_WAY_CUDA_IPC, /**< a copy engine reads the peer's GPU memory */
+    RSCHED_WAY_GDRCOPY,  /**< as staged, but processors copy (GDRCopy) */
     RSCHED_NUM_WAYS
 };
 

@@ -76,11 +76,15 @@ static struct entry table[] = {
       "machine file with what the ways within a node cost (rsched probe writes "
       "one); empty is RSCHED_MACHINE if it says so, else built in"},
      KIND_TEXT, FIELD(ways), 0, 0, false},
-    {{"RSCHED_GPU_WAY", 0, "auto", 0, "auto|staged|cuda-ipc",
+    {{"RSCHED_GPU_WAY", 0, "auto", 0, "auto|staged|cuda-ipc|gdrcopy",
       "the way of messages with an end in GPU memory within a node, and an error "
       "where it is not possible; auto: the cheapest one that is; between nodes "
       "staged keeps devices away from GPU memory"},
      KIND_WORD, FIELD(gpu_way), 0, 0, false},
+    {{"RSCHED_GDRCOPY", 0, "yes", 0, "yes/no",
+      "let processors copy out of and into GPU memory with GDRCopy, where its "
+      "library and kernel module are and the costs of the ways say so"},
+     KIND_BOOL, FIELD(gdrcopy), 0, 1, false},
     {{"RSCHED_DIRECT", 0, "yes", 0, "yes/no",
       "let messages longer than a chunk go straight into receive buffers, "
       "where an engine between nodes can"},

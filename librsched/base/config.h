@@ -21,6 +21,7 @@ enum rs_config_gpu_way {
     RS_CONFIG_GPU_WAY_AUTO,
     RS_CONFIG_GPU_WAY_STAGED,
     RS_CONFIG_GPU_WAY_IPC,
+    RS_CONFIG_GPU_WAY_GDRCOPY,
 };
 
 enum { RS_GID_AUTO = 255 }; /* the engine chooses */
@@ -41,6 +42,7 @@ struct rs_config {
     uint64_t adopt;          /* RSCHED_ADOPT: 0 is never */
     const char *ways;        /* RSCHED_WAYS */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
+    bool gdrcopy;            /* RSCHED_GDRCOPY */
     bool direct;             /* RSCHED_DIRECT */
     uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */
     uint64_t ack_timeout;    /* RSCHED_ACK_TIMEOUT: 4.096 us * 2^this */

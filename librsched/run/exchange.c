@@ -18,6 +18,7 @@ const char *rsched_way_name(enum rsched_way way)
         [RSCHED_WAY_CMA] = "cma",
         [RSCHED_WAY_STAGED] = "staged",
         [RSCHED_WAY_CUDA_IPC] = "cuda-ipc",
+        [RSCHED_WAY_GDRCOPY] = "gdrcopy",
     };
 
     return (unsigned)way < RSCHED_NUM_WAYS ? names[way] : NULL;

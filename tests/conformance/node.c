@@ -29,7 +29,18 @@ struct start {
         .of[RS_WAY_SHARED] = {.given = true, \
                               .gap = {101000000, 1, {{0, 2000000000}}}} \
     }
-static const struct rs_ways ways = {.host = {SHARE, SHARE}};
+/* Of GPU memory, that processors copy what they can, and nothing is pulled. */
+#define GPU(ps) \
+    { \
+        .given = true, .work = {ps, 1, {{0, 1000000000}}}, \
+        .gap = {ps, 1, {{0, 1000000000}}} \
+    }
+#define GPU_WAY(way, ps) \
+    [(way) - RS_NUM_HOST_WAYS] = {GPU(ps), GPU(ps), GPU(ps)}
+static const struct rs_ways ways = {
+    .host = {SHARE, SHARE},
+    .gpu = {GPU_WAY(RS_WAY_GDRCOPY, 1000), GPU_WAY(RS_WAY_STAGED, 1000000)},
+};
 
 static struct rsched_engine_env make_env(int rank, bool tiny)
 {

@@ -2,8 +2,9 @@
 /* The conformance cases over the engine `cuda`, whose driver is the one in
  * software, by the way that RSCHED_GPU_WAY says:
  *
- *     RSCHED_GPU_WAY=staged|cuda-ipc conformance_cuda threads|processes cuda
+ *     RSCHED_GPU_WAY=staged|cuda-ipc|auto conformance_cuda threads|processes cuda
  *
+ * auto: processors copy what they can, the rest is staged.
  * Messages lie in device memory at either end, and at both. */
 #include <assert.h>
 #include <stdlib.h>

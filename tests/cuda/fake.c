@@ -360,6 +360,7 @@ API CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
     if (context == NULL || context->holders == 0 || depth == CONTEXTS_DEEP)
         return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = context;
+    fake_count(FAKE_PUSHES, 1);
     return CUDA_SUCCESS;
 }
 

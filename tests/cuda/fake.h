@@ -127,6 +127,7 @@ enum fake_count {
     FAKE_PINNED,      /* ranges of host memory that are registered */
     FAKE_CONTEXTS,    /* holders of primary contexts */
     FAKE_FLUSHES,     /* of what devices have written */
+    FAKE_PUSHES,      /* of contexts: whoever calls the driver begins with one */
     FAKE_NUM_COUNTS
 };
 

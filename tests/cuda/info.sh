@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Usage: info.sh RSCHED FAKE OLD. What `rsched info` says of GPUs, with
-# the drivers in the folders FAKE and OLD, and without one.
+# Usage: info.sh RSCHED FAKE OLD GDR. What `rsched info` says of GPUs, with
+# the drivers in the folders FAKE and OLD, and without one; GDRCopy is in GDR.
 set -u
-rsched=$1 fake=$2 old=$3
+rsched=$1 fake=$2 old=$3 gdr=$4
 status=0
 
 # info FOLDER [NAME=VALUE...]
@@ -53,6 +53,11 @@ expect "two nodes" "$two" "  0 - 1     other-numa" \
 contains "no NIC" "$two" \
     "      gdr-loopback  not here: no engine drives a NIC this way yet"
 contains "no GDRCopy" "$two" "      gdrcopy       not here: no GDRCopy: "
+contains "GDRCopy" "$(info "$fake:$gdr")" "      gdrcopy       possible"
+contains "no module" "$(info "$fake:$gdr" FAKE_GDR_OPEN=0)" \
+    "      gdrcopy       not here: GDRCopy cannot be opened: its kernel module gdrdrv is not loaded"
+contains "turned off" "$(info "$fake:$gdr" RSCHED_GDRCOPY=no)" \
+    "      gdrcopy       not here: RSCHED_GDRCOPY=no"
 contains "IPC" "$two" "      cuda-ipc      possible"
 
 case $two in
