@@ -11,6 +11,7 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
+    MOST_LATER = 16, /* messages of a lane in one go */
 };
 
 uint64_t rs_now_ns(void)
@@ -33,7 +34,11 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
         if (done) {
             free(lane->copy);
             lane->copy = NULL;
-            lane->quiet |= lane->natives == lane->sync_number;
+            lane->passed = 0;
+            if (lane->natives == lane->sync_number)
+                lane->quiet = true;
+            else if (!lane->quiet) /* it was not the last one in one go */
+                lane->later = (lane->later + 1) % MOST_LATER;
         }
     }
     return lane->quiet;

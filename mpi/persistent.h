@@ -57,6 +57,8 @@ struct rs_lane {
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
+    unsigned later;     /* starts by which the next one is put off (O1) */
+    unsigned passed;    /* of these */
     char *copy;         /* its bytes */
     uint64_t wanted;    /* bytes that there was no room for */
 
