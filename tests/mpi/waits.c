@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls that wait or test, of every family, beside lanes in an incarnation:
+ *
+ * 1. each completes messages of lanes, short and pulled ones, together with a
+ *    native request, an inactive one and MPI_REQUEST_NULL
+ * 2. each serves the lanes while it waits for something else: the other side
+ *    gives that only when its messages have been received
+ * 3. so does each native call that blocks, whichever side comes to it first
+ *
+ * waits [--native] [--verbose] */
+#include "tests/mpi/flags.h"
+#include "tests/mpi/one_way.h"
+
+enum { SHORT, LONG, IDLE, LANES, PLAIN = LANES /* tags */ };
+enum { PULLED = 30000 /* ints */ };
+enum { STARTED /* flag */ };
+
+/* ---- families ---- */
+
+/* Complete all, and keep the statuses. */
+typedef void finish_function(int n, MPI_Request *requests, MPI_Status *statuses);
+
+static void by_Wait(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    for (int i = n - 1; i >= 0; i--)
+        MPI_Wait(&requests[i], &statuses[i]);
+}
+
+static void by_Waitall(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    MPI_Waitall(n, requests, statuses);
+}
+
+static void by_Waitany(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    MPI_Status status;
+    int i;
+
+    for (;;) {
+        MPI_Waitany(n, requests, &i, &status);
+        if (i == MPI_UNDEFINED)
+            return;
+        statuses[i] = status;
+    }
+}
+
+static void by_Waitsome(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    MPI_Status some[LANES + 2];
+    int indices[LANES + 2], num;
+
+    for (;;) {
+        MPI_Waitsome(n, requests, &num, indices, some);
+        if (num == MPI_UNDEFINED)
+            return;
+        for (int i = 0; i < num; i++)
+            statuses[indices[i]] = some[i];
+    }
+}
+
+static void by_Test(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        for (int flag = 0; !flag;)
+            MPI_Test(&requests[i], &flag, &statuses[i]);
+    }
+}
+
+static void by_Testall(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    for (int flag = 0; !flag;)
+        MPI_Testall(n, requests, &flag, statuses);
+}
+
+static void by_Testany(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    MPI_Status status;
+    int i, flag;
+
+    for (;;) {
+        MPI_Testany(n, requests, &i, &flag, &status);
+        if (flag && i == MPI_UNDEFINED)
+            return;
+        if (flag)
+            statuses[i] = status;
+    }
+}
+
+static void by_Testsome(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    MPI_Status some[LANES + 2];
+    int indices[LANES + 2], num;
+
+    for (;;) {
+        MPI_Testsome(n, requests, &num, indices, some);
+        if (num == MPI_UNDEFINED)
+            return;
+        for (int i = 0; i < num; i++)
+            statuses[indices[i]] = some[i];
+    }
+}
+
+static void by_Request_get_status(int n, MPI_Request *requests,
+                                  MPI_Status *statuses)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        for (int flag = 0; !flag;)
+            MPI_Request_get_status(requests[i], &flag, &statuses[i]);
+        MPI_Wait(&requests[i], &statuses[i]);
+    }
+}
+
+static const struct family {
+    const char *name;
+    finish_function *finish;
+} families[] = {
+    {"Wait", by_Wait},
+    {"Waitall", by_Waitall},
+    {"Waitany", by_Waitany},
+    {"Waitsome", by_Waitsome},
+    {"Test", by_Test},
+    {"Testall", by_Testall},
+    {"Testany", by_Testany},
+    {"Testsome", by_Testsome},
+    {"Request_get_status", by_Request_get_status},
+};
+
+static void expect_status(const char *name, const MPI_Status *status, int tag,
+                          int length)
+{
+    int count;
+
+    MPI_Get_count(status, MPI_INT, &count);
+    CHECK(status->MPI_SOURCE == sender && status->MPI_TAG == tag &&
+              count == length, "%s: tag %d, source %d, %d ints of %d", name,
+          status->MPI_TAG, status->MPI_SOURCE, count, length);
+}
+
+/* ---- 1 ---- */
+
+static void together(const struct family *f)
+{
+    MPI_Request in_all[LANES + 2], out_all[LANES + 2];
+    MPI_Status statuses[LANES + 2];
+    int plain_out = sequence, plain_in = -1;
+
+    for (int tag = 0; tag < LANES; tag++) {
+        in_all[tag] = receives ? in_request[tag] : MPI_REQUEST_NULL;
+        out_all[tag] = sends ? out_request[tag] : MPI_REQUEST_NULL;
+    }
+    in_all[PLAIN] = out_all[PLAIN] = MPI_REQUEST_NULL;
+    in_all[PLAIN + 1] = out_all[PLAIN + 1] = MPI_REQUEST_NULL;
+    if (receives) {
+        MPI_Startall(IDLE, in_all);
+        MPI_Irecv(&plain_in, 1, MPI_INT, sender, PLAIN, comm, &in_all[PLAIN]);
+    }
+    if (sends) {
+        MPI_Startall(IDLE, out_all);
+        MPI_Isend(&plain_out, 1, MPI_INT, receiver, PLAIN, comm,
+                  &out_all[PLAIN]);
+        f->finish(LANES + 2, out_all, statuses);
+        CHECK(out_all[PLAIN] == MPI_REQUEST_NULL &&
+                  out_all[LONG] == out_request[LONG], "%s: handles", f->name);
+    }
+    if (!receives)
+        return;
+    f->finish(LANES + 2, in_all, statuses);
+    for (int tag = 0; tag < IDLE; tag++) {
+        expect_status(f->name, &statuses[tag], tag, lengths[tag]);
+        verify(tag);
+    }
+    expect_status(f->name, &statuses[PLAIN], PLAIN, 1);
+    CHECK(plain_in == plain_out && in_all[PLAIN] == MPI_REQUEST_NULL, "%s: %d",
+          f->name, plain_in);
+}
+
+/* ---- 2 ---- */
+
+static void start_receives(void)
+{
+    if (receives)
+        MPI_Startall(IDLE, in_request);
+    if (receives)
+        flag_raise(STARTED, sequence);
+}
+
+static void finish_receives(void)
+{
+    if (!receives)
+        return;
+    MPI_Waitall(IDLE, in_request, MPI_STATUSES_IGNORE);
+    for (int tag = 0; tag < IDLE; tag++)
+        verify(tag);
+}
+
+static void start_sends(void)
+{
+    if (sends)
+        MPI_Startall(IDLE, out_request);
+}
+
+static void finish_sends(void)
+{
+    if (sends)
+        MPI_Waitall(IDLE, out_request, MPI_STATUSES_IGNORE);
+}
+
+static void serve(const struct family *f)
+{
+    MPI_Request request;
+    MPI_Status status;
+    int plain = -1;
+
+    if (receives) {
+        MPI_Irecv(&plain, 1, MPI_INT, sender, PLAIN, comm, &request);
+        start_receives();
+        f->finish(1, &request, &status);
+        CHECK(plain == sequence, "%s: %d", f->name, plain);
+        expect_status(f->name, &status, PLAIN, 1);
+        finish_receives();
+    } else if (sends) {
+        flag_await(STARTED, sequence);
+        start_sends();
+        finish_sends();
+        MPI_Send(&sequence, 1, MPI_INT, receiver, PLAIN, comm);
+    }
+}
+
+/* ---- 3 ---- */
+
+static int other(void)
+{
+    return world_size - 1 - world_rank;
+}
+
+static void call_Barrier(void)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void call_Bcast(void)
+{
+    int number = sequence;
+
+    /* Who is late is the root. */
+    MPI_Bcast(&number, 1, MPI_INT, sequence % 2 ? receiver : sender, comm);
+}
+
+static void call_Allreduce(void)
+{
+    int number = 1;
+
+    MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_SUM, comm);
+    CHECK(number == 2, "%d", number);
+}
+
+static void call_Alltoall(void)
+{
+    int to[2] = {1, 1}, from[2];
+
+    MPI_Alltoall(to, 1, MPI_INT, from, 1, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void call_Sendrecv(void)
+{
+    int to = sequence, from;
+
+    MPI_Sendrecv(&to, 1, MPI_INT, other(), PLAIN, &from, 1, MPI_INT, other(),
+                 PLAIN, comm, MPI_STATUS_IGNORE);
+    CHECK(from == sequence, "%d", from);
+}
+
+static void call_Sendrecv_replace(void)
+{
+    int number = sequence;
+
+    MPI_Sendrecv_replace(&number, 1, MPI_INT, other(), PLAIN, other(), PLAIN,
+                         comm, MPI_STATUS_IGNORE);
+    CHECK(number == sequence, "%d", number);
+}
+
+static void call_Recv(void)
+{
+    int to = sequence, from;
+    MPI_Request request;
+
+    MPI_Isend(&to, 1, MPI_INT, other(), PLAIN, comm, &request);
+    MPI_Recv(&from, 1, MPI_INT, other(), PLAIN, comm, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_Probe(void)
+{
+    int to = sequence, from;
+    MPI_Request request;
+
+    MPI_Isend(&to, 1, MPI_INT, other(), PLAIN, comm, &request);
+    MPI_Probe(other(), PLAIN, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(&from, 1, MPI_INT, other(), PLAIN, comm, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_Mprobe(void)
+{
+    int to = sequence, from;
+    MPI_Request request;
+    MPI_Message message;
+
+    MPI_Isend(&to, 1, MPI_INT, other(), PLAIN, comm, &request);
+    MPI_Mprobe(other(), PLAIN, comm, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(&from, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_Ssend(void)
+{
+    int to = sequence, from;
+    MPI_Request request;
+
+    MPI_Irecv(&from, 1, MPI_INT, other(), PLAIN, comm, &request);
+    MPI_Ssend(&to, 1, MPI_INT, other(), PLAIN, comm);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_Ibarrier(void)
+{
+    MPI_Request request;
+
+    MPI_Ibarrier(comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void call_Comm_dup(void)
+{
+    MPI_Comm copy;
+
+    MPI_Comm_dup(comm, &copy);
+    MPI_Comm_free(&copy);
+}
+
+static void call_Comm_split(void)
+{
+    MPI_Comm half;
+
+    MPI_Comm_split(comm, 0, -world_rank, &half);
+    MPI_Comm_free(&half);
+}
+
+static void call_Win_create(void)
+{
+    MPI_Win window;
+
+    MPI_Win_create(&sequence, sizeof(sequence), 1, MPI_INFO_NULL, comm,
+                   &window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static const struct block {
+    const char *name;
+    void (*call)(void);
+} blocks[] = {
+    {"Barrier", call_Barrier},
+    {"Bcast", call_Bcast},
+    {"Allreduce", call_Allreduce},
+    {"Alltoall", call_Alltoall},
+    {"Sendrecv", call_Sendrecv},
+    {"Sendrecv_replace", call_Sendrecv_replace},
+    {"Recv", call_Recv},
+    {"Probe", call_Probe},
+    {"Mprobe", call_Mprobe},
+    {"Ssend", call_Ssend},
+    {"Ibarrier", call_Ibarrier},
+    {"Comm_dup", call_Comm_dup},
+    {"Comm_split", call_Comm_split},
+    {"Win_create", call_Win_create},
+};
+
+/* The receiver is in the call when messages are sent, or the sender before they
+ * are received. */
+static void block(const struct block *b, bool receiver_first)
+{
+    if (receiver_first) {
+        start_receives();
+        if (sends) {
+            flag_await(STARTED, sequence);
+            start_sends();
+            finish_sends();
+        }
+        b->call();
+        finish_receives();
+    } else {
+        start_sends();
+        if (receives) {
+            start_receives();
+            finish_receives();
+        }
+        b->call();
+        finish_sends();
+    }
+}
+
+/* ---- all ---- */
+
+enum { NUM_FAMILIES = sizeof(families) / sizeof(families[0]) };
+enum { NUM_BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
+enum { CASES = 2 * NUM_FAMILIES + 2 * NUM_BLOCKS };
+
+static const char *run(int number)
+{
+    int i = number / 2;
+
+    if (i < NUM_FAMILIES) {
+        if (number % 2)
+            together(&families[i]);
+        else
+            serve(&families[i]);
+        return families[i].name;
+    }
+    i -= NUM_FAMILIES;
+    block(&blocks[i], number % 2);
+    return blocks[i].name;
+}
+
+int main(int argc, char **argv)
+{
+    bool is_verbose;
+
+    test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    is_verbose = has_option(argc, argv, "--verbose");
+    one_way_init(is_accelerated());
+    one_way_add(SHORT, 1);
+    one_way_add(LONG, PULLED);
+    one_way_add(IDLE, 1);
+    flags_init();
+    for (int number = 0; number < CASES; number++) {
+        const char *name;
+        struct hope hope = {0};
+        uint64_t before;
+
+        do {
+            have_lanes();
+            before = look();
+            fill();
+            name = run(number);
+            if (is_verbose && world_rank == 0)
+                fprintf(stderr, "case %d: %s\n", number, name);
+            go_on(&hope, name);
+            lanes_fini(true);
+        } while (!all_have(&hope, were_open(before)));
+    }
+    one_way_fini();
+    flags_fini();
+    return test_fini("waits");
+}
