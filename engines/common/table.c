@@ -315,6 +315,8 @@ int rs_table_pieces(const struct rs_table_view *view,
         if (p->region == RS_TABLE_CMA) {
             from.address = (char *)(uintptr_t)p->offset;
         } else if (p->region == RS_TABLE_SLOTS) {
+            if (other == NULL)
+                return RSCHED_EMISMATCH;
             from.stride = 0;
         } else {
             if (p->region >= view->head.num_regions ||

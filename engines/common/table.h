@@ -113,7 +113,8 @@ bool rs_table_view(const void *address, uint64_t bytes,
  * with addresses of the sender.
  *
  * @param places the regions, with the addresses that they have here
- * @param other  address of pieces that come in another way: any
+ * @param other  address of pieces that come in another way: any, or NULL: none
+ *               does
  * @return 0; RSCHED_ENOMEM; RSCHED_EMISMATCH, without a text: they are not
  *         within the regions, or not of `bytes` together
  */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that one process copies out of another's memory: what can be mapped
  * and what cannot, more at once than the kernel reads in a call and than unused
- * mappings are kept, longer ones than there is room for, and notices that say
- * what is not so. tests/mpi/pulled.c has the layouts. */
+ * mappings are kept, longer ones than there is room for, by several threads, and
+ * notices and tables that say what is not so. tests/mpi/pulled.c has the layouts.
+ */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +18,7 @@
 #include <rsched/pull.h>
 
 #include "librsched/base/ways.h"
+#include "engines/common/table.h"
 #include "tests/runtime/ranks.h"
 
 enum { BYTES = 40000, MESSAGES = 140, SKIP = 77 };
@@ -27,6 +31,15 @@ struct told {
 };
 
 enum { COMMON = 7 }; /* its name */
+
+/* What a sender does not write: two regions, two pieces of BYTES together. */
+struct forged {
+    struct rs_table head;
+    struct rs_table_region regions[2];
+    struct rs_table_piece pieces[2];
+};
+
+static struct forged *forged; /* in memory that both have at one address */
 
 /* Slots are dear, so that what can be copied once is. */
 #define COST(rate) {0, 1, {{0, UINT64_C(rate) * 1000000}}}
@@ -212,6 +225,169 @@ static void copy_common(struct rsched_pull_peer *peer)
     rsched_pull_target_destroy(pull.target);
 }
 
+/* ---- tables ---- */
+
+/* A true one: the first half of what the sender has in memory that can be mapped,
+ * and the second one of what it has not. */
+static struct forged honest(void)
+{
+    const struct rs_table_region *region;
+    const struct rs_table_piece *piece;
+    struct rs_table_view view;
+    char table[2][1024];
+    struct forged f;
+
+    for (int m = 0; m < 2; m++) {
+        const struct rsched_pull_notice *notice = &told->notices[m];
+        struct iovec here = {table[m], notice->bytes};
+        struct iovec there = {(void *)(uintptr_t)notice->table, notice->bytes};
+
+        CHECK(notice->bytes <= sizeof(table[m]));
+        CHECK(process_vm_readv(told->memory.pid, &here, 1, &there, 1, 0) ==
+              (ssize_t)notice->bytes);
+    }
+    CHECK(rs_table_view(table[0], told->notices[0].bytes, &view));
+    CHECK(view.head.num_regions == 1 && view.head.num_pieces == 1);
+    region = view.regions;
+    f = (struct forged){.head = {2, 2}, .regions = {*region, *region},
+                        .pieces = {*view.pieces}};
+    CHECK(rs_table_view(table[1], told->notices[1].bytes, &view));
+    piece = view.pieces;
+    CHECK(view.head.num_pieces == 1 && piece->region == RS_TABLE_CMA);
+    f.pieces[1] = *piece;
+    f.pieces[1].offset += BYTES / 2;
+    f.pieces[0].bytes = f.pieces[1].bytes = BYTES / 2;
+    return f;
+}
+
+static int pull_forged(struct rsched_pull_peer *peer, const struct forged *f)
+{
+    static uint64_t version = UINT64_C(1) << 32; /* none comes again */
+    struct rsched_piece piece = {into[0], BYTES, 1, 0};
+    struct rsched_message message = {.pieces = &piece,
+                                     .num_pieces = 1,
+                                     .bytes = BYTES};
+    struct rsched_pull pull = {.notice = {(uint64_t)(uintptr_t)forged,
+                                          sizeof(*forged), version++},
+                               .bytes = BYTES};
+
+    *forged = *f;
+    memset(into, 0, sizeof(into));
+    CHECK(rsched_pull_target_create(peer, &message, &pull.target) == 0);
+    rsched_pull_copy(&pull, 1);
+    rsched_pull_target_destroy(pull.target);
+    for (size_t i = BYTES; i < sizeof(into); i++)
+        CHECK((&into[0][0])[i] == 0);
+    return pull.error;
+}
+
+/* Each lie alone. */
+static void refuse_tables(struct rsched_pull_peer *peer)
+{
+    const struct forged truth = honest();
+    const uint64_t most = UINT64_MAX;
+    struct forged f = truth;
+
+    CHECK(pull_forged(peer, &f) == 0);
+    for (int i = 0; i < BYTES; i++)
+        CHECK(into[0][i] == value(i >= BYTES / 2, i));
+#define REFUSE(error, place, lie)                                            \
+    do {                                                                     \
+        f = truth;                                                           \
+        f.place = (lie);                                                     \
+        CHECK(pull_forged(peer, &f) == (error));                             \
+    } while (0)
+    REFUSE(RSCHED_EMISMATCH, head.num_regions, 3);
+    REFUSE(RSCHED_EMISMATCH, head.num_regions, most);
+    REFUSE(RSCHED_EMISMATCH, head.num_regions, most / 32 + 2);
+    REFUSE(RSCHED_EMISMATCH, head.num_pieces, 1);
+    REFUSE(RSCHED_EMISMATCH, head.num_pieces, 3);
+    REFUSE(RSCHED_EMISMATCH, head.num_pieces, most / 40 + 2);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].region, 2);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].region, RS_TABLE_SLOTS);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].offset, most);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].offset, truth.regions[0].bytes - 1);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].bytes, 0);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].bytes, BYTES / 2 + 1);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].bytes, most);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].count, 0);
+    REFUSE(RSCHED_EMISMATCH, pieces[0].count, 2);
+    REFUSE(RSCHED_EMISMATCH, pieces[1].count, 3);
+    REFUSE(RSCHED_EMISMATCH, pieces[1].count, most / (BYTES / 2) + 1);
+    REFUSE(RSCHED_EMISMATCH, pieces[1].bytes, BYTES / 2 - 1);
+    REFUSE(RSCHED_EUNREACH, pieces[1].offset, 64);
+    /* Two blocks, of which the second is before or behind the region. */
+    f = truth;
+    f.pieces[0] = (struct rs_table_piece){0, truth.pieces[0].offset, BYTES / 4,
+                                          2, INT64_MIN};
+    CHECK(pull_forged(peer, &f) == RSCHED_EMISMATCH);
+    f.pieces[0].stride = -(int64_t)truth.regions[0].bytes;
+    CHECK(pull_forged(peer, &f) == RSCHED_EMISMATCH);
+    f.pieces[0].stride = (int64_t)truth.regions[0].bytes;
+    CHECK(pull_forged(peer, &f) == RSCHED_EMISMATCH);
+    f.pieces[0].stride = INT64_MAX;
+    CHECK(pull_forged(peer, &f) == RSCHED_EMISMATCH);
+    /* A region that cannot be mapped is read where it is in the sender. */
+    f = truth;
+    f.regions[0].id++;
+    CHECK(pull_forged(peer, &f) == 0);
+    f = truth;
+    f.regions[0].bytes = most;
+    CHECK(pull_forged(peer, &f) == 0);
+    f.regions[0].offset = most - 4095;
+    f.regions[0].address = 64;
+    CHECK(pull_forged(peer, &f) != 0);
+#undef REFUSE
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 3 };
+
+struct worker {
+    pthread_t thread;
+    struct rsched_pull_peer *peer;
+    int number;
+};
+
+/* Messages number, number + THREADS, ..., each by itself, and made anew. */
+static void *pull_some(void *arg)
+{
+    struct worker *w = arg;
+
+    for (int again = 0; again < 3; again++) {
+        for (int m = w->number; m < MESSAGES; m += THREADS) {
+            struct rsched_piece piece = {into[m], BYTES, 1, 0};
+            struct rsched_message message = {.pieces = &piece,
+                                             .num_pieces = 1,
+                                             .bytes = BYTES};
+            struct rsched_pull pull = {.notice = told->notices[m],
+                                       .bytes = BYTES};
+
+            memset(into[m], 0, BYTES);
+            CHECK(rsched_pull_target_create(w->peer, &message, &pull.target) ==
+                  0);
+            rsched_pull_copy(&pull, 1);
+            verify(&pull, m, m % 2 == 0);
+            rsched_pull_target_destroy(pull.target);
+        }
+    }
+    return NULL;
+}
+
+static void pull_at_once(struct rsched_pull_peer *peer)
+{
+    struct worker workers[THREADS];
+
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.peer = peer, .number = i};
+        CHECK(pthread_create(&workers[i].thread, NULL, pull_some,
+                             &workers[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(workers[i].thread, NULL) == 0);
+}
+
 static void receive_all(void)
 {
     struct rsched_pull_memory hidden = told->memory;
@@ -233,6 +409,11 @@ static void receive_all(void)
     wrong = told->notices[3];
     wrong.table = 64;
     copy_all(peer, true, 3, &wrong, BYTES, RSCHED_EUNREACH);
+    wrong.table = told->notices[3].table;
+    wrong.bytes = UINT64_MAX;
+    copy_all(peer, true, 3, &wrong, BYTES, RSCHED_EMISMATCH);
+    refuse_tables(peer);
+    pull_at_once(peer);
     rsched_pull_peer_destroy(peer);
 
     hidden.fd = -1;
@@ -261,7 +442,9 @@ int main(void)
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     common = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(told != MAP_FAILED && common != MAP_FAILED);
+    forged = mmap(NULL, sizeof(*forged), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(told != MAP_FAILED && common != MAP_FAILED && forged != MAP_FAILED);
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
