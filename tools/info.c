@@ -12,6 +12,7 @@
 #include "librsched/base/numa.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
+#include "tools/gpus.h"
 #include "tools/tool.h"
 
 #ifdef RSCHED_HWLOC
@@ -186,16 +187,6 @@ static int find_ways(struct rs_ways *ways)
     return error;
 }
 
-static enum rs_distance distance_of(const struct rsched_gpu *a,
-                                    const struct rsched_gpu *b)
-{
-    if (memcmp(a->id, b->id, sizeof(a->id)) == 0)
-        return RS_DISTANCE_SAME_GPU;
-    return a->numa_node == b->numa_node && a->numa_node != RSCHED_NUMA_UNKNOWN
-               ? RS_DISTANCE_SAME_NUMA
-               : RS_DISTANCE_OTHER_NUMA;
-}
-
 static void print_gpu(int number, const struct rsched_gpu *gpu)
 {
     printf("  %-4d %s, %" PRIu64 " MiB, %s, NUMA node ", number, gpu->name,
@@ -234,23 +225,8 @@ static void print_pairs(const struct rsched_gpu_ops *gpus,
     printf("\nways between processes with GPU memory\n");
     for (int from = 0; from < count; from++) {
         for (int to = from; to < count; to++)
-            print_pair(gpus, from, to, distance_of(&list[from], &list[to]));
+            print_pair(gpus, from, to, gpus_distance(&list[from], &list[to]));
     }
-}
-
-static int describe_gpus(const struct rsched_gpu_ops *gpus,
-                         struct rsched_gpu **list, int *count)
-{
-    int error = gpus->open(count);
-
-    if (error != 0)
-        return error;
-    *list = calloc((size_t)*count, sizeof(**list));
-    if (*list == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for %d GPUs", *count);
-    for (int i = 0; i < *count && error == 0; i++)
-        error = gpus->describe(i, &(*list)[i]);
-    return error;
 }
 
 static void print_gpus(void)
@@ -264,7 +240,7 @@ static void print_gpus(void)
         printf("  not here: built without cuda.h\n");
         return;
     }
-    error = describe_gpus(gpus, &list, &count);
+    error = gpus_describe(&list, &count);
     if (error != 0) {
         printf("  not here: %s\n", rsched_last_error());
     } else {

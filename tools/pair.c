@@ -205,10 +205,13 @@ void pair_blocks(const struct pair *pair, unsigned *all, unsigned *mixed)
 /* ---- exchanges ---- */
 
 struct station {
-    struct rsched_exchange *exchange;
+    struct rsched_exchange *exchanges[PAIR_WINDOW];
+    unsigned window;
     char *send, *receive;
     uint64_t bytes; /* of each buffer */
-    bool mapped, reads;
+    bool mapped, reads, on_gpu;
+    int gpu;
+    struct rsched_gpu_memory gpu_send, gpu_receive;
 };
 
 static uint64_t room_for(const struct pair_work *work, unsigned message)
@@ -216,10 +219,26 @@ static uint64_t room_for(const struct pair_work *work, unsigned message)
     return work->bytes[message] / LINE * LINE + LINE;
 }
 
-static char *get_buffer(const struct station *s)
+/* A context of the GPU holds it; the host's part is of no use here. */
+static char *get_gpu_buffer(const struct station *s, struct rsched_gpu_memory *gpu)
+{
+    const struct rsched_gpu_ops *gpus = rsched_gpus();
+    int count;
+
+    if (gpus == NULL || gpus->open(&count) != 0 ||
+        gpus->memory_create(s->gpu, LINE, s->bytes, gpu) != 0) {
+        *gpu = (struct rsched_gpu_memory){0};
+        return NULL;
+    }
+    return (char *)(uintptr_t)gpu->gpu;
+}
+
+static char *get_buffer(const struct station *s, struct rsched_gpu_memory *gpu)
 {
     void *memory = NULL;
 
+    if (s->on_gpu)
+        return get_gpu_buffer(s, gpu);
     if (!s->mapped)
         memory = aligned_alloc(4096, (s->bytes + 4095) / 4096 * 4096);
     else if (rsched_alloc(s->bytes, &memory) != 0)
@@ -229,19 +248,31 @@ static char *get_buffer(const struct station *s)
     return memory;
 }
 
-static void put_buffer(const struct station *s, char *memory)
+static void put_buffer(const struct station *s, char *memory,
+                       struct rsched_gpu_memory *gpu)
 {
+    if (s->on_gpu && memory != NULL)
+        rsched_gpus()->memory_destroy(gpu);
+    if (s->on_gpu)
+        return;
     if (s->mapped)
         rsched_free(memory);
     else
         free(memory);
 }
 
+static void close_exchanges(struct station *s)
+{
+    for (unsigned i = 0; i < s->window; i++)
+        rsched_exchange_destroy(s->exchanges[i]);
+    s->window = 0;
+}
+
 static void close_station(struct station *s)
 {
-    rsched_exchange_destroy(s->exchange);
-    put_buffer(s, s->send);
-    put_buffer(s, s->receive);
+    close_exchanges(s);
+    put_buffer(s, s->send, &s->gpu_send);
+    put_buffer(s, s->receive, &s->gpu_receive);
 }
 
 static int add_message(const struct pair *pair, const struct pair_work *work,
@@ -264,8 +295,9 @@ static bool takes_part(const struct pair *pair, const struct pair_work *work,
     return !work->one_way || (pair->side == 0) == sends;
 }
 
+/* The next one of the window; `*at` is where its messages lie in the buffers. */
 static int make_exchange(struct pair *pair, const struct pair_work *work,
-                         struct station *s)
+                         struct station *s, uint64_t *at)
 {
     void *sends[PAIR_MESSAGES], *receives[PAIR_MESSAGES];
     struct rsched_pattern *pattern;
@@ -274,15 +306,14 @@ static int make_exchange(struct pair *pair, const struct pair_work *work,
         .receive = receives,
         .tag = ++pair->tags,
     };
-    uint64_t at = 0;
     int error = rsched_pattern_create("probe", &pattern);
 
     if (error != 0)
         return error;
     for (unsigned i = 0; i < work->messages && error >= 0; i++) {
-        sends[i] = s->send + at;
-        receives[i] = s->receive + at;
-        at += room_for(work, i);
+        sends[i] = s->send + *at;
+        receives[i] = s->receive + *at;
+        *at += room_for(work, i);
         if (takes_part(pair, work, true))
             error = add_message(pair, work, i, pattern, true);
         if (error >= 0 && takes_part(pair, work, false))
@@ -290,30 +321,60 @@ static int make_exchange(struct pair *pair, const struct pair_work *work,
     }
     params.pattern = pattern;
     if (error >= 0)
-        error = rsched_exchange_create(pair->context, &params, &s->exchange);
+        error = rsched_exchange_create(pair->context, &params,
+                                       &s->exchanges[s->window]);
     rsched_pattern_destroy(pattern);
+    s->window += error == 0;
     return error;
+}
+
+static int no_buffers(const struct station *s)
+{
+    if (s->on_gpu)
+        return tool_library(RSCHED_ENOMEM);
+    return tool_bad("no memory for two buffers of %llu bytes",
+                    (unsigned long long)s->bytes);
+}
+
+static unsigned window_of(const struct pair_work *work)
+{
+    return work->window == 0 ? 1 : work->window;
+}
+
+static void set_host_ways(struct pair *pair, const struct rs_host_ways *ways)
+{
+    rs_ways_set_host(&pair->context->ways, ways);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        pair->context->ways.host[d].shortest_once = rs_ways_shortest_once(ways);
+}
+
+void pair_set_gpu_ways(struct pair *pair, const struct rs_ways *ways)
+{
+    memcpy(pair->context->ways.gpu, ways->gpu, sizeof(ways->gpu));
 }
 
 static int open_station(struct pair *pair, const struct pair_work *work,
                         const struct rs_host_ways *ways, struct station *s)
 {
-    int error;
+    uint64_t at = 0;
+    int error = 0;
 
-    *s = (struct station){.mapped = work->mapped, .reads = work->reads};
+    *s = (struct station){.mapped = work->mapped,
+                          .reads = work->reads,
+                          .on_gpu = work->on_gpu,
+                          .gpu = work->gpus[pair->side]};
     for (unsigned i = 0; i < work->messages; i++)
-        s->bytes += room_for(work, i);
-    s->send = get_buffer(s);
-    s->receive = get_buffer(s);
+        s->bytes += window_of(work) * room_for(work, i);
+    s->send = get_buffer(s, &s->gpu_send);
+    s->receive = get_buffer(s, &s->gpu_receive);
     if (s->send == NULL || s->receive == NULL) {
         close_station(s);
-        return tool_bad("no memory for two buffers of %llu bytes",
-                        (unsigned long long)s->bytes);
+        return no_buffers(s);
     }
-    rs_ways_set_host(&pair->context->ways, ways);
-    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
-        pair->context->ways.host[d].shortest_once = rs_ways_shortest_once(ways);
-    error = make_exchange(pair, work, s);
+    if (ways != NULL)
+        set_host_ways(pair, ways);
+    for (unsigned i = 0; i < window_of(work) && error == 0; i++)
+        error = make_exchange(pair, work, s, &at);
     if (error == 0)
         return TOOL_OK;
     close_station(s);
@@ -337,6 +398,17 @@ static void read_all(const struct station *s)
         (void)*(const volatile uint64_t *)(const void *)&s->receive[i];
 }
 
+static int run_epoch(const struct station *s)
+{
+    int error = 0;
+
+    for (unsigned i = 0; i < s->window && error == 0; i++)
+        error = rsched_exchange_start(s->exchanges[i]);
+    for (unsigned i = 0; i < s->window && error == 0; i++)
+        error = rsched_exchange_wait(s->exchanges[i]);
+    return error;
+}
+
 /* @return ns of an epoch, or below 0 after a line on standard error */
 static double run_block(const struct station *s, unsigned epochs)
 {
@@ -346,14 +418,12 @@ static double run_block(const struct station *s, unsigned epochs)
         double start, clock;
         int error;
 
-        if (i % 2 == 0)
+        if (i % 2 == 0 && !s->on_gpu)
             rewrite(s);
         start = rs_line_now();
         clock = rs_line_now() - start; /* what reading the clock adds */
         start = rs_line_now();
-        error = rsched_exchange_start(s->exchange);
-        if (error == 0)
-            error = rsched_exchange_wait(s->exchange);
+        error = run_epoch(s);
         if (s->reads)
             read_all(s);
         sum += rs_line_now() - start - clock;
@@ -422,7 +492,7 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
     if (ns < 0)
         return TOOL_FAILED;
     *time = (struct pair_time){.ps = least * 1000};
-    rsched_exchange_get_stats(s->exchange, &stats);
+    rsched_exchange_get_stats(s->exchanges[0], &stats);
     for (int way = 0; way < RSCHED_NUM_WAYS; way++)
         time->way_bytes[way] = (uint64_t)meet(
             pair, pair->side == 0
@@ -441,6 +511,8 @@ int pair_measure(struct pair *pair, const struct pair_work *work,
         return status;
     status = measure(pair, &s, time);
     meet(pair, 0); /* nobody copies any more */
+    close_exchanges(&s);
+    meet(pair, 0); /* nor has memory open that is freed */
     close_station(&s);
     return status;
 }

@@ -44,7 +44,7 @@ uint64_t pair_line(struct pair *pair);
  * were repeated. */
 void pair_blocks(const struct pair *pair, unsigned *all, unsigned *mixed);
 
-enum { PAIR_MESSAGES = 16 };
+enum { PAIR_MESSAGES = 16, PAIR_WINDOW = 16 };
 
 /** What an epoch moves. Each message begins on a line of its own. */
 struct pair_work {
@@ -53,22 +53,31 @@ struct pair_work {
     unsigned messages;
     bool mapped;  /* the buffers are of rsched_alloc() */
     bool one_way; /* from side 0 to side 1 only */
+    bool on_gpu;  /* the buffers are in the memory of these GPUs, side 0's first */
+    int gpus[2];
+    unsigned window; /* exchanges that are in flight together, at most
+                        PAIR_WINDOW, each of these messages; 0 counts as 1 */
     bool reads;   /* what has come is read, which is timed too */
 };
 
 /** What it took. */
 struct pair_time {
-    double ps; /* of an epoch, of the slower side: the least of the blocks,
-                  since other work on the machine only adds to it */
-    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in an epoch */
+    double ps; /* of an epoch of all of the window, of the slower side: the least
+                  of the blocks, since other work on the machine only adds to it */
+    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in an epoch of
+                                            one of them */
 };
 
+/** The costs that decide how messages in GPU memory go, from now on. */
+void pair_set_gpu_ways(struct pair *pair, const struct rs_ways *ways);
+
 /**
- * Time epochs, in a few blocks. The send buffers are written before every
- * second epoch, which is not timed: programs that write all that they send, and
- * those that write little of it, count alike.
+ * Time epochs, in a few blocks. Send buffers in host memory are written before
+ * every second epoch, which is not timed: programs that write all that they send,
+ * and those that write little of it, count alike.
  *
- * @param ways the costs that decide how messages go
+ * @param ways the costs that decide how messages in host memory go; NULL: they
+ *             stay as they are
  * @return TOOL_OK, or a status after a line on standard error
  */
 int pair_measure(struct pair *pair, const struct pair_work *work,

@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsched probe: what the ways within this node cost. */
+/* rsched probe: what the ways within this node cost, of host memory and of GPUs'. */
 #include "tools/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "librsched/base/units.h"
+#include "tools/probe_gpu.h"
 #include "tools/tool.h"
 
 enum { ROUNDS = 7, MEBI = 1 << 20 };
 
+enum memory { MEMORY_HOST, MEMORY_GPU, MEMORY_ALL };
+
 struct request {
     const char *output, *svg, *class, *compare;
+    enum memory memory;
     struct rs_ways compared;
     unsigned rounds;
     uint64_t longest;
     struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES];
     struct probe *probes; /* of each pair */
     size_t num_pairs;
+    struct gpus_pairs gpu_pairs;
+    struct probe_gpu *gpu_probes; /* of each of them */
 };
 
-static void print_cost(const struct rs_way_cost *cost, double error, FILE *out)
+void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out)
 {
     char text[RS_UNITS_TEXT];
 
@@ -104,9 +110,9 @@ void probe_print(const struct probe *probe, FILE *out)
         }
         fprintf(out, "%-8s %8.3f o", rs_way_name(way),
                 (double)c->latency / 1e6);
-        print_cost(&c->work, probe->of[way].work_error, out);
+        probe_print_cost(&c->work, probe->of[way].work_error, out);
         fprintf(out, "%-8s %8.3f g", "", (double)c->block / 1e6);
-        print_cost(&c->gap, probe->of[way].gap_error, out);
+        probe_print_cost(&c->gap, probe->of[way].gap_error, out);
     }
     fputc('\n', out);
     print_switches(&probe->ways, true, out);
@@ -147,24 +153,44 @@ static uint64_t common_stores(const struct request *request)
 }
 
 /* What was measured at one distance only holds for all. */
-static void write_machine(const struct request *request, FILE *out)
+static void gather_host(const struct request *request, struct rs_ways *ways,
+                        FILE *out)
 {
     const struct probe *probes = request->probes;
-    struct rs_ways ways = {0};
 
-    fputs("rsched: machine/1\n"
-          "name: probed\n"
-          "description: a host as rsched probe has measured it", out);
-    rs_ways_set_host(&ways, &probes[0].ways);
+    rs_ways_set_host(ways, &probes[0].ways);
     for (size_t i = 0; i < request->num_pairs; i++) {
         enum rs_distance distance = probes[i].where->distance;
 
         fprintf(out, ", %s class %s", rs_distance_name(distance),
                 probes[i].class);
-        rs_ways_set_host_at(&ways, distance, &probes[i].ways);
+        rs_ways_set_host_at(ways, distance, &probes[i].ways);
     }
     for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
-        ways.host[d].nontemporal = common_stores(request);
+        ways->host[d].nontemporal = common_stores(request);
+}
+
+/* Of GPUs what was not measured is not known: they differ by much more. */
+static void gather_gpus(const struct request *request, struct rs_ways *ways)
+{
+    for (size_t i = 0; i < request->gpu_pairs.num; i++) {
+        const struct probe_gpu *probe = &request->gpu_probes[i];
+
+        for (int way = 0; way < RS_NUM_GPU_WAYS; way++)
+            ways->gpu[way][probe->where.distance] = probe->costs[way];
+    }
+}
+
+static void write_machine(const struct request *request, FILE *out)
+{
+    struct rs_ways ways = {0};
+
+    fputs("rsched: machine/1\n"
+          "name: probed\n"
+          "description: a host as rsched probe has measured it", out);
+    if (request->memory != MEMORY_GPU)
+        gather_host(request, &ways, out);
+    gather_gpus(request, &ways);
     fputs("\nextends: host\n", out);
     rs_ways_write(&ways, out);
 }
@@ -202,7 +228,7 @@ static int compare(struct pair *pair, void *arg)
 }
 
 /* Between each pair of cores, one after the other. */
-static int run(struct request *request)
+static int run_host(struct request *request)
 {
     int status = TOOL_OK;
 
@@ -214,6 +240,55 @@ static int run(struct request *request)
         status = pair_run(&request->pairs[i],
                           request->compare != NULL ? compare : measure, request);
     }
+    return status;
+}
+
+static int run_gpu(struct request *request, struct probe_gpu *probe)
+{
+    int status;
+
+    if (request->compare != NULL)
+        return probe_gpu_compare(probe, &request->compared, stdout);
+    status = probe_gpu_measure(probe);
+    if (status == TOOL_OK)
+        probe_gpu_print(probe, stdout);
+    return status;
+}
+
+/* The same between GPUs. Those that are not there are no failure, unless there is
+ * nothing else to do. */
+static int run_gpus(struct request *request)
+{
+    int status = TOOL_OK;
+
+    gpus_find_pairs(&request->gpu_pairs);
+    if (request->gpu_pairs.num == 0) {
+        printf("%sGPU memory: not here: %s\n",
+               request->memory == MEMORY_ALL ? "\n" : "",
+               request->gpu_pairs.reason);
+        return request->memory == MEMORY_ALL ? TOOL_OK : TOOL_FAILED;
+    }
+    for (size_t i = 0; i < request->gpu_pairs.num && status == TOOL_OK; i++) {
+        request->gpu_probes[i] =
+            (struct probe_gpu){.cores = request->pairs[0],
+                               .where = request->gpu_pairs.of[i],
+                               .rounds = request->rounds,
+                               .longest = request->longest};
+        if (i > 0 || request->memory == MEMORY_ALL)
+            putchar('\n');
+        status = run_gpu(request, &request->gpu_probes[i]);
+    }
+    return status;
+}
+
+static int run(struct request *request)
+{
+    int status = TOOL_OK;
+
+    if (request->memory != MEMORY_GPU)
+        status = run_host(request);
+    if (status == TOOL_OK && request->memory != MEMORY_HOST)
+        status = run_gpus(request);
     if (status == TOOL_OK && request->compare == NULL)
         status = write_file(request->output, request, write_machine);
     if (status == TOOL_OK && request->compare == NULL)
@@ -221,7 +296,7 @@ static int run(struct request *request)
     return status;
 }
 
-static int read_ways(const char *name, struct rs_ways *ways)
+static int read_ways(const char *name, enum memory memory, struct rs_ways *ways)
 {
     struct rsched_machine *machine;
     int error = rsched_machine_open(name, &machine);
@@ -230,7 +305,9 @@ static int read_ways(const char *name, struct rs_ways *ways)
         return tool_library(error);
     if (rs_machine_ways(machine) == NULL)
         error = tool_bad("%s: there is no key 'ways' in it", name);
-    else if (!rs_ways_have_host(rs_machine_ways(machine)))
+    else if (memory == MEMORY_GPU && !rs_ways_have_gpu(rs_machine_ways(machine)))
+        error = tool_bad("%s: its ways say nothing of GPU memory", name);
+    else if (memory != MEMORY_GPU && !rs_ways_have_host(rs_machine_ways(machine)))
         error = tool_bad("%s: its ways say nothing of host memory", name);
     else
         *ways = *rs_machine_ways(machine);
@@ -257,7 +334,7 @@ static int read_number(const char *option, const char *text, uint64_t least,
 int tool_probe(const struct tool_command *command, int argc, char **argv)
 {
     struct request request = {0};
-    const char *rounds = NULL, *longest = NULL;
+    const char *rounds = NULL, *longest = NULL, *memory = "all";
     const struct tool_option options[] = {
         {"output", 'o', "FILE", "write a machine file for RSCHED_WAYS",
          &request.output, NULL},
@@ -268,12 +345,14 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
          NULL},
         {"rounds", 0, "N", "of which the lower quartile counts (7)", &rounds, NULL},
         {"longest", 0, "BYTES", "longest message (33554432)", &longest, NULL},
+        {"memory", 0, "KIND", "host, gpu or all: which is measured (all)", &memory,
+         NULL},
         {"compare", 0, "MACHINE",
          "measure whole exchanges and set them beside what it says",
          &request.compare, NULL},
         {0}};
     uint64_t number = ROUNDS;
-    int first;
+    int first, kind;
     int status = tool_parse(command, argc, argv, options, &first, 0, 0);
 
     if (status != TOOL_GO_ON)
@@ -282,12 +361,18 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     if (request.class != NULL &&
         tool_word("class", request.class, "near|far") < 0)
         return TOOL_BAD_INPUT;
+    kind = tool_word("memory", memory, "host|gpu|all");
+    if (kind < 0)
+        return TOOL_BAD_INPUT;
+    request.memory = (enum memory)kind;
+    if (request.memory == MEMORY_GPU && request.svg != NULL)
+        return tool_bad("probe: --svg draws host memory only");
     status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
     if (status == TOOL_OK)
         status = read_number("longest", longest, 65536, UINT64_C(1) << 30,
                              &request.longest);
     if (status == TOOL_OK && request.compare != NULL)
-        status = read_ways(request.compare, &request.compared);
+        status = read_ways(request.compare, request.memory, &request.compared);
     if (status != TOOL_OK)
         return status;
     request.rounds = (unsigned)number;
@@ -297,9 +382,11 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
         return TOOL_FAILED;
     }
     request.probes = calloc(request.num_pairs, sizeof(*request.probes));
-    if (request.probes == NULL)
-        return tool_bad("no memory");
-    status = run(&request);
+    request.gpu_probes = calloc(RS_NUM_DISTANCES, sizeof(*request.gpu_probes));
+    status = request.probes == NULL || request.gpu_probes == NULL
+                 ? tool_bad("no memory")
+                 : run(&request);
     free(request.probes);
+    free(request.gpu_probes);
     return status;
 }

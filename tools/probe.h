@@ -54,6 +54,13 @@ struct probe {
 /** Measure all ways and fit them. @return TOOL_OK or a status */
 int probe_measure(struct pair *pair, struct probe *probe);
 
+/** The samples of what was measured, and the costs that meet them; c->latency says
+ * what is waited for, and is less if measured so. @return TOOL_OK or a status */
+int probe_fit(struct probe_way *w, struct rs_way_costs *c);
+
+/** What o and O, or g and G, are, to the end of the line. */
+void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out);
+
 /** A table of the parameters, and one of the sizes at which the way changes. */
 void probe_print(const struct probe *probe, FILE *out);
 

@@ -141,11 +141,9 @@ static unsigned lines_of(enum rs_way way)
     return way == RS_WAY_SELF ? 0 : way == RS_WAY_LANDING ? 1 : 2;
 }
 
-/* The samples of a way, and what each further block of it takes. */
-static void summarize(struct probe *probe, enum rs_way way)
+int probe_fit(struct probe_way *w, struct rs_way_costs *c)
 {
-    struct probe_way *w = &probe->of[way];
-    double whole = probe_quartile(&w->whole), cut = probe_quartile(&w->cut);
+    int error;
 
     for (size_t i = 0; i < w->count; i++) {
         uint64_t bytes = w->shortest << i;
@@ -154,21 +152,7 @@ static void summarize(struct probe *probe, enum rs_way way)
             bytes, probe_quartile(&w->work_times[i])};
         w->gap[i] = (struct rs_way_sample){
             bytes, probe_quartile(&w->gap_times[i])};
-    }
-    if (cut > whole)
-        probe->ways.of[way].block = (uint64_t)((cut - whole) / (BLOCKS - 1));
-}
-
-static int fit(struct probe *probe, enum rs_way way)
-{
-    struct probe_way *w = &probe->of[way];
-    struct rs_way_costs *c = &probe->ways.of[way];
-    int error;
-
-    summarize(probe, way);
-    c->latency = lines_of(way) * probe->line;
-    /* Two transfers may overlap, so there may be less to wait for. */
-    for (size_t i = 0; i < w->count; i++) {
+        /* Two transfers may overlap, so there may be less to wait for. */
         if (w->work[i].ps < (double)c->latency)
             c->latency = (uint64_t)w->work[i].ps;
     }
@@ -178,6 +162,18 @@ static int fit(struct probe *probe, enum rs_way way)
         error = rs_way_fit(w->gap, w->count, 0, &c->gap, &w->gap_error);
     c->given = error == 0;
     return error == 0 ? TOOL_OK : tool_library(error);
+}
+
+static int fit(struct probe *probe, enum rs_way way)
+{
+    struct probe_way *w = &probe->of[way];
+    struct rs_way_costs *c = &probe->ways.of[way];
+    double whole = probe_quartile(&w->whole), cut = probe_quartile(&w->cut);
+
+    if (cut > whole)
+        c->block = (uint64_t)((cut - whole) / (BLOCKS - 1));
+    c->latency = lines_of(way) * probe->line;
+    return probe_fit(w, c);
 }
 
 /* Below, there are no blocks for the kernel, and no pieces to share. */

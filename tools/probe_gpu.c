@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Measuring the ways of GPU memory within a node, one at a time. */
+#include "tools/probe_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "librsched/base/config.h"
+#include "librsched/base/coordinator.h"
+#include "librsched/base/units.h"
+#include "tools/tool.h"
+
+enum {
+    SHORTEST = 8,
+    GDRCOPY_LONGEST = 1 << 18, /* reading a GPU's memory takes processors long */
+};
+
+/* Of all exchanges of a window together. */
+static const uint64_t window_bytes = UINT64_C(1) << 26;
+
+static const enum rsched_way counted[RS_NUM_GPU_WAYS] = {
+    [RS_WAY_STAGED - RS_NUM_HOST_WAYS] = RSCHED_WAY_STAGED,
+    [RS_WAY_GDRCOPY - RS_NUM_HOST_WAYS] = RSCHED_WAY_GDRCOPY,
+    [RS_WAY_CUDA_IPC - RS_NUM_HOST_WAYS] = RSCHED_WAY_CUDA_IPC,
+    [RS_WAY_GDR_LOOPBACK - RS_NUM_HOST_WAYS] = RSCHED_NUM_WAYS,
+};
+
+static enum rs_way way_at(int i)
+{
+    return (enum rs_way)(RS_NUM_HOST_WAYS + i);
+}
+
+static bool has_moved(int i, const struct pair_time *time)
+{
+    return counted[i] < RSCHED_NUM_WAYS && time->way_bytes[counted[i]] > 0;
+}
+
+/* ---- one measurement ---- */
+
+static unsigned window_for(uint64_t bytes)
+{
+    uint64_t window = window_bytes / bytes;
+
+    return window > PAIR_WINDOW ? PAIR_WINDOW : window < 2 ? 2 : (unsigned)window;
+}
+
+/* Costs by which everything goes one way, if it is possible. */
+static void force(int i, struct rs_ways *ways)
+{
+    memset(ways, 0, sizeof(*ways));
+    for (int d = 0; d < RS_NUM_DISTANCES; d++)
+        ways->gpu[i][d].given = true;
+}
+
+static int measure_one(struct pair *pair, const struct probe_gpu *probe,
+                       const struct rs_ways *ways, uint64_t bytes,
+                       bool one_way, unsigned window, struct pair_time *time)
+{
+    struct pair_work work = {.bytes = {bytes},
+                             .messages = 1,
+                             .one_way = one_way,
+                             .window = window,
+                             .on_gpu = true};
+
+    memcpy(work.gpus, probe->where.gpus, sizeof(work.gpus));
+    pair_set_gpu_ways(pair, ways);
+    return pair_measure(pair, &work, NULL, time);
+}
+
+/* What each further message takes where several are on their way. */
+static int measure_gap(struct pair *pair, const struct probe_gpu *probe,
+                       const struct rs_ways *ways, uint64_t bytes, double *ps)
+{
+    unsigned window = window_for(bytes);
+    struct pair_time one, all;
+    int status = measure_one(pair, probe, ways, bytes, true, 1, &one);
+
+    if (status == TOOL_OK)
+        status = measure_one(pair, probe, ways, bytes, true, window, &all);
+    if (status != TOOL_OK)
+        return status;
+    /* What is disturbed may take longer alone. */
+    *ps = all.ps > one.ps ? (all.ps - one.ps) / (window - 1) : all.ps / window;
+    return TOOL_OK;
+}
+
+/* ---- all of a way ---- */
+
+static int measure_size(struct pair *pair, struct probe_gpu *probe, int i,
+                        size_t sample, bool *possible)
+{
+    struct probe_way *w = &probe->of[i];
+    uint64_t bytes = w->shortest << sample;
+    struct pair_time time;
+    struct rs_ways ways;
+    double gap = 0;
+    int status;
+
+    force(i, &ways);
+    status = measure_one(pair, probe, &ways, bytes, false, 1, &time);
+    if (status != TOOL_OK)
+        return status;
+    *possible = has_moved(i, &time);
+    if (!*possible)
+        return TOOL_OK;
+    status = measure_gap(pair, probe, &ways, bytes, &gap);
+    /* Of the two only the first keeps them. */
+    if (status != TOOL_OK || !pair_is_first(pair))
+        return status;
+    w->work_times[sample].ps[w->work_times[sample].count++] = time.ps;
+    w->gap_times[sample].ps[w->gap_times[sample].count++] = gap;
+    if (w->count == sample)
+        w->count++;
+    return TOOL_OK;
+}
+
+static uint64_t longest_of(const struct probe_gpu *probe, int i)
+{
+    return way_at(i) == RS_WAY_GDRCOPY && probe->longest > GDRCOPY_LONGEST
+               ? GDRCOPY_LONGEST
+               : probe->longest;
+}
+
+static int measure_way(struct pair *pair, struct probe_gpu *probe, int i)
+{
+    bool possible = counted[i] < RSCHED_NUM_WAYS;
+    int status = TOOL_OK;
+
+    probe->of[i].shortest = SHORTEST;
+    for (size_t s = 0; probe->of[i].shortest << s <= longest_of(probe, i) &&
+                       s < RS_WAY_SAMPLES && possible && status == TOOL_OK; s++)
+        status = measure_size(pair, probe, i, s, &possible);
+    return status;
+}
+
+static int measure(struct pair *pair, void *arg)
+{
+    struct probe_gpu *probe = arg;
+    uint64_t line;
+    int status = TOOL_OK;
+
+    pair_choose_class(pair, NULL);
+    /* Rounds around all, so that what disturbs for seconds is in one round. */
+    for (unsigned r = 0; r < probe->rounds; r++) {
+        for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++)
+            status = measure_way(pair, probe, i);
+    }
+    line = pair_line(pair);
+    if (pair_is_first(pair))
+        probe->line = line;
+    return status;
+}
+
+static int run_measure(void *arg)
+{
+    struct probe_gpu *probe = arg;
+
+    return pair_run(&probe->cores, measure, probe);
+}
+
+/* ---- fitting ---- */
+
+/* L is the transfers of a line that both sides wait for: the slot's, and where the
+ * receiver copies out of the sender's memory, the answer. What else everybody waits
+ * for, S too, is in o: it cannot be told from it by times. */
+static int fit(struct probe_gpu *probe, int i)
+{
+    probe->costs[i].latency =
+        (way_at(i) == RS_WAY_CUDA_IPC ? 2 : 1) * probe->line;
+    return probe_fit(&probe->of[i], &probe->costs[i]);
+}
+
+int probe_gpu_measure(struct probe_gpu *probe)
+{
+    struct probe_gpu *shared;
+    int status;
+
+    if (rs_config()->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
+        return tool_bad("RSCHED_GPU_WAY says which way GPU memory goes");
+    shared = gpus_share(sizeof(*shared));
+    if (shared == NULL)
+        return tool_bad("no memory");
+    *shared = *probe;
+    status = gpus_run_apart(run_measure, shared);
+    *probe = *shared;
+    gpus_unshare(shared, sizeof(*shared));
+    for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++) {
+        if (probe->of[i].count > 1)
+            status = fit(probe, i);
+    }
+    return status;
+}
+
+static void print_cores(const struct probe_gpu *probe, FILE *out)
+{
+    fprintf(out, "GPUs %d and %d, %s, cores %d and %d\n", probe->where.gpus[0],
+            probe->where.gpus[1], rs_distance_name(probe->where.distance),
+            probe->cores.cores[0], probe->cores.cores[1]);
+}
+
+void probe_gpu_print(const struct probe_gpu *probe, FILE *out)
+{
+    print_cores(probe, out);
+    fprintf(out, "\n%-12s %8s   %8s %s\n", "way", "L", "o, g us",
+            "O, G: GB/s, and GB/s from a number of bytes on; error of the fit");
+    for (int i = 0; i < RS_NUM_GPU_WAYS; i++) {
+        const struct rs_way_costs *c = &probe->costs[i];
+        const char *name = rs_way_name(way_at(i));
+
+        if (!c->given) {
+            fprintf(out, "%-12s not here\n", name);
+            continue;
+        }
+        fprintf(out, "%-12s %8.3f o", name, (double)c->latency / 1e6);
+        probe_print_cost(&c->work, probe->of[i].work_error, out);
+        fprintf(out, "%-12s %8s g", "", "");
+        probe_print_cost(&c->gap, probe->of[i].gap_error, out);
+    }
+}
+
+/* ---- the coordinator's choice beside each way ---- */
+
+/* Messages of one length: ways by themselves, and the choice behind them. */
+enum { CHOICE = RS_NUM_GPU_WAYS, COLUMNS };
+
+struct row {
+    uint64_t bytes;
+    unsigned in_flight;
+    enum rs_way way; /* that was chosen */
+    struct probe_times times[COLUMNS];
+    double ps[COLUMNS]; /* 0: the way is not possible */
+};
+
+struct table {
+    struct probe_gpu probe;
+    struct rs_ways ways;
+    struct row rows[PROBE_GPU_SIZES];
+    unsigned num;
+};
+
+/* Lengths that grow by eight times, and the longest; one in flight, and many. */
+static void make_rows(struct table *t)
+{
+    uint64_t bytes = SHORTEST;
+    bool last = false;
+
+    while (!last && t->num + 2 <= PROBE_GPU_SIZES) {
+        last = bytes >= t->probe.longest;
+        if (last)
+            bytes = t->probe.longest;
+        t->rows[t->num++] = (struct row){.bytes = bytes, .in_flight = 1};
+        t->rows[t->num++] =
+            (struct row){.bytes = bytes, .in_flight = window_for(bytes)};
+        bytes *= 8;
+    }
+}
+
+static int measure_cell(struct pair *pair, struct table *t, struct row *row,
+                        int column)
+{
+    struct rs_ways forced;
+    struct pair_time time;
+    int status;
+
+    if (column != CHOICE)
+        force(column, &forced);
+    status = measure_one(pair, &t->probe, column == CHOICE ? &t->ways : &forced,
+                         row->bytes, row->in_flight > 1, row->in_flight, &time);
+    if (status != TOOL_OK || !pair_is_first(pair) ||
+        (column != CHOICE && !has_moved(column, &time)))
+        return status;
+    row->times[column].ps[row->times[column].count++] = time.ps;
+    for (int i = 0; column == CHOICE && i < RS_NUM_GPU_WAYS; i++) {
+        if (has_moved(i, &time))
+            row->way = way_at(i);
+    }
+    return status;
+}
+
+static bool is_worth_it(const struct table *t, const struct row *row, int column)
+{
+    if (column == CHOICE)
+        return true;
+    return counted[column] < RSCHED_NUM_WAYS &&
+           row->bytes <= longest_of(&t->probe, column);
+}
+
+static int measure_table(struct pair *pair, void *arg)
+{
+    struct table *t = arg;
+    int status = TOOL_OK;
+
+    pair_choose_class(pair, NULL);
+    for (unsigned r = 0; r < t->probe.rounds; r++) {
+        for (unsigned k = 0; k < t->num; k++) {
+            for (int c = 0; c < COLUMNS && status == TOOL_OK; c++) {
+                if (is_worth_it(t, &t->rows[k], c))
+                    status = measure_cell(pair, t, &t->rows[k], c);
+            }
+        }
+    }
+    return status;
+}
+
+static int run_table(void *arg)
+{
+    struct table *t = arg;
+
+    return pair_run(&t->probe.cores, measure_table, t);
+}
+
+struct tally {
+    double worst;  /* of what the choice takes, the best way being 1 */
+    double gained; /* that staged takes, the choice being 1: the most */
+    double error, worst_error;
+    unsigned errors;
+};
+
+static double predict(const struct table *t, const struct row *row)
+{
+    const struct rs_way_costs *c =
+        rs_gpu_way_costs(&t->ways, row->way, t->probe.where.distance);
+
+    return c->given ? (double)rs_gpu_way_time(c, row->bytes, row->in_flight) : 0;
+}
+
+static void print_row(const struct table *t, struct row *row, struct tally *sum,
+                      FILE *out)
+{
+    double best = 0, predicted = predict(t, row), error;
+
+    fprintf(out, "%10llu %9u", (unsigned long long)row->bytes, row->in_flight);
+    for (int c = 0; c < COLUMNS; c++) {
+        double ps = row->times[c].count > 0 ? probe_quartile(&row->times[c]) : 0;
+
+        row->ps[c] = ps;
+        if (c != CHOICE && ps > 0 && (best == 0 || ps < best))
+            best = ps;
+        if (ps > 0)
+            fprintf(out, " %12.3f", ps / 1e6);
+        else
+            fprintf(out, " %12s", "-");
+    }
+    fprintf(out, " %-12s %6.3f", rs_way_name(row->way), row->ps[CHOICE] / best);
+    if (row->ps[CHOICE] / best > sum->worst)
+        sum->worst = row->ps[CHOICE] / best;
+    if (row->ps[0] / row->ps[CHOICE] > sum->gained)
+        sum->gained = row->ps[0] / row->ps[CHOICE];
+    if (predicted == 0) {
+        fputs("  -\n", out);
+        return;
+    }
+    error = predicted / row->ps[CHOICE] - 1;
+    fprintf(out, " %12.3f %+8.1f %%\n", predicted / 1e6, 100 * error);
+    error = error < 0 ? -error : error;
+    sum->error += error;
+    sum->errors++;
+    if (error > sum->worst_error)
+        sum->worst_error = error;
+}
+
+static void print_table(struct table *t, FILE *out)
+{
+    struct tally sum = {0};
+
+    print_cores(&t->probe, out);
+    fprintf(out, "%10s %9s", "bytes", "in flight");
+    for (int i = 0; i < RS_NUM_GPU_WAYS; i++)
+        fprintf(out, " %12s", rs_way_name(way_at(i)));
+    fprintf(out, " %12s %-12s %6s %12s %10s\n", "choice us", "goes", "/ best",
+            "predicted us", "error");
+    for (unsigned k = 0; k < t->num; k++)
+        print_row(t, &t->rows[k], &sum, out);
+    fprintf(out, "the choice takes at most %.3f of the best way\n", sum.worst);
+    fprintf(out, "staged takes up to %.2f times what the choice takes\n",
+            sum.gained);
+    if (sum.errors > 0)
+        fprintf(out, "mean error %.1f %%, worst %.1f %%\n",
+                100 * sum.error / sum.errors, 100 * sum.worst_error);
+}
+
+int probe_gpu_compare(const struct probe_gpu *probe, const struct rs_ways *ways,
+                      FILE *out)
+{
+    struct table *t = gpus_share(sizeof(*t));
+    int status;
+
+    if (t == NULL)
+        return tool_bad("no memory");
+    t->probe = *probe;
+    t->ways = *ways;
+    make_rows(t);
+    status = rs_config()->gpu_way == RS_CONFIG_GPU_WAY_AUTO
+                 ? gpus_run_apart(run_table, t)
+                 : tool_bad("RSCHED_GPU_WAY says which way GPU memory goes");
+    if (status == TOOL_OK)
+        print_table(t, out);
+    gpus_unshare(t, sizeof(*t));
+    return status;
+}
