@@ -225,6 +225,7 @@ static int read_routes(const struct rs_yaml *yaml,
             return (int)number;
         machine->routes[number].direction = machine->directions.text[number];
         machine->routes[number].rank = UINT32_MAX;
+        machine->routes[number].crossings = 1;
         machine->num_routes++;
         error = read_route(yaml, key->value, machine,
                            &machine->routes[number]);
@@ -232,6 +233,48 @@ static int read_routes(const struct rs_yaml *yaml,
             return error;
     }
     return 0;
+}
+
+static int find_direction(const struct rs_yaml *yaml,
+                          const struct rs_yaml_node *node,
+                          const struct rsched_machine *machine,
+                          int64_t *number)
+{
+    const char *name = NULL;
+    int error = rs_yaml_text(yaml, node, "a direction", &name);
+
+    if (error != 0)
+        return error;
+    *number = rs_names_find(&machine->directions, name);
+    return *number >= 0 ? 0
+                        : rs_yaml_fail(yaml, node,
+                                       "direction '%.64s' has no route", name);
+}
+
+/* The machine has no network of nodes: nothing says what loopback means there. */
+static int read_twice(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      struct rsched_machine *machine)
+{
+    int error = 0;
+
+    if (node == NULL)
+        return 0;
+    if (machine->topology.type != RS_TOPOLOGY_NONE)
+        return rs_yaml_fail(yaml, node, "twice beside a topology");
+    error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "twice");
+    for (node = node->first; error == 0 && node != NULL; node = node->next) {
+        int64_t number;
+
+        error = find_direction(yaml, node, machine, &number);
+        if (error != 0)
+            break;
+        if (machine->routes[number].crossings != 1)
+            return rs_yaml_fail(yaml, node, "direction '%.64s' stands twice",
+                                node->text);
+        machine->routes[number].crossings = 2;
+    }
+    return error;
 }
 
 /* Directions that the order leaves out follow, in the order of the routes. */
@@ -246,19 +289,14 @@ static int read_order(const struct rs_yaml *yaml,
         error = rs_yaml_expect(yaml, node, RS_YAML_LIST, "direction_order");
     for (node = node ? node->first : NULL; error == 0 && node != NULL;
          node = node->next) {
-        const char *name = NULL;
         int64_t number;
 
-        error = rs_yaml_text(yaml, node, "a direction", &name);
+        error = find_direction(yaml, node, machine, &number);
         if (error != 0)
             break;
-        number = rs_names_find(&machine->directions, name);
-        if (number < 0)
-            return rs_yaml_fail(yaml, node, "direction '%.64s' has no route",
-                                name);
         if (machine->routes[number].rank != UINT32_MAX)
             return rs_yaml_fail(yaml, node, "direction '%.64s' stands twice",
-                                name);
+                                node->text);
         machine->routes[number].rank = rank++;
     }
     for (size_t i = 0; i < machine->num_routes; i++) {
@@ -298,6 +336,7 @@ enum {
     RAILS,
     WAYS,
     SOURCES,
+    TWICE,
     NUM_KEYS
 };
 
@@ -309,7 +348,8 @@ static const struct rs_yaml_key machine_keys[] = {
     {"routes", false},   {"direction_order", false},
     {"extends", false},  {"topology", false},
     {"rails", false},    {"ways", false},
-    {"sources", false},  {NULL, false}};
+    {"sources", false},  {"twice", false},
+    {NULL, false}};
 
 /* Links and routes are given, or those of the topology. */
 static int read_ways(const struct rs_yaml *yaml,
@@ -368,6 +408,8 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
         error = read_ways(yaml, value, machine);
     if (error == 0)
         error = read_order(yaml, value[ORDER], machine);
+    if (error == 0)
+        error = read_twice(yaml, value[TWICE], machine);
     if (error == 0 && has_ports(machine))
         error = rs_machine_make_rails(machine, machine->num_links);
     else if (error == 0)
@@ -423,7 +465,7 @@ static bool has_key(const struct rs_yaml *yaml, const char *name)
 static void drop_ways(const struct rs_yaml *yaml, struct rs_yaml *base)
 {
     static const char *const names[] = {"links", "routes", "rails",
-                                        "direction_order"};
+                                        "direction_order", "twice"};
 
     if (!has_key(yaml, "topology") || has_key(yaml, "links") ||
         has_key(yaml, "routes"))

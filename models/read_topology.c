@@ -257,7 +257,7 @@ static int add_route(struct rsched_machine *machine, const char *name,
         memcpy(copy, links, num_links * sizeof(*copy));
     machine->routes[number] =
         (struct rsched_route){machine->directions.text[number], copy,
-                              num_links, UINT32_MAX};
+                              num_links, UINT32_MAX, 1};
     machine->num_routes++;
     return 0;
 }

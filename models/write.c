@@ -84,6 +84,21 @@ static int write_order(const struct rsched_machine *machine, FILE *out)
     return 0;
 }
 
+static void write_twice(const struct rsched_machine *machine, FILE *out)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < machine->num_routes; i++) {
+        if (machine->routes[i].crossings == 1)
+            continue;
+        fputs(any ? ", " : "twice: [", out);
+        rs_yaml_write_text(out, machine->routes[i].direction);
+        any = true;
+    }
+    if (any)
+        fputs("]\n", out);
+}
+
 static void write_ways(const struct rsched_machine *machine, FILE *out)
 {
     fputs(machine->num_links > 0 ? "links:\n" : "links: {}\n", out);
@@ -114,6 +129,7 @@ int rsched_machine_write(const struct rsched_machine *machine, FILE *out)
     if (!machine->generated)
         write_ways(machine, out);
     error = write_order(machine, out);
+    write_twice(machine, out);
     if (rs_machine_ways(machine) != NULL)
         rs_ways_write(&machine->ways, out);
     if (machine->has_sources)

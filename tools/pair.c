@@ -143,7 +143,7 @@ static void look_for_other(const struct pair *pair)
 static double meet(struct pair *pair, double value)
 {
     struct meeting *m = &pair->memory->meeting;
-    double other;
+    double other = 0;
 
     /* Twice: the values must have been read before the next ones come. */
     for (int pass = 0; pass < 2; pass++) {

@@ -72,6 +72,9 @@ struct rsched_route {
     size_t num_links;      /**< may be 0: nothing is shared */
     uint32_t rank; /**< place in the direction order, the planners' second
                         sort key */
+    uint32_t crossings; /**< times that a put's bytes cross its engine and the
+                             links: 2 where a NIC puts within its node, as they
+                             go out and in again; else 1 */
 };
 
 /**

@@ -176,6 +176,7 @@ static int fill_directions(struct rs_problem *problem)
 
         direction->name = name;
         direction->colored = *name != '\0';
+        direction->crossings = 1;
         if (route == NULL) {
             size_t put = first_put(problem, i);
 
@@ -187,6 +188,7 @@ static int fill_directions(struct rs_problem *problem)
                                    rsched_machine_name(problem->machine));
         }
         direction->rank = route->rank;
+        direction->crossings = route->crossings;
         direction->diagonal = route->num_links > 1;
         fill_routes(problem, i, &next);
     }
@@ -222,11 +224,23 @@ static int fill_parts(struct rs_problem *problem, const struct rs_cut *cuts,
     }
     for (size_t i = 0; i < num_cuts; i++)
         problem->parts[cuts[i].put].offset = 0;
-    for (size_t i = 0; i < problem->num_puts; i++) {
-        problem->bytes[i] = problem->parts[i].bytes;
+    for (size_t i = 0; i < problem->num_puts; i++)
         problem->direction[i] = puts->items[problem->parts[i].put].direction;
-    }
     return 0;
+}
+
+/* What crosses its engine and its links twice is twice as long to all that
+ * plans and simulates. */
+static void fill_bytes(struct rs_problem *problem)
+{
+    for (size_t i = 0; i < problem->num_puts; i++) {
+        uint64_t crossings =
+            problem->directions[problem->direction[i]].crossings;
+
+        if (__builtin_mul_overflow(problem->parts[i].bytes, crossings,
+                                   &problem->bytes[i]))
+            problem->bytes[i] = UINT64_MAX; /* too long to be simulated */
+    }
 }
 
 struct measured {
@@ -299,13 +313,15 @@ int rs_problem_init(struct rs_problem *problem,
     error = allocate(problem);
     if (error == 0)
         error = fill_parts(problem, cuts, num_cuts);
-    if (error == 0)
-        error = sort_by_bytes(problem);
     if (error != 0)
         goto err_fini;
     fill_capacities(problem);
     fill_rates(problem);
     error = fill_directions(problem);
+    if (error != 0)
+        goto err_fini;
+    fill_bytes(problem);
+    error = sort_by_bytes(problem);
     if (error != 0)
         goto err_fini;
     return 0;

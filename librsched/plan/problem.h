@@ -17,6 +17,7 @@ struct rs_direction {
     uint32_t rank;  /* the second sort key */
     bool diagonal;  /* the route has more than one link */
     bool colored;   /* has a name: two of its puts at a time are contention */
+    uint32_t crossings; /* of its puts' bytes: of engine and links */
 };
 
 /** Nodes that a proof may take, unless the caller says otherwise. */
@@ -30,7 +31,7 @@ struct rs_problem {
      * put's number. Everywhere below a "put" is a part. */
     size_t num_puts;
     struct rsched_part *parts; /* of each put */
-    uint64_t *bytes;      /* of each put */
+    uint64_t *bytes;      /* of each put, once for each crossing */
     uint32_t *direction;  /* of each put: number in `directions` */
     uint32_t *by_bytes;   /* the puts, the longest first, then by number */
     size_t num_directions;

@@ -281,7 +281,8 @@ Test(files, errors_name_line_and_column)
     expect_text("rsched: machine/1\nname: x\nspeed: 3\n",
                 "m:3:1: unknown key 'speed' in a machine (known: rsched, name, "
                 "description, path, engines, node, exchange, links, routes, "
-                "direction_order, extends, topology, rails, ways, sources)");
+                "direction_order, extends, topology, rails, ways, sources, "
+                "twice)");
     expect_text("", "m:1:1: the document is empty");
     expect_text("rsched: machine/1\n---\nrsched: machine/1\n",
                 "m:2:1: a second document");

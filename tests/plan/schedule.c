@@ -371,3 +371,156 @@ Test(schedule, many_puts, .timeout = 120)
     }
     rsched_pattern_destroy(pattern);
 }
+
+/* ---- puts within a node that go out and in again ---- */
+
+/* Engines and ports of 1 GB/s, or 1000 bytes in 1 us, two of them as rails; a put
+ * to N and one to the NIC's own node. */
+static const char nic[] =
+    "rsched: machine/1\nname: nic\n"
+    "engines: {count: 2, rate: 1000 MB/s, command: 1 us}\n"
+    "links: {p0: 1000 MB/s, p1: 1000 MB/s}\n"
+    "routes: {N: [], loopback: []}\n"
+    "rails: [{links: [p0]}, {links: [p1]}]\n";
+
+enum { MICRO = 1000000 }; /* ps */
+
+static struct rsched_machine *machine_of(const char *more)
+{
+    struct rsched_machine *machine;
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s%s", nic, more);
+    cr_assert_eq(rsched_machine_parse("nic", text, strlen(text), &machine), 0,
+                 "%s", rsched_last_error());
+    return machine;
+}
+
+static struct rsched_schedule *schedule_of(const char *const *directions,
+                                           struct rsched_machine *machine,
+                                           const char *planner)
+{
+    struct rsched_schedule *schedule;
+    struct rsched_pattern *pattern;
+
+    cr_assert_eq(rsched_pattern_create("loopback", &pattern), 0);
+    for (size_t i = 0; directions[i] != NULL; i++) {
+        const struct rsched_put put = {.bytes = 100000,
+                                       .direction = directions[i]};
+
+        cr_assert_geq(rsched_pattern_add_put(pattern, &put), 0);
+    }
+    cr_assert_eq(rsched_schedule_create(pattern, machine, planner, &schedule),
+                 0, "%s", rsched_last_error());
+    rsched_pattern_destroy(pattern);
+    return schedule;
+}
+
+static void add_load(void *arg, uint64_t from, uint64_t to,
+                     const uint64_t *loads)
+{
+    double *moved = arg;
+
+    for (int link = 0; link < 2; link++)
+        moved[link] += (double)(to - from) / 1e12 * (double)loads[link];
+}
+
+/* Its engine is busy, and its link carries it, twice as long. */
+Test(schedule, loopback_crosses_engine_and_link_twice)
+{
+    static const char *const one[] = {"loopback", NULL};
+    struct rsched_machine *machine = machine_of("twice: [loopback]\n");
+    struct rsched_schedule *schedule = schedule_of(one, machine, "fllf");
+    const struct rsched_placement *p = rsched_schedule_placement(schedule, 0);
+    double moved[2] = {0};
+
+    cr_assert_eq(p->data - p->start, 1 * MICRO);
+    cr_assert_eq(p->finish - p->data, 200 * MICRO);
+    cr_assert_eq(rsched_schedule_lower_bound(schedule), 201 * MICRO);
+    cr_assert_eq(rsched_schedule_part(schedule, 0)->bytes, 100000);
+    cr_assert_eq(rsched_schedule_occupancy(schedule, add_load, moved), 0);
+    cr_assert_float_eq(moved[p->engine], 200000, 1);
+    cr_assert_float_eq(moved[1 - p->engine], 0, 1);
+    rsched_schedule_destroy(schedule);
+    rsched_machine_destroy(machine);
+}
+
+/* So the planner gives two others one port together, and loopback the other one:
+ * 201 us and 202 us. If it counted once, two of three would take 202 us anyhow. */
+Test(schedule, loopback_has_a_port_for_itself)
+{
+    static const char *const three[] = {"N", "loopback", "N", NULL};
+    static const char *const planners[] = {"fllf", "exact", "bl1", NULL};
+    struct rsched_machine *machine = machine_of("twice: [loopback]\n");
+
+    for (int i = 0; planners[i] != NULL; i++) {
+        struct rsched_schedule *s = schedule_of(three, machine, planners[i]);
+        uint32_t loop = rsched_schedule_placement(s, 1)->engine;
+
+        cr_assert_eq(rsched_schedule_makespan(s), 202 * MICRO, "%s: %llu",
+                     planners[i],
+                     (unsigned long long)rsched_schedule_makespan(s));
+        cr_assert_eq(rsched_schedule_placement(s, 0)->engine, 1 - loop);
+        cr_assert_eq(rsched_schedule_placement(s, 2)->engine, 1 - loop);
+        rsched_schedule_destroy(s);
+    }
+    rsched_machine_destroy(machine);
+}
+
+/* Without the key it is a put like others, and the first one leaves with it. */
+Test(schedule, a_direction_crosses_once_unless_the_machine_says_so)
+{
+    static const char *const one[] = {"loopback", NULL};
+    struct rsched_machine *machine = machine_of("");
+    struct rsched_schedule *schedule = schedule_of(one, machine, "fllf");
+
+    cr_assert_eq(rsched_schedule_makespan(schedule), 101 * MICRO);
+    cr_assert_eq(rsched_machine_find_route(machine, "loopback")->crossings, 1);
+    rsched_schedule_destroy(schedule);
+    rsched_machine_destroy(machine);
+}
+
+/* What is written says it too, and a schedule that is read again has the same
+ * times. */
+Test(schedule, crossings_are_written)
+{
+    static const char *const two[] = {"loopback", "N", NULL};
+    struct rsched_machine *machine = machine_of("twice: [loopback]\n"), *again;
+    struct rsched_schedule *schedule = schedule_of(two, machine, "fllf"), *read;
+    char *text = NULL;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+
+    cr_assert_eq(rsched_machine_write(machine, out), 0);
+    fclose(out);
+    cr_assert_eq(rsched_machine_parse("again", text, length, &again), 0);
+    cr_assert_eq(rsched_machine_find_route(again, "loopback")->crossings, 2);
+    cr_assert_eq(rsched_machine_find_route(again, "N")->crossings, 1);
+    cr_assert_eq(rsched_machine_rail(again, 1)->routes[1].crossings, 2);
+    free(text);
+    out = open_memstream(&text, &length);
+    cr_assert_eq(rsched_schedule_write(schedule, "nic", out), 0);
+    fclose(out);
+    cr_assert_eq(rsched_schedule_parse("read", text, length, again, &read), 0,
+                 "%s", rsched_last_error());
+    cr_assert_eq(rsched_schedule_makespan(read),
+                 rsched_schedule_makespan(schedule));
+    free(text);
+    rsched_schedule_destroy(read);
+    rsched_schedule_destroy(schedule);
+    rsched_machine_destroy(again);
+    rsched_machine_destroy(machine);
+}
+
+Test(schedule, loopback_of_a_network_is_refused)
+{
+    static const char text[] =
+        "rsched: machine/1\nname: t\nengines: {count: 1, rate: 1 GB/s}\n"
+        "topology: {type: torus, dims: [4, 4], link: 1 GB/s}\ntwice: [N]\n";
+    struct rsched_machine *machine;
+
+    cr_assert_eq(rsched_machine_parse("t", text, strlen(text), &machine),
+                 RSCHED_EPARSE);
+    cr_assert(strstr(rsched_last_error(), "twice") != NULL, "%s",
+              rsched_last_error());
+}
