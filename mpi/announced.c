@@ -124,7 +124,7 @@ static bool have_source(struct rs_message *message)
 static enum rsched_pull_way way_of(struct rs_message *message, uint64_t room)
 {
     if (message->bytes <= room && (!message->lane->pair->pulls ||
-                                   message->bytes <= RS_LANE_FEW_BYTES))
+                                   message->bytes <= RS_LANE_SHORT_BYTES))
         return RSCHED_PULL_SLOTS;
     return have_source(message) ? rsched_pull_source_way(message->source, room)
                                 : RSCHED_PULL_NOT;

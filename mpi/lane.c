@@ -127,7 +127,7 @@ bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
     slots->memory = (char *)words + at;
     slots->stride = stride;
     slots->room = room;
-    slots->short_room = room < RS_LANE_FEW_BYTES ? room : RS_LANE_FEW_BYTES;
+    slots->short_room = room < RS_LANE_SHORT_BYTES ? room : RS_LANE_SHORT_BYTES;
     slots->num = (unsigned)num;
     slots->granted = &words->granted[index];
     slots->consumed = &words->consumed[index];

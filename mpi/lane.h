@@ -26,6 +26,9 @@ enum {
     RS_LANE_LINE = 64,
     RS_LANE_LEAST_ROOM = 48, /* of a slot; with its number a line */
     RS_LANE_FEW_BYTES = 4096, /* up to these a lane has many slots */
+    /* Longer sends may wait for their receiver (3.4), as Open MPI's do from
+     * 4 KiB on, headers included. Up to these all messages go through slots. */
+    RS_LANE_SHORT_BYTES = 3072,
     RS_LANE_MOST_SLOTS = 8,
     RS_LANE_LEAST_SLOTS = 2,
 };
@@ -101,7 +104,7 @@ struct rs_slots {
     char *memory;
     uint64_t stride; /* bytes from slot to slot */
     uint64_t room;   /* of a message, bytes */
-    uint64_t short_room; /* of one that is short: RS_LANE_FEW_BYTES at most */
+    uint64_t short_room; /* the same, RS_LANE_SHORT_BYTES at most */
     unsigned num;    /* a power of two */
     uint64_t number; /* of the last put or grant, with the incarnation */
     uint64_t seen;   /* `consumed`, as the sender has read it last, or as the

@@ -75,9 +75,6 @@ void rs_message_close(struct rs_request *request);
 /** For the end of an incarnation: complete it, or start it natively. */
 void rs_message_finish(struct rs_message *message);
 void rs_message_go_native(struct rs_message *message);
-/** Longer sends may wait for their receiver (3.4), as Open MPI's do from 4 KiB on,
- * headers included. */
-enum { RS_BUFFERED_BYTES = 3072 };
 
 /** The native way (native_message.c): start it; a send is synchronous where that
  * shows that the lane is quiet (O1). */

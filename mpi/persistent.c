@@ -148,7 +148,7 @@ static struct rs_message *message_create(enum rs_call call,
 static bool is_long(const struct rs_message *message)
 {
     return message->sends && !message->synchronous &&
-           message->need != UINT64_MAX && message->bytes > RS_BUFFERED_BYTES;
+           message->need != UINT64_MAX && message->bytes > RS_LANE_SHORT_BYTES;
 }
 
 static void join_pair(struct rs_message *message, struct rs_request *request)

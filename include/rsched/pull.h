@@ -110,7 +110,7 @@ enum rsched_pull_way {
 
 /**
  * The way by what the ways cost, and where the message's memory lies now. A
- * message to the process itself is copied in place; else one of up to 4 KiB goes
+ * message to the process itself is copied in place; else one of up to 3 KiB goes
  * through slots, since what is copied in place waits for its receiver. Cheap
  * while no memory comes or goes.
  *

@@ -191,9 +191,10 @@ struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
                                     const struct rs_way_parts *parts);
 
 /** Messages of up to so many bytes that go one way as a whole are never copied
- * once, whatever that costs: MPI libraries buffer them, programs lean on it, and
- * what its receiver copies out of the sender's memory cannot be buffered. */
-#define RS_WAY_WHOLE_LEAST UINT64_C(4096)
+ * once, whatever that costs: MPI libraries buffer them (Open MPI up to 4 KiB,
+ * headers included), programs lean on it, and what its receiver copies out of the
+ * sender's memory cannot be buffered. */
+#define RS_WAY_WHOLE_LEAST UINT64_C(3072)
 
 /** Whether a message that goes one way as a whole is copied once where it lies,
  * mapped bytes out of the mapping and all others by the kernel; else it is

@@ -10,7 +10,7 @@
 
 enum { MOST = 15000, STRIDE = 2, LANES = 3 };
 /* Ints that go through slots in any case, and if two copies are cheaper. */
-enum { LONGEST = 1024, LONGEST_READ = 4096 };
+enum { LONGEST = 768, LONGEST_READ = 4096 };
 
 static int left, right;
 static int out[LANES][STRIDE * MOST], in[LANES][STRIDE * MOST];

@@ -105,7 +105,7 @@ static void run(MPI_Comm comm, enum memory memory, int bytes)
 
 int main(int argc, char **argv)
 {
-    static const int lengths[] = {3000, 4096, 4097, 9000, 20000, 35000, SLOT,
+    static const int lengths[] = {100, 3072, 3073, 4097, 9000, 20000, 35000, SLOT,
                                   SLOT + 1, MOST, 50000, 20000, 5000};
     MPI_Comm comm;
 
