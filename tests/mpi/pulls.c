@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent messages that are pulled out of the sender's memory (pulled.c has
  * the layouts and memories): several in one call of the kernel, requests that are
- * made anew on one side, receives that are too short, and memory that the kernel
- * refuses to read all at once.
+ * made anew on one side, receives that are too short, memory that the kernel
+ * refuses to read, and sends that are freed before they are read.
  *
  * pulls [--native] */
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "tests/mpi/one_way.h"
 
 enum { MESSAGES = 6, INTS = 20000, SHORTER = 5000 };
-enum { STARTED /* flag */ };
+enum { STARTED, FREED /* flags */ };
 
 static atomic_uint calls;
 static int *refused; /* what is not to be read into; or NULL */
@@ -261,6 +261,65 @@ static void case_refused(void)
     lanes_fini(true);
 }
 
+/* Memory of the heap is used again at once. */
+static void scribble(void)
+{
+    enum { BLOCKS = 400 };
+    void *blocks[BLOCKS];
+
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = allocate(8 + i % 50 * 8);
+        memset(blocks[i], 0xff, 8 + i % 50 * 8);
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+}
+
+/* A send is freed when it is matched and has not been read. */
+static void free_unread(int i)
+{
+    int flag;
+
+    MPI_Start(&out_request[i]);
+    for (int polls = 0; polls < 3; polls++) {
+        MPI_Test(&out_request[i], &flag, MPI_STATUS_IGNORE);
+        if (flag) /* it went natively */
+            return;
+    }
+    MPI_Request_free(&out_request[i]);
+    scribble();
+    MPI_Send_init(out[i], lengths[i], MPI_INT, receiver, tags[i], comm,
+                  &out_request[i]);
+}
+
+static void case_freed(void)
+{
+    enum { ROUNDS = 10 };
+    struct hope hope = {0};
+
+    have_lanes();
+    for (int seen = 0; seen < ROUNDS;) {
+        uint64_t before = counter("lane_pulls");
+
+        fill();
+        if (receives) {
+            MPI_Start(&in_request[0]);
+            flag_raise(STARTED, sequence);
+            flag_await(FREED, sequence);
+            MPI_Wait(&in_request[0], MPI_STATUS_IGNORE);
+            verify(0);
+        } else if (sends) {
+            flag_await(STARTED, sequence);
+            free_unread(0);
+            flag_raise(FREED, sequence);
+        }
+        seen += all_have(&hope, !uses_lanes || !receives ||
+                                    counter("lane_pulls") > before);
+        go_on(&hope, "never pulled");
+    }
+    lanes_fini(true);
+}
+
 int main(int argc, char **argv)
 {
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
@@ -274,6 +333,7 @@ int main(int argc, char **argv)
     if (world_size > 1)
         case_too_long();
     case_refused();
+    case_freed();
     one_way_fini();
     flags_fini();
     return test_fini("pulls");
