@@ -324,6 +324,35 @@ static void case_plain_send(void)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* That a message of the lane is matched says nothing of a plain one that was sent
+ * behind it: it waits for its receive, and comes first then. */
+static void case_sent_behind(void)
+{
+    int plain = value(TESTED, 999999);
+    MPI_Request request;
+
+    open_lanes(CONTROL, TESTED);
+    for (int i = 0; i < 3; i++) { /* the second start tells */
+        int first, last;
+
+        start_receive(TESTED);
+        first = start_send(TESTED);
+        if (sends)
+            MPI_Isend(&plain, 1, MPI_INT, receiver, TESTED, comm, &request);
+        wait_sent(TESTED);
+        expect(TESTED, first);
+        reopen();
+        start_receive(TESTED);
+        last = start_send(TESTED);
+        expect(TESTED, plain);
+        start_receive(TESTED);
+        wait_sent(TESTED);
+        expect(TESTED, last);
+        if (sends)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 /* A persistent message that is no lane's does not overtake one that waits in a
  * lane: a receive with MPI_ANY_TAG can take both. */
 static void case_without_lane(void)
@@ -429,6 +458,7 @@ int main(int argc, char **argv)
         {"posted before", case_posted_before},
         {"freed", case_freed},
         {"plain send", case_plain_send},
+        {"sent behind", case_sent_behind},
         {"without lane", case_without_lane},
         {"wildcard later", case_wildcard_later},
         {"wildcard before", case_wildcard_before},
