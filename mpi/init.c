@@ -230,8 +230,8 @@ static void backend_fini(void)
         rs_flights_fini();
         rs_request_sweep();
         if (rs_process.persistent) {
-            rs_notes_fini();
             rs_pairs_fini();
+            rs_notes_fini();
             rs_names_fini();
         }
         rs_comm_sweep();

@@ -301,6 +301,13 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
     return mine;
 }
 
+bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word)
+{
+    uint32_t none = 0;
+
+    return atomic_compare_exchange_strong(&pair->words->greeting, &none, word);
+}
+
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index)
 {
     /* Release: seen by a sender that finds the receiver ready. */

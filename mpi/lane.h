@@ -43,10 +43,18 @@ enum {
     RS_MODE_BITS = 8,
 };
 
+/** Of `greeting`, which is 0 at first. */
+enum {
+    RS_GREETED = 1, /* the sender has sent one: the receiver has to take it */
+    RS_LEFT = 2,    /* the receiver will take none */
+};
+
 /** Memory of the receiver that both sides map; all zero at first. Each word
- * has one writer, but `mode`, and `final`, which belongs to who stops. */
+ * has one writer, but `mode`, `final`, which belongs to who stops, and
+ * `greeting`, which belongs to who writes it first. */
 struct rs_pair_words {
     alignas(RS_LANE_LINE) uint64_t nonce; /* of the pair, to know it by */
+    _Atomic uint32_t greeting;
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
@@ -150,6 +158,8 @@ bool rs_pair_enter(struct rs_pair_view *pair);
  * then, until this side is ready again. True if it was this side. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                   unsigned num);
+/** One side's word for `greeting`. False: the other one had the first. */
+bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
 /** The lane is not to join, until that is taken back. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
 void rs_pair_unbar(struct rs_pair_view *pair, unsigned index);

@@ -61,7 +61,7 @@ static bool is_to_tell(const struct rs_message *message)
     return lane->attached && !message->synchronous &&
            message->need != UINT64_MAX && pair->skip == 0 &&
            lane->sync == MPI_REQUEST_NULL &&
-           pair->name->comm != MPI_COMM_NULL &&
+           pair->name->comm != MPI_COMM_NULL && pair->greeted &&
            message->bytes <= (pair->pulls ? INT_MAX : lane->slots->room);
 }
 
@@ -97,10 +97,9 @@ static bool send_copy(struct rs_request *request)
     return true;
 }
 
-/* The first synchronous message to a process may need calls of this one until it
- * is there (UCX learns how to address the answer), so the program does not have
- * its request back before; but only for a while, since a short one would be
- * buffered. */
+/* An MPI library that has no room for the message just then may need calls of
+ * this process until it is there, so the program does not have its request back
+ * before; but only for a while, since a short one would be buffered. */
 static bool is_copy_over(const struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;

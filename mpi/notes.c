@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How the two sides of a lane find each other: the sender offers it, the
  * receiver answers with shared memory once it has a persistent receive there.
- * Nobody waits for a note. */
+ * Then the sender greets the receiver, synchronously: over UCX the first such
+ * message to a process needs calls of its sender to get there, and one of the
+ * program's must not (O1).
+ *
+ * Nobody waits for a note, but in MPI_Finalize: MPICH's waits for ever for a
+ * synchronous message to a process that has ended without taking it. So the
+ * receiver says when it takes greetings no more, and the sender that one is on
+ * its way, in a word that belongs to who is first. */
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
@@ -9,11 +16,12 @@
 #include <unistd.h>
 
 RS_NATIVE(Isend)
+RS_NATIVE(Issend)
 RS_NATIVE(Improbe)
 RS_NATIVE(Mrecv)
 
 enum { NOTE_TAG = 8 }; /* oob.c has another one */
-enum { OFFER = 1, ANSWER = 2 };
+enum { OFFER = 1, ANSWER = 2, GREETING = 3 };
 
 struct note {
     uint32_t kind;
@@ -46,6 +54,9 @@ struct letter {
 
 static struct letter *on_the_way, *offers;
 
+/* Greetings that are to come for pairs that are gone. */
+static unsigned due;
+
 /* Polls in vain since the last note: few come, and only at the beginning. */
 static unsigned vain;
 enum { EAGER_POLLS = 256, SELDOM = 64 };
@@ -67,6 +78,36 @@ static void send_note(int world, const struct note *note)
     on_the_way = letter;
 }
 
+/* Without memory for it, or a receiver, all stays native. */
+static void greet(struct rs_pair *pair)
+{
+    struct letter *letter = calloc(1, sizeof(*letter));
+
+    if (letter == NULL || !rs_pair_greeting(&pair->view, RS_GREETED)) {
+        free(letter);
+        return;
+    }
+    letter->note = (struct note){.kind = GREETING, .id = pair->name->id};
+    letter->peer = pair->world;
+    if (native_Issend(&letter->note, sizeof(letter->note), MPI_BYTE,
+                      pair->world, NOTE_TAG, rs_process.comm,
+                      &letter->request) != MPI_SUCCESS) {
+        rs_log(RS_LOG_ERROR, "the MPI library refuses a message of its own");
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    letter->next = on_the_way;
+    on_the_way = letter;
+}
+
+/* One that has been taken by its receiver. */
+static void is_greeted(const struct letter *letter)
+{
+    struct rs_pair *pair = rs_pair_named(letter->note.id, true, letter->peer);
+
+    if (pair != NULL)
+        pair->greeted = true;
+}
+
 static void reap(void)
 {
     for (struct letter **at = &on_the_way; *at != NULL;) {
@@ -79,6 +120,8 @@ static void reap(void)
             continue;
         }
         *at = letter->next;
+        if (letter->note.kind == GREETING)
+            is_greeted(letter);
         free(letter);
     }
 }
@@ -186,9 +229,28 @@ static void take_answer(struct letter *letter)
         rs_pair_map(pair, note->pid, note->fd, note->nonce)) {
         pair->pulls = note->pulls;
         pair->reader = note->reader;
+        if (pair->num_attached == 0)
+            greet(pair);
         rs_lane_attach(lane, note->index, note->bytes);
     }
     free(letter);
+}
+
+static void take_greeting(struct letter *letter)
+{
+    struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
+
+    if (pair != NULL)
+        pair->greeted = true;
+    else
+        due--;
+    free(letter);
+}
+
+void rs_notes_leave(const struct rs_pair *pair)
+{
+    if (!pair->greeted && !rs_pair_greeting(&pair->view, RS_LEFT))
+        due++;
 }
 
 static bool take_one(void)
@@ -213,8 +275,10 @@ static bool take_one(void)
                  MPI_STATUS_IGNORE);
     if (letter->note.kind == OFFER)
         take_offer(letter);
-    else
+    else if (letter->note.kind == ANSWER)
         take_answer(letter);
+    else
+        take_greeting(letter);
     return true;
 }
 
@@ -231,7 +295,7 @@ void rs_notes_fini(void)
 {
     struct letter *letter;
 
-    while (take_one())
+    while (take_one() || due > 0)
         ;
     reap();
     while ((letter = offers) != NULL) {

@@ -450,6 +450,8 @@ static void pair_destroy(struct rs_pair *pair)
     struct rs_lane *lane;
 
     pair_unlink(pair);
+    if (!pair->view.sends && pair->view.words != NULL)
+        rs_notes_leave(pair);
     while ((lane = pair->lanes) != NULL) {
         pair->lanes = lane->next;
         if (lane->sync != MPI_REQUEST_NULL)

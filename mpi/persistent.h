@@ -85,6 +85,8 @@ struct rs_pair {
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
     bool pulls;    /* the receiver may read there */
     struct rsched_pull_reader reader; /* sender: then, who that is */
+    bool greeted;  /* sender: a synchronous message has been there; receiver: the
+                      greeting has come */
     struct rs_rows rows; /* receiver */
     bool outgrown; /* receiver: pulled what lanes could have room for */
     struct rs_pair_view view;
@@ -162,6 +164,9 @@ void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
 void rs_note_answer(struct rs_lane *lane);
 /** Take what has come; cheap when nothing is likely to. */
 void rs_notes_poll(void);
+/** The receiver of a pair that goes: what is still to come for it is taken in
+ * rs_notes_fini() at the latest. */
+void rs_notes_leave(const struct rs_pair *pair);
 void rs_notes_fini(void);
 
 /* ---- incarnations (incarnation.c) ---- */

@@ -7,7 +7,7 @@
 
 #include "tests/mpi/common.h"
 
-enum { TAG = 3, EPOCHS = 200, LIMIT_S = 20, STRIDE = 3 };
+enum { TAG = 3, EPOCHS = 200, LATE = 20, LIMIT_S = 20, STRIDE = 3 };
 
 /* In a window that all map. */
 struct flags {
@@ -27,17 +27,21 @@ static struct flags *share(MPI_Win *window)
     return flags;
 }
 
+static void nap(long ns)
+{
+    nanosleep(&(struct timespec){0, ns}, NULL);
+}
+
 /* Naps: this process has nothing to do with MPI. */
 static void wait_outside(struct flags *flags, int messages, int num)
 {
-    const struct timespec nap = {0, 50000};
     time_t begin = time(NULL);
 
     while (atomic_load(&flags->received) < messages) {
         CHECK(time(NULL) - begin < LIMIT_S,
               "%d elements, message %d: the receiver waits for one whose "
               "sender is through with it", num, messages);
-        nanosleep(&nap, NULL);
+        nap(50000);
     }
 }
 
@@ -65,6 +69,9 @@ static void send_and_leave(struct flags *flags, int num, bool strided)
             atomic_store(&flags->last, messages + 1);
         for (int i = 0; i < num && world_rank == 0; i++)
             memory[i * stride] = epoch + i;
+        /* The first messages are not taken while the sender still looks. */
+        if (world_rank == 1 && messages < LATE)
+            nap(20000000);
         MPI_Start(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         messages++;
