@@ -194,7 +194,7 @@ static void free_requests(void)
 static void fork_once(int round, bool over)
 {
     pid_t child = fork();
-    int status;
+    int status = 0;
 
     if (child == 0) {
         bool good = true;
