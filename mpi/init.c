@@ -60,6 +60,7 @@ static bool read_settings(void)
                             : RS_ACCELERATED;
     rs_process.persistent =
         position(rs_setting("RSCHED_PERSISTENT"), yes, 4) > 0;
+    rs_process.gpu = position(rs_setting("RSCHED_GPU"), yes, 4) > 0;
     return true;
 }
 
@@ -132,7 +133,7 @@ struct rsched_context *rs_context(void)
 
 /* ---- agreeing with the other processes ---- */
 
-enum { NUM_AGREED = 4 };
+enum { NUM_AGREED = 5 };
 
 /* Agree with all processes; complains when some do not come, which happens
  * when they run without the backend and nothing told us (presence.c). */
@@ -308,6 +309,7 @@ static void backend_init(void)
     values[1] = (int)rs_process.report;
     values[2] = passed_by != NULL;
     values[3] = !rs_process.persistent;
+    values[4] = !rs_process.gpu;
     agree(values);
     rs_process.report = (enum rs_report_level)values[1];
     PMPI_Comm_dup(MPI_COMM_WORLD, &rs_process.comm);
@@ -337,6 +339,7 @@ static void backend_init(void)
     PMPI_Query_thread(&level);
     rs_process.threads = level == MPI_THREAD_MULTIPLE;
     rs_process.persistent = values[3] == 0;
+    rs_process.gpu = values[4] == 0;
     if (rs_process.persistent)
         rs_names_init();
 }

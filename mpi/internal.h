@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <rsched/engine.h>
 #include <rsched/mpi.h>
 #include <rsched/rsched.h>
 
@@ -101,7 +102,8 @@ enum rs_call {
        "other receives with the same tag, or wildcards, were posted")        \
     XX(PEER, "peer",                                                         \
        "the peer has no persistent request for it, or too few starts")       \
-    XX(GPU, "gpu", "a buffer in GPU or managed memory in a process")         \
+    XX(GPU, "gpu",                                                           \
+       "managed memory, or a GPU's that is not carried, in a process")       \
     XX(SETUP, "setup", "setting up the exchange failed in a process")        \
     XX(ARGUMENT, "argument", "an argument is invalid in a process")
 
@@ -187,6 +189,7 @@ struct rs_process {
     int num_local;         /* processes on this machine */
     bool threads;          /* MPI_THREAD_MULTIPLE */
     bool persistent;       /* RSCHED_PERSISTENT, in all processes */
+    bool gpu;              /* RSCHED_GPU, likewise */
     uint64_t job;
     MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
     MPI_Group world;    /* its group */
@@ -337,8 +340,15 @@ bool rs_plan_on_gpu(const struct rs_plan *plan);
 struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
                                 const struct rs_args *args,
                                 struct rs_plan *plan);
-/** Whether bytes lie in memory that is not plainly the host's. */
-bool rs_on_gpu(const void *address, uint64_t bytes);
+/** Where the runs of a layout lie (`bytes` in one piece, if there are none), as
+ * far as the GPU's driver is loaded; UNKNOWN also if in memory of several
+ * kinds. */
+void rs_place(const void *address, uint64_t bytes,
+              const struct rsched_run *runs, size_t num_runs,
+              struct rsched_place *place);
+/** RS_REASON_GPU if a buffer of the plan is to be the native MPI's: in managed
+ * or unknown memory, or in a GPU's and RSCHED_GPU is no. */
+enum rs_reason rs_plan_reason(const struct rs_plan *plan);
 /** Whether native MPI accepts the arguments; if not it says why. */
 bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);
 /** Note the arguments, and compare; buffers are not looked at. */

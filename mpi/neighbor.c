@@ -136,8 +136,8 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
     }
     reason = rs_args_valid(comm, args) ? rs_plan_create(comm, args, &plan)
                                        : RS_REASON_ARGUMENT;
-    if (reason == RS_ACCELERATED && rs_plan_on_gpu(plan))
-        reason = RS_REASON_GPU;
+    if (reason == RS_ACCELERATED)
+        reason = rs_plan_reason(plan);
     request = rs_request_create();
     if (request == NULL && reason == RS_ACCELERATED)
         reason = RS_REASON_MEMORY;

@@ -80,17 +80,15 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
     return reason;
 }
 
-/* The first block; the rest is of the same allocation. */
 static bool is_on_gpu(const struct rs_message *message)
 {
     const struct rs_flat *layout = message->layout;
+    struct rsched_place place;
 
-    if (layout == NULL)
-        return rs_on_gpu(message->buffer, message->bytes);
-    return layout->num_runs > 0 &&
-           rs_on_gpu((void *)((uintptr_t)message->buffer +
-                              (uintptr_t)layout->runs[0].offset),
-                     layout->runs[0].bytes);
+    rs_place(message->buffer, message->bytes,
+             layout == NULL ? NULL : layout->runs,
+             layout == NULL ? 0 : layout->num_runs, &place);
+    return place.kind != RSCHED_PLACE_HOST;
 }
 
 struct arguments {

@@ -35,6 +35,9 @@
  * not, MPI_Init says so and all calls are passed on (docs/presence.md).
  * RSCHED_DISABLE=1 in one of them passes the calls of all on.
  *
+ * Buffers may lie in GPU memory; docs/gpu.md ("In MPI programs") says which calls
+ * are accelerated then. RSCHED_GPU=no in a process leaves them to the native MPI.
+ *
  * Fortran programs are accelerated with all three bindings, mpif.h, mpi and
  * mpi_f08, whose functions are intercepted where they do not call MPI_ ones.
  * PMPI_ names of other calls are the native MPI's.
@@ -97,7 +100,8 @@ extern "C" {
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
  *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
- *                                   direct, pull, cma) or by one engine
+ *                                   direct, pull, cma; with an end in GPU memory
+ *                                   staged, cuda-ipc, gdrcopy) or by one engine
  *     adoptions.ADOPTION            bytes of ordinary send buffers: adopted, or
  *                                   why not (origin, mapping, device, budget,
  *                                   system)

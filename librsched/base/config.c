@@ -85,6 +85,10 @@ static struct entry table[] = {
       "let processors copy out of and into GPU memory with GDRCopy, where its "
       "library and kernel module are and the costs of the ways say so"},
      KIND_BOOL, FIELD(gdrcopy), 0, 1, false},
+    {{"RSCHED_GPU", 0, "yes", 0, "yes/no",
+      "carry neighborhood collectives with buffers in GPU memory, if it is yes "
+      "in all processes; else they are the native MPI's"},
+     KIND_BOOL, FIELD(gpu), 0, 1, false},
     {{"RSCHED_DIRECT", 0, "yes", 0, "yes/no",
       "let messages longer than a chunk go straight into receive buffers, "
       "where an engine between nodes can"},

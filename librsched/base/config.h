@@ -43,6 +43,7 @@ struct rs_config {
     const char *ways;        /* RSCHED_WAYS */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
     bool gdrcopy;            /* RSCHED_GDRCOPY */
+    bool gpu;                /* RSCHED_GPU: read by the MPI backend */
     bool direct;             /* RSCHED_DIRECT */
     uint64_t notify;         /* RSCHED_NOTIFY: enum rs_config_notify */
     uint64_t ack_timeout;    /* RSCHED_ACK_TIMEOUT: 4.096 us * 2^this */

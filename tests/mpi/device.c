@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Neighborhood collectives with buffers in GPU memory, which is that of the driver
+ * in software (tests/cuda/fake.h): a processor that touches it dies, so nothing of
+ * the native MPI's can have moved it.
+ *
+ * device [--off]   RSCHED_GPU is no in a process */
+#include "tests/cuda/buffer.h"
+#include "tests/mpi/common.h"
+
+enum { NUM = 37 }; /* elements of each message */
+enum { GAP = -1 }; /* what nobody may write */
+
+static struct program gpu;
+static MPI_Datatype strided; /* NUM doubles, each with one behind it left out */
+
+enum kind { ALLTOALL, ALLTOALLV, ALLTOALLW, ALLGATHER, ALLGATHERV, NUM_KINDS };
+
+static const char *const names[NUM_KINDS] = {
+    "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw",
+    "neighbor_allgather", "neighbor_allgatherv"};
+
+/* Which processes have the buffers of a side in GPU memory. */
+enum where { NOWHERE, EVERYWHERE, FIRST };
+
+static bool is_on_gpu(enum where where, int rank)
+{
+    return where == EVERYWHERE || (where == FIRST && rank == 0);
+}
+
+/* A ring: what is sent to one side arrives from the other. */
+struct ring {
+    MPI_Comm comm;
+    int peers[2];
+    bool strides;
+    enum where send_where, receive_where;
+    struct buffer send, receive;
+    int call; /* calls so far */
+};
+
+/* Of one neighbor, in doubles. */
+static int block(const struct ring *ring)
+{
+    return ring->strides ? 2 * NUM : NUM;
+}
+
+static void ring_init(struct ring *ring, enum where send, enum where receive,
+                      bool strides)
+{
+    int periodic = 1;
+
+    *ring = (struct ring){.strides = strides, .send_where = send,
+                          .receive_where = receive};
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &ring->comm);
+    MPI_Cart_shift(ring->comm, 0, 1, &ring->peers[0], &ring->peers[1]);
+    buffer_init(&gpu, &ring->send, 2 * (size_t)block(ring) * sizeof(double),
+                is_on_gpu(send, world_rank));
+    buffer_init(&gpu, &ring->receive, 2 * (size_t)block(ring) * sizeof(double),
+                is_on_gpu(receive, world_rank));
+}
+
+static void ring_fini(struct ring *ring)
+{
+    MPI_Comm_free(&ring->comm);
+    buffer_fini(&gpu, &ring->send);
+    buffer_fini(&gpu, &ring->receive);
+}
+
+static double value(int rank, int call, int way, int i)
+{
+    return rank * 1e6 + call * 1e3 + way * 500 + i;
+}
+
+/* The i-th element of a message. */
+static double *element(const struct ring *ring, const struct buffer *buffer,
+                       int way, int i)
+{
+    return (double *)(void *)buffer->touch + way * block(ring) +
+           (ring->strides ? 2 * i : i);
+}
+
+static void fill(struct ring *ring)
+{
+    double *receive = (double *)(void *)ring->receive.touch;
+
+    ring->call++;
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < NUM; i++)
+            *element(ring, &ring->send, way, i) =
+                value(world_rank, ring->call, way, i);
+    }
+    for (int i = 0; i < 2 * block(ring); i++)
+        receive[i] = GAP;
+}
+
+static void verify(const struct ring *ring, enum kind kind)
+{
+    bool gathers = kind == ALLGATHER || kind == ALLGATHERV;
+
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < NUM; i++) {
+            double got = *element(ring, &ring->receive, way, i);
+
+            CHECK(got == value(ring->peers[way], ring->call,
+                               gathers ? 0 : 1 - way, i),
+                  "%s, call %d, from %d, element %d: %g", names[kind],
+                  ring->call, ring->peers[way], i, got);
+            CHECK(!ring->strides ||
+                      element(ring, &ring->receive, way, i)[1] == GAP,
+                  "%s: a gap was written", names[kind]);
+        }
+    }
+}
+
+/* The arguments that all calls of a kind share. */
+struct arguments {
+    MPI_Datatype type, types[2];
+    int count, counts[2], displs[2];
+    MPI_Aint offsets[2];
+};
+
+static struct arguments arguments(const struct ring *ring)
+{
+    MPI_Datatype type = ring->strides ? strided : MPI_DOUBLE;
+    int count = ring->strides ? 1 : NUM;
+
+    return (struct arguments){
+        .type = type, .types = {type, type}, .count = count,
+        .counts = {count, count}, .displs = {0, count},
+        .offsets = {0, block(ring) * (MPI_Aint)sizeof(double)}};
+}
+
+static void persistent_init(const struct ring *ring, enum kind kind,
+                            MPI_Request *request)
+{
+    struct arguments a = arguments(ring);
+    void *send = ring->send.address, *receive = ring->receive.address;
+
+    switch (kind) {
+    case ALLTOALL:
+        INIT(Neighbor_alltoall)
+        (send, a.count, a.type, receive, a.count, a.type, ring->comm,
+         MPI_INFO_NULL, request);
+        break;
+    case ALLTOALLV:
+        INIT(Neighbor_alltoallv)
+        (send, a.counts, a.displs, a.type, receive, a.counts, a.displs, a.type,
+         ring->comm, MPI_INFO_NULL, request);
+        break;
+    case ALLTOALLW:
+        INIT(Neighbor_alltoallw)
+        (send, a.counts, a.offsets, a.types, receive, a.counts, a.offsets,
+         a.types, ring->comm, MPI_INFO_NULL, request);
+        break;
+    case ALLGATHER:
+        INIT(Neighbor_allgather)
+        (send, a.count, a.type, receive, a.count, a.type, ring->comm,
+         MPI_INFO_NULL, request);
+        break;
+    default:
+        INIT(Neighbor_allgatherv)
+        (send, a.count, a.type, receive, a.counts, a.displs, a.type, ring->comm,
+         MPI_INFO_NULL, request);
+        break;
+    }
+}
+
+static uint64_t counter_of(const char *prefix, const char *name,
+                           const char *suffix)
+{
+    char full[100];
+
+    snprintf(full, sizeof(full), "%s%s%s", prefix, name, suffix);
+    return counter(full);
+}
+
+static void expect(uint64_t value, uint64_t expected, const char *what)
+{
+    CHECK(value == expected, "%s: %" PRIu64 ", not %" PRIu64, what, value,
+          expected);
+}
+
+/* Bytes of one call that this process sends with an end in GPU memory, and those
+ * that have both there and go to another process. */
+static void gpu_bytes(const struct ring *ring, uint64_t *any, uint64_t *both)
+{
+    bool from = is_on_gpu(ring->send_where, world_rank);
+
+    *any = *both = 0;
+    for (int way = 0; way < 2; way++) {
+        bool to = is_on_gpu(ring->receive_where, ring->peers[way]);
+
+        *any += from || to ? NUM * sizeof(double) : 0;
+        *both += from && to && ring->peers[way] != world_rank
+                     ? NUM * sizeof(double)
+                     : 0;
+    }
+}
+
+/* ---- persistent ---- */
+
+enum { EPOCHS = 3 };
+
+static void persistent(struct ring *ring, enum kind kind)
+{
+    uint64_t made = counter_of("", names[kind], "_init.accelerated");
+    uint64_t bytes = counter("engines.cuda"), pulled = counter("ways.cuda-ipc");
+    uint64_t any, both;
+    MPI_Request request;
+
+    persistent_init(ring, kind, &request);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        fill(ring);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        verify(ring, kind);
+    }
+    MPI_Request_free(&request);
+    gpu_bytes(ring, &any, &both);
+    expect(counter_of("", names[kind], "_init.accelerated"), made + 1, "made");
+    expect(counter("engines.cuda"), bytes + EPOCHS * any, "engines.cuda");
+    expect(counter("ways.cuda-ipc"), pulled + EPOCHS * both, "ways.cuda-ipc");
+}
+
+static void all_kinds(enum where send, enum where receive, bool strides)
+{
+    struct ring ring;
+
+    ring_init(&ring, send, receive, strides);
+    for (enum kind kind = 0; kind < NUM_KINDS; kind++)
+        persistent(&ring, kind);
+    ring_fini(&ring);
+}
+
+/* What is native dies when it is started. */
+static void off(void)
+{
+    MPI_Request request;
+    struct ring ring;
+
+    for (enum where receive = NOWHERE; receive <= FIRST; receive++) {
+        ring_init(&ring, NOWHERE, receive, false);
+        persistent_init(&ring, ALLGATHER, &request);
+        MPI_Request_free(&request);
+        ring_fini(&ring);
+    }
+    expect(counter("neighbor_allgather_init.accelerated"), 1, "accelerated");
+    expect(counter("neighbor_allgather_init.native.gpu"), 2, "native");
+}
+
+/* Blocks of one call that lie in GPU memory, next to others that do not. */
+static void mixed_blocks(void)
+{
+    static double host[2];
+    int counts[2] = {1, 1};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_DOUBLE};
+    MPI_Aint send[2], receive[2];
+    uint64_t bytes = counter("engines.cuda");
+    MPI_Request request;
+    struct ring ring;
+
+    ring_init(&ring, EVERYWHERE, EVERYWHERE, false);
+    send[0] = (MPI_Aint)ring.send.address; /* to GPU memory at the other end */
+    receive[1] = (MPI_Aint)ring.receive.address;
+    MPI_Get_address(&host[0], &send[1]);
+    MPI_Get_address(&host[1], &receive[0]);
+    INIT(Neighbor_alltoallw)
+    (MPI_BOTTOM, counts, send, types, MPI_BOTTOM, counts, receive, types,
+     ring.comm, MPI_INFO_NULL, &request);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        *element(&ring, &ring.send, 0, 0) = value(world_rank, epoch, 0, 0);
+        host[0] = value(world_rank, epoch, 1, 0);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(host[1] == value(ring.peers[0], epoch, 1, 0), "%g", host[1]);
+        CHECK(*element(&ring, &ring.receive, 0, 0) ==
+                  value(ring.peers[1], epoch, 0, 0),
+              "epoch %d", epoch);
+    }
+    MPI_Request_free(&request);
+    expect(counter("engines.cuda"), bytes + EPOCHS * sizeof(double),
+           "engines.cuda");
+    ring_fini(&ring);
+}
+
+static void on(void)
+{
+    for (int strides = 0; strides < 2; strides++) {
+        for (enum where send = 0; send <= FIRST; send++) {
+            for (enum where receive = 0; receive <= FIRST; receive++)
+                all_kinds(send, receive, strides != 0);
+        }
+    }
+    mixed_blocks();
+    expect(counter("native"), 0, "native");
+    expect(counter("packed"), 0, "packed");
+}
+
+int main(int argc, char **argv)
+{
+    test_init(&argc, &argv, false);
+    MPI_Type_create_resized(MPI_DOUBLE, 0, 2 * sizeof(double), &strided);
+    MPI_Type_contiguous(NUM, strided, &strided);
+    MPI_Type_commit(&strided);
+    if (!has_option(argc, argv, "--off"))
+        all_kinds(NOWHERE, NOWHERE, true); /* no driver has been loaded */
+    program_begin(&gpu, world_rank % 2);
+    if (has_option(argc, argv, "--off"))
+        off();
+    else
+        on();
+    MPI_Type_free(&strided);
+    program_end(&gpu, world_rank % 2);
+    return test_fini("device");
+}
