@@ -261,6 +261,7 @@ int rs_comm_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
     unlink_record(record);
     record->comm = MPI_COMM_NULL;
     rsched_exchange_destroy(record->channel);
+    rs_on_gpu_fini(&record->on_gpu);
     for (int kind = 0; kind < RS_NUM_KINDS; kind++)
         rs_plan_destroy(record->plans[kind]);
     rs_comm_drop(record);
@@ -413,8 +414,8 @@ int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
 {
     struct rsched_exchange_params params = {
         .pattern = plan->pattern,
-        .send = variable ? NULL : plan->sends,
-        .receive = variable ? NULL : plan->receives,
+        .send = plan->sends,
+        .receive = plan->receives,
         .tag = (comm->id << 16) | (comm->creations++ & 0xffff),
         .flags = variable ? RSCHED_EXCHANGE_VARIABLE : 0,
     };

@@ -283,6 +283,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"chunks", RS_NUMBER_CHUNKS},
         {"credit_stalls", RS_NUMBER_STALLS},
         {"packed", RS_NUMBER_PACKED},
+        {"staged", RS_NUMBER_STAGED},
         {"loads", RS_NUMBER_LOADS},
         {"queued", RS_NUMBER_QUEUED},
         {"lane_sends", RS_NUMBER_LANE_SENDS},

@@ -3,6 +3,9 @@
  * calls with them. */
 #include "mpi/internal.h"
 
+#include <sched.h>
+#include <stdlib.h>
+
 /* The table, if there may be anything but host memory. */
 static const struct rsched_gpu_ops *attached(void)
 {
@@ -82,32 +85,206 @@ enum rs_reason rs_plan_reason(const struct rs_plan *plan)
     return native ? RS_REASON_GPU : RS_ACCELERATED;
 }
 
-bool rs_plan_on_gpu(const struct rs_plan *plan)
-{
-    bool any = false;
+/* ---- exchanges that take GPU memory for some puts ---- */
 
-    if (attached() == NULL)
+bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan)
+{
+    struct rs_on_gpu made;
+
+    if (rs_plan_allocations(plan) == 0)
+        return true;
+    made.sends = calloc(plan->num_sends + 1, sizeof(bool));
+    made.receives = calloc(plan->num_receives + 1, sizeof(bool));
+    if (made.sends == NULL || made.receives == NULL) {
+        rs_on_gpu_fini(&made);
         return false;
-    for (size_t i = 0; i < plan->num_sends && !any; i++)
-        any = kind_of(plan, true, i) != RSCHED_PLACE_HOST;
-    for (size_t i = 0; i < plan->num_receives && !any; i++)
-        any = kind_of(plan, false, i) != RSCHED_PLACE_HOST;
-    return any;
+    }
+    for (size_t i = 0; i < plan->num_sends; i++)
+        made.sends[i] = kind_of(plan, true, i) == RSCHED_PLACE_GPU;
+    for (size_t i = 0; i < plan->num_receives; i++)
+        made.receives[i] = kind_of(plan, false, i) == RSCHED_PLACE_GPU;
+    *on_gpu = made;
+    return true;
+}
+
+void rs_on_gpu_fini(struct rs_on_gpu *on_gpu)
+{
+    free(on_gpu->sends);
+    free(on_gpu->receives);
+    *on_gpu = (struct rs_on_gpu){0};
+}
+
+/* Where a buffer begins: in the user's memory, also if it is packed. */
+static const void *begin_of(const struct rs_plan *plan, bool send, size_t i)
+{
+    const struct rs_packed *packed =
+        (send ? plan->send_packed : plan->receive_packed)[i];
+    const void *buffer = send ? plan->send_buffer : plan->receive_buffer;
+
+    if (packed == NULL)
+        return send ? plan->sends[i] : plan->receives[i];
+    return (const void *)((uintptr_t)buffer + (uintptr_t)packed->at);
+}
+
+static uint64_t fold(uint64_t sum, uint64_t number, size_t i)
+{
+    return number == 0 ? sum
+                       : (sum ^ (number + ((uint64_t)i << 40))) *
+                             UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+uint64_t rs_plan_allocations(const struct rs_plan *plan)
+{
+    const struct rsched_gpu_ops *gpus = attached();
+    uint64_t sum = 0;
+
+    if (gpus == NULL)
+        return 0;
+    for (size_t i = 0; i < plan->num_sends; i++) {
+        if (rsched_pattern_put(plan->pattern, i)->bytes > 0)
+            sum = fold(sum, gpus->allocation(begin_of(plan, true, i)), i);
+    }
+    for (size_t i = 0; i < plan->num_receives; i++) {
+        if (rsched_pattern_receive(plan->pattern, i)->bytes > 0)
+            sum = fold(sum, gpus->allocation(begin_of(plan, false, i)), ~i);
+    }
+    return sum;
+}
+
+static bool is_taken(enum rsched_place_kind kind, const bool *taken, size_t i)
+{
+    return kind == RSCHED_PLACE_HOST ||
+           (kind == RSCHED_PLACE_GPU && taken != NULL && taken[i]);
+}
+
+static bool fits(const struct rs_plan *plan, const struct rs_on_gpu *on_gpu)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < plan->num_sends && all; i++)
+        all = is_taken(kind_of(plan, true, i), on_gpu->sends, i);
+    for (size_t i = 0; i < plan->num_receives && all; i++)
+        all = is_taken(kind_of(plan, false, i), on_gpu->receives, i);
+    return all;
+}
+
+/* What is packed because of where it lay counts on that. */
+static bool is_current(const struct rs_plan *plan)
+{
+    return !plan->off_gpu ||
+           (plan->serial == plan->made &&
+            plan->allocations == rs_plan_allocations(plan));
 }
 
 struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
                                 const struct rs_args *args,
+                                const struct rs_on_gpu *on_gpu,
                                 struct rs_plan *plan)
 {
-    struct rs_plan *packed = NULL;
+    struct rs_plan *other = NULL;
 
-    if (!rs_plan_on_gpu(plan))
+    if (attached() == NULL)
         return plan;
-    rs_plan_destroy(plan);
-    if (rs_plan_create_packed(comm, args, &packed) != RS_ACCELERATED)
-        return NULL;
-    if (rs_plan_keep(packed, comm, args))
-        return packed;
-    rs_plan_destroy(packed);
-    return NULL;
+    if (!is_current(plan) || !fits(plan, on_gpu)) {
+        rs_plan_destroy(plan);
+        if (rs_plan_create_off_gpu(comm, args, on_gpu, &other) !=
+            RS_ACCELERATED)
+            return NULL;
+        if (!rs_plan_keep(other, comm, args)) {
+            rs_plan_destroy(other);
+            return NULL;
+        }
+        plan = other;
+        plan->made = plan->serial;
+    }
+    plan->allocations = rs_plan_allocations(plan);
+    return plan;
+}
+
+/* ---- blocks that a GPU packs ---- */
+
+static bool stage_create(const struct rs_flat *block, void *address, bool send,
+                         int gpu, struct rs_packed *packed)
+{
+    const struct rsched_gpu_ops *gpus = rsched_gpus();
+    struct rsched_message message = {.num_pieces = block->num_runs,
+                                     .bytes = block->size};
+    struct rsched_piece *pieces = calloc(block->num_runs, sizeof(*pieces));
+    void *bytes = NULL;
+    int error;
+
+    if (pieces == NULL)
+        return false;
+    for (size_t i = 0; i < block->num_runs; i++) {
+        const struct rsched_run *run = &block->runs[i];
+
+        pieces[i] = (struct rsched_piece){
+            (char *)((uintptr_t)address + (uintptr_t)run->offset), run->bytes,
+            run->count, run->stride};
+    }
+    message.pieces = pieces;
+    error = gpus->hold(gpu, &packed->gpu);
+    if (error == 0)
+        error = gpus->stage_create(packed->gpu, &message, send, &packed->stage,
+                                   &bytes);
+    free(pieces);
+    packed->bytes = bytes;
+    packed->size = block->size;
+    if (error != 0)
+        rs_log(RS_LOG_ERROR, "%s", rsched_last_error());
+    return error == 0;
+}
+
+void rs_stage_destroy(struct rs_packed *packed)
+{
+    rsched_gpus()->stage_destroy(packed->stage);
+    rsched_gpus()->release(packed->gpu);
+    free(packed);
+}
+
+bool rs_block_off_gpu(const struct rs_flat *block, void *address, bool send,
+                      bool taken, bool *native, struct rs_packed **packed)
+{
+    struct rsched_place place;
+    struct rs_packed *made;
+
+    rs_place(address, block->size, block->runs, block->num_runs, &place);
+    *native = is_native(place.kind);
+    if (*native || is_taken(place.kind, &taken, 0))
+        return true;
+    made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return false;
+    if (!stage_create(block, address, send, place.gpu, made)) {
+        rs_stage_destroy(made);
+        return false;
+    }
+    *packed = made;
+    return true;
+}
+
+static int stage_failed(int error)
+{
+    rs_log(RS_LOG_ERROR, "%s", rsched_last_error());
+    return rs_error_class(error);
+}
+
+int rs_stage_begin(const struct rs_packed *packed)
+{
+    int error = rsched_gpus()->stage_begin(packed->stage);
+
+    return error == 0 ? MPI_SUCCESS : stage_failed(error);
+}
+
+int rs_stage_finish(const struct rs_packed *packed)
+{
+    int status;
+
+    while ((status = rsched_gpus()->stage_poll(packed->stage)) ==
+           RSCHED_LANE_PENDING)
+        sched_yield(); /* nobody else has to do anything for that */
+    if (status < 0)
+        return stage_failed(status);
+    rs_count_number(RS_NUMBER_STAGED, packed->size);
+    return MPI_SUCCESS;
 }

@@ -139,6 +139,7 @@ enum rs_number {
     RS_NUMBER_CHUNKS,
     RS_NUMBER_STALLS,
     RS_NUMBER_PACKED,
+    RS_NUMBER_STAGED,
     RS_NUMBER_LOADS,
     RS_NUMBER_QUEUED,
     RS_NUMBER_LANE_SENDS,
@@ -289,12 +290,21 @@ struct rs_args {
 
 struct rs_comm;
 
-/** A block that the native MPI packs. */
+/** A block that is copied between the user's memory and ours, where the exchange
+ * has its bytes in one piece: by the native MPI, or by a GPU. */
 struct rs_packed {
-    MPI_Datatype type; /* our own duplicate */
+    struct rsched_gpu_stage *stage; /* NULL: by the native MPI */
+    struct rsched_gpu_hold *gpu;
+    MPI_Datatype type; /* our own duplicate; only for the native MPI */
     uint64_t count, size;
     int64_t at; /* from the user's buffer */
     char *bytes;
+};
+
+/** Puts and receives of an exchange that may lie in GPU memory, as far as this
+ * end has seen to it; NULL: none. */
+struct rs_on_gpu {
+    bool *sends, *receives;
 };
 
 /** Arguments made into a pattern and addresses. */
@@ -310,7 +320,10 @@ struct rs_plan {
                                       these are not used */
     struct rs_packed **send_packed, **receive_packed; /* NULL: not packed */
     bool packed; /* any is */
-    bool packs;  /* all are that have bytes */
+    bool off_gpu; /* any is because of where it lay when `serial` was `made` */
+    uint64_t made;
+    uint64_t allocations; /* of GPU memory that buffers lie in, 0: none; see
+                             rs_plan_allocations() */
     const void *send_buffer; /* in force */
     void *receive_buffer;
 
@@ -325,30 +338,14 @@ struct rs_plan {
 enum rs_reason rs_plan_create(const struct rs_comm *comm,
                               const struct rs_args *args,
                               struct rs_plan **plan);
-/** The same, and the native MPI packs all of its bytes. */
-enum rs_reason rs_plan_create_packed(const struct rs_comm *comm,
-                                     const struct rs_args *args,
-                                     struct rs_plan **plan);
+/** The same for an exchange that takes GPU memory for `on_gpu` only: blocks that
+ * lie elsewhere are packed, by that GPU, or by the native MPI if they are its
+ * affair (rs_plan_reason()). */
+enum rs_reason rs_plan_create_off_gpu(const struct rs_comm *comm,
+                                      const struct rs_args *args,
+                                      const struct rs_on_gpu *on_gpu,
+                                      struct rs_plan **plan);
 void rs_plan_destroy(struct rs_plan *plan);
-/** Whether a buffer of it lies in memory that is not plainly the host's, as far
- * as the GPU's driver is loaded (gpu.c). */
-bool rs_plan_on_gpu(const struct rs_plan *plan);
-/** The plan of a call whose neighbors count on an exchange of host memory: the
- * same, or another one in its place if a buffer lies elsewhere, which the native
- * MPI then packs and unpacks. With its arguments kept, if it is another one.
- * @return NULL when out of memory; the plan is destroyed then */
-struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
-                                const struct rs_args *args,
-                                struct rs_plan *plan);
-/** Where the runs of a layout lie (`bytes` in one piece, if there are none), as
- * far as the GPU's driver is loaded; UNKNOWN also if in memory of several
- * kinds. */
-void rs_place(const void *address, uint64_t bytes,
-              const struct rsched_run *runs, size_t num_runs,
-              struct rsched_place *place);
-/** RS_REASON_GPU if a buffer of the plan is to be the native MPI's: in managed
- * or unknown memory, or in a GPU's and RSCHED_GPU is no. */
-enum rs_reason rs_plan_reason(const struct rs_plan *plan);
 /** Whether native MPI accepts the arguments; if not it says why. */
 bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);
 /** Note the arguments, and compare; buffers are not looked at. */
@@ -362,6 +359,43 @@ void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
 /** Before a start, and after its completion, if plan->packed. */
 int rs_plan_pack(struct rs_plan *plan);
 int rs_plan_unpack(struct rs_plan *plan);
+
+/* ---- GPU memory (gpu.c); docs/gpu.md, "In MPI programs" ---- */
+
+/** Where the runs of a layout lie (`bytes` in one piece, if there are none), as
+ * far as the GPU's driver is loaded; UNKNOWN also if in memory of several
+ * kinds. */
+void rs_place(const void *address, uint64_t bytes,
+              const struct rsched_run *runs, size_t num_runs,
+              struct rsched_place *place);
+/** RS_REASON_GPU if a buffer of the plan is to be the native MPI's: in managed
+ * or unknown memory, or in a GPU's and RSCHED_GPU is no. */
+enum rs_reason rs_plan_reason(const struct rs_plan *plan);
+/** Note which buffers of the plan lie in GPU memory. @return false: no memory */
+bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan);
+void rs_on_gpu_fini(struct rs_on_gpu *on_gpu);
+/** Tells the allocations of GPU memory that the plan's buffers lie in, in order,
+ * from all that were there before at the same addresses; 0: there are none. */
+uint64_t rs_plan_allocations(const struct rs_plan *plan);
+/** The plan of a call whose neighbors count on the exchange that is there: the
+ * same, or another one in its place if it has blocks where that cannot take them
+ * (rs_plan_create_off_gpu()), with its arguments kept. Sets plan->allocations.
+ * @return NULL when out of memory; the plan is destroyed then */
+struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
+                                const struct rs_args *args,
+                                const struct rs_on_gpu *on_gpu,
+                                struct rs_plan *plan);
+/** Have a block that the exchange cannot take packed: by its GPU, then *packed is
+ * set, or by the native MPI, then *native is. Neither is if it lies in host
+ * memory, or in a GPU's and that is `taken`.
+ * @return false: no memory, or what the driver said, which is logged */
+bool rs_block_off_gpu(const struct rs_flat *block, void *address, bool send,
+                      bool taken, bool *native, struct rs_packed **packed);
+/** Begin to copy a block that a GPU packs, and wait for that.
+ * @return an MPI error */
+int rs_stage_begin(const struct rs_packed *packed);
+int rs_stage_finish(const struct rs_packed *packed);
+void rs_stage_destroy(struct rs_packed *packed);
 
 /* ---- communicators (comm.c) ---- */
 
@@ -390,6 +424,7 @@ struct rs_comm {
     enum rs_reason blocking; /* RS_ACCELERATED once the channel is made */
     bool channel_tried;
     struct rsched_exchange *channel;
+    struct rs_on_gpu on_gpu; /* of the channel */
     struct rs_plan *plans[RS_NUM_KINDS];
     struct rs_plan *loaded; /* the one that the channel has */
     uint64_t calls[RS_NUM_KINDS], loads;

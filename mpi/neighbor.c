@@ -8,16 +8,28 @@
 
 /* Make the channel of a communicator's blocking calls: a variable exchange,
  * because one process cannot see whether another one's arguments change. All
- * five calls use it; they come in the same order everywhere. */
-static int open_channel(struct rs_comm *comm, const struct rs_plan *plan)
+ * five calls use it; they come in the same order everywhere. It takes GPU memory
+ * where the first call has any. */
+static int open_channel(struct rs_comm *comm, struct rs_plan *plan)
 {
+    enum rs_reason reason = rs_plan_reason(plan);
+
     comm->channel_tried = true;
-    /* Who begins with GPU memory goes on with it. */
-    comm->blocking = rs_comm_vote(comm, rs_plan_on_gpu(plan) ? RS_REASON_GPU
-                                                             : RS_ACCELERATED);
+    if (reason == RS_ACCELERATED && !rs_on_gpu_init(&comm->on_gpu, plan))
+        reason = RS_REASON_MEMORY;
+    comm->blocking = rs_comm_vote(comm, reason);
     if (comm->blocking != RS_ACCELERATED)
         return MPI_SUCCESS;
+    plan->allocations = rs_plan_allocations(plan);
     return rs_comm_exchange(comm, plan, true, &comm->channel, &comm->blocking);
+}
+
+/* The program may free GPU memory between two calls, and get the same address for
+ * what the neighbors do not know. */
+static bool is_where_it_was(const struct rs_plan *plan)
+{
+    return plan->allocations == 0 ||
+           plan->allocations == rs_plan_allocations(plan);
 }
 
 /* The plan of these arguments, remade when they are not the same as last time.
@@ -29,7 +41,8 @@ static struct rs_plan *current_plan(struct rs_comm *comm,
 
     if (same) {
         if ((*plan)->send_buffer == args->send.buffer &&
-            (*plan)->receive_buffer == args->receive.buffer)
+            (*plan)->receive_buffer == args->receive.buffer &&
+            is_where_it_was(*plan))
             return *plan;
         rs_plan_rebase(*plan, args->send.buffer, args->receive.buffer);
     } else {
@@ -46,7 +59,7 @@ static struct rs_plan *current_plan(struct rs_comm *comm,
     comm->loaded = NULL;
     /* Whoever comes to GPU memory later cannot go native alone. */
     if (comm->channel_tried && comm->blocking == RS_ACCELERATED)
-        *plan = rs_plan_off_gpu(comm, args, *plan);
+        *plan = rs_plan_off_gpu(comm, args, &comm->on_gpu, *plan);
     return *plan;
 }
 

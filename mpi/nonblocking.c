@@ -289,6 +289,8 @@ enum { MAX_IDLE = 32 };
 struct rs_plan *rs_flight_plan(struct rs_comm *comm,
                                const struct rs_args *args)
 {
+    /* Channels are made before anything is known of buffers. */
+    static const struct rs_on_gpu none;
     struct rs_plan **best = NULL, *plan = NULL;
 
     pthread_mutex_lock(&comm->lock);
@@ -309,12 +311,12 @@ struct rs_plan *rs_flight_plan(struct rs_comm *comm,
         if (plan->send_buffer != args->send.buffer ||
             plan->receive_buffer != args->receive.buffer)
             rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
-        return rs_plan_off_gpu(comm, args, plan);
+        return rs_plan_off_gpu(comm, args, &none, plan);
     }
     if (rs_plan_create(comm, args, &plan) != RS_ACCELERATED)
         return NULL;
     if (rs_plan_keep(plan, comm, args))
-        return rs_plan_off_gpu(comm, args, plan);
+        return rs_plan_off_gpu(comm, args, &none, plan);
     rs_plan_destroy(plan);
     return NULL;
 }

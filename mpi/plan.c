@@ -113,14 +113,53 @@ static void packed_destroy(struct rs_packed *packed)
 {
     if (packed == NULL)
         return;
+    if (packed->stage != NULL) {
+        rs_stage_destroy(packed);
+        return;
+    }
     PMPI_Type_free(&packed->type);
     free(packed->bytes);
     free(packed);
 }
 
+/* A block that the exchange cannot have where it is: *packed, else NULL.
+ * `on_gpu` is NULL if it was asked about GPU memory. @return false: no memory */
+static bool pack_block(struct rs_plan *plan, const struct block *block,
+                       const struct rs_flat *all, bool send,
+                       const struct rs_on_gpu *on_gpu,
+                       struct rs_packed **packed)
+{
+    const bool *taken = on_gpu == NULL ? NULL
+                        : send         ? on_gpu->sends
+                                       : on_gpu->receives;
+    size_t i = send ? plan->num_sends : plan->num_receives;
+    void *user = address(send ? plan->send_buffer : plan->receive_buffer,
+                         block->at);
+    bool native = all->opaque;
+
+    *packed = NULL;
+    if (!native && on_gpu != NULL) {
+        if (!rs_block_off_gpu(all, user, send, taken != NULL && taken[i],
+                              &native, packed))
+            return false;
+        plan->off_gpu = plan->off_gpu || native || *packed != NULL;
+    }
+    if (native) {
+        *packed = packed_create(block, all->size);
+        if (*packed == NULL)
+            return false;
+        rs_count_packed(1);
+    } else if (*packed != NULL) {
+        (*packed)->at = block->at + all->runs[0].offset;
+    }
+    plan->packed = plan->packed || *packed != NULL;
+    return true;
+}
+
 /* Add one put or receive and note where its bytes are. */
 static enum rs_reason add(struct rs_plan *plan, const struct block *block,
-                          int source, int destination, bool send)
+                          int source, int destination, bool send,
+                          const struct rs_on_gpu *on_gpu)
 {
     struct rsched_put put = {.source = source, .destination = destination};
     struct rs_flat *one = rs_flat_get(block->type);
@@ -133,12 +172,9 @@ static enum rs_reason add(struct rs_plan *plan, const struct block *block,
     if (all == NULL)
         goto out;
     put.bytes = all->size;
-    if (all->opaque || (plan->packs && all->size > 0)) {
-        packed = packed_create(block, all->size);
-        if (packed == NULL)
-            goto out;
-        plan->packed = true;
-    } else if (all->num_runs > 0) {
+    if (!pack_block(plan, block, all, send, on_gpu, &packed))
+        goto out;
+    if (packed == NULL && all->num_runs > 0) {
         /* From the first byte, so that no address is null. */
         int64_t first = all->runs[0].offset;
 
@@ -168,7 +204,8 @@ out:
 }
 
 static enum rs_reason add_all(struct rs_plan *plan, const struct rs_comm *comm,
-                              const struct rs_args *args)
+                              const struct rs_args *args,
+                              const struct rs_on_gpu *on_gpu)
 {
     enum rs_reason reason;
 
@@ -179,7 +216,8 @@ static enum rs_reason add_all(struct rs_plan *plan, const struct rs_comm *comm,
         if (comm->send_to[slot] == MPI_PROC_NULL)
             continue;
         block = side_block(&args->send, slot);
-        reason = add(plan, &block, rs_process.rank, comm->send_to[slot], true);
+        reason = add(plan, &block, rs_process.rank, comm->send_to[slot], true,
+                     on_gpu);
         if (reason != RS_ACCELERATED)
             return reason;
     }
@@ -191,7 +229,7 @@ static enum rs_reason add_all(struct rs_plan *plan, const struct rs_comm *comm,
             continue;
         block = side_block(&args->receive, slot);
         reason = add(plan, &block, comm->receive_from[slot], rs_process.rank,
-                     false);
+                     false, on_gpu);
         if (reason != RS_ACCELERATED)
             return reason;
     }
@@ -236,7 +274,8 @@ void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
 }
 
 static enum rs_reason create(const struct rs_comm *comm,
-                             const struct rs_args *args, bool packs,
+                             const struct rs_args *args,
+                             const struct rs_on_gpu *on_gpu,
                              struct rs_plan **created)
 {
     struct rs_plan *plan = calloc(1, sizeof(*plan));
@@ -245,18 +284,15 @@ static enum rs_reason create(const struct rs_comm *comm,
     if (plan == NULL)
         return reason;
     plan->kind = args->kind;
-    plan->packs = packs;
+    plan->send_buffer = args->send.buffer;
+    plan->receive_buffer = args->receive.buffer;
     plan->generation = rs_type_generation();
     if (plan_allocate(plan, comm))
-        reason = add_all(plan, comm, args);
+        reason = add_all(plan, comm, args, on_gpu);
     if (reason != RS_ACCELERATED) {
         rs_plan_destroy(plan);
         return reason;
     }
-    for (size_t i = 0; plan->packed && i < plan->num_sends; i++)
-        rs_count_packed(plan->send_packed[i] != NULL);
-    for (size_t i = 0; plan->packed && i < plan->num_receives; i++)
-        rs_count_packed(plan->receive_packed[i] != NULL);
     rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
     *created = plan;
     return RS_ACCELERATED;
@@ -266,14 +302,15 @@ enum rs_reason rs_plan_create(const struct rs_comm *comm,
                               const struct rs_args *args,
                               struct rs_plan **created)
 {
-    return create(comm, args, false, created);
+    return create(comm, args, NULL, created);
 }
 
-enum rs_reason rs_plan_create_packed(const struct rs_comm *comm,
-                                     const struct rs_args *args,
-                                     struct rs_plan **created)
+enum rs_reason rs_plan_create_off_gpu(const struct rs_comm *comm,
+                                      const struct rs_args *args,
+                                      const struct rs_on_gpu *on_gpu,
+                                      struct rs_plan **created)
 {
-    return create(comm, args, true, created);
+    return create(comm, args, on_gpu, created);
 }
 
 void rs_plan_destroy(struct rs_plan *plan)
@@ -338,26 +375,37 @@ static int move(const struct rs_packed *packed, const void *buffer, bool pack)
     return error;
 }
 
-int rs_plan_pack(struct rs_plan *plan)
+/* GPUs copy while the native MPI packs. */
+static int move_all(struct rs_packed *const *packed, size_t num,
+                    const void *buffer, bool pack)
 {
     int error = MPI_SUCCESS;
 
-    for (size_t i = 0; i < plan->num_sends && error == MPI_SUCCESS; i++) {
-        if (plan->send_packed[i] != NULL)
-            error = move(plan->send_packed[i], plan->send_buffer, true);
+    for (size_t i = 0; i < num && error == MPI_SUCCESS; i++) {
+        if (packed[i] != NULL && packed[i]->stage != NULL)
+            error = rs_stage_begin(packed[i]);
+    }
+    for (size_t i = 0; i < num && error == MPI_SUCCESS; i++) {
+        if (packed[i] != NULL && packed[i]->stage == NULL)
+            error = move(packed[i], buffer, pack);
+    }
+    for (size_t i = 0; i < num && error == MPI_SUCCESS; i++) {
+        if (packed[i] != NULL && packed[i]->stage != NULL)
+            error = rs_stage_finish(packed[i]);
     }
     return error;
 }
 
+int rs_plan_pack(struct rs_plan *plan)
+{
+    return move_all(plan->send_packed, plan->num_sends, plan->send_buffer,
+                    true);
+}
+
 int rs_plan_unpack(struct rs_plan *plan)
 {
-    int error = MPI_SUCCESS;
-
-    for (size_t i = 0; i < plan->num_receives && error == MPI_SUCCESS; i++) {
-        if (plan->receive_packed[i] != NULL)
-            error = move(plan->receive_packed[i], plan->receive_buffer, false);
-    }
-    return error;
+    return move_all(plan->receive_packed, plan->num_receives,
+                    plan->receive_buffer, false);
 }
 
 /* ---- the same again? ---- */

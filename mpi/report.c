@@ -147,6 +147,10 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
     if (n[RS_NUMBER_PACKED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " blocks packed by the native MPI\n",
                 n[RS_NUMBER_PACKED]);
+    if (n[RS_NUMBER_STAGED] > 0)
+        fprintf(out, "rsched:   %" PRIu64 " bytes copied between GPU memory and "
+                     "the host's\n",
+                n[RS_NUMBER_STAGED]);
 }
 
 static void print_reasons(FILE *out, const struct rs_counts *counts)
@@ -209,6 +213,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_CHUNKS] = "chunks",
     [RS_NUMBER_STALLS] = "credit_stalls",
     [RS_NUMBER_PACKED] = "packed",
+    [RS_NUMBER_STAGED] = "staged",
     [RS_NUMBER_LOADS] = "loads",
     [RS_NUMBER_QUEUED] = "queued",
     [RS_NUMBER_LANE_SENDS] = "lane_sends",

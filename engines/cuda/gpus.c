@@ -118,6 +118,25 @@ static void place_of(const void *address, uint64_t bytes,
         place->gpu = facts.gpu;
 }
 
+static uint64_t allocation_of(const void *address)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    unsigned long long number = 0;
+    unsigned managed = 0;
+    CUmemorytype type = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                        CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    void *values[] = {&type, &managed, &number};
+
+    if (driver == NULL ||
+        driver->cuPointerGetAttributes(
+            sizeof(attributes) / sizeof(attributes[0]), attributes, values,
+            (CUdeviceptr)(uintptr_t)address) != CUDA_SUCCESS)
+        return 0;
+    return type == CU_MEMORYTYPE_DEVICE && managed == 0 ? number : 0;
+}
+
 static int open_driver(int *count)
 {
     const struct rs_cuda_driver *driver;
@@ -309,6 +328,7 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
 #endif
     .attach = rs_cuda_driver_attach,
     .place = place_of,
+    .allocation = allocation_of,
     .open = open_driver,
     .describe = describe,
     .check_way = check_way,

@@ -386,6 +386,10 @@ struct rsched_gpu_ops {
     void (*place)(const void *address, uint64_t bytes,
                   struct rsched_place *place);
 
+    /** A number of the allocation of GPU memory that an address is in, which no
+     * other one of this process has or has had; 0: it is in none. */
+    uint64_t (*allocation)(const void *address);
+
     /** Load and initialise the driver, and count the GPUs that it shows to this
      * process. @return 0; RSCHED_ENOTSUP with the reason: no driver, too old a
      * one, no GPU, or what the driver said */

@@ -38,8 +38,9 @@ enum {
     /** Sizes and layouts change from epoch to epoch. The pattern then only
      * says how many puts and receives there are with each peer;
      * rsched_exchange_load() gives an epoch's sizes, layouts and addresses
-     * before each start. Only what the pattern declares to lie in GPU memory
-     * may lie there. Each message carries its size and is checked. */
+     * before each start. Only what the pattern declares to lie in GPU memory, or
+     * what has an address there when the exchange is made, may lie there. Each
+     * message carries its size and is checked. */
     RSCHED_EXCHANGE_VARIABLE = 1u << 0,
 };
 
@@ -61,7 +62,8 @@ struct rsched_exchange_params {
      * count from them. Buffers may lie in GPU memory, managed memory counts as
      * the host's: docs/gpu.md has what holds for them. The arrays are copied.
      * NULL is allowed when there are no puts (receives), and with
-     * RSCHED_EXCHANGE_VARIABLE. */
+     * RSCHED_EXCHANGE_VARIABLE, where they say no more than what memory the
+     * buffers lie in: they need not be those of the first load. */
     const void *const *send;
     void *const *receive;
 

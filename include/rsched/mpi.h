@@ -109,6 +109,9 @@ extern "C" {
  *                                   free
  *     packed                        puts and receives whose datatype is packed
  *                                   by the native MPI
+ *     staged                        bytes of buffers in GPU memory that were copied
+ *                                   into or out of host memory, for exchanges of
+ *                                   that
  *     loads                         blocking calls that differed from the one
  *                                   before
  *     queued                        nonblocking collectives that were behind

@@ -554,10 +554,8 @@ static void release_peers(struct rs_creation *c)
 /* @return `status`, or what is wrong with a buffer */
 static int find_places(struct rs_creation *c, int status)
 {
-    bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    const void *const *send = variable ? NULL : c->params->send;
-    const void *const *receive =
-        variable ? NULL : (const void *const *)c->params->receive;
+    const void *const *send = c->params->send;
+    const void *const *receive = (const void *const *)c->params->receive;
 
     rs_exchange_find_gpus(c->x);
     for (uint32_t i = 0; status == 0 && i < c->x->num_puts; i++)

@@ -18,7 +18,8 @@ void buffer_init(struct program *p, struct buffer *b, size_t bytes, bool on_gpu)
     b->touch = p->fakeTouch(device);
 }
 
-void buffer_map(struct program *p, struct buffer *b, size_t bytes,
+/* Memory at an address that is reserved. */
+static void map(struct program *p, struct buffer *b, CUdeviceptr device,
                 bool exportable, int gpu)
 {
     const CUmemAllocationProp prop = {
@@ -30,17 +31,34 @@ void buffer_map(struct program *p, struct buffer *b, size_t bytes,
     const CUmemAccessDesc access = {
         .location = prop.location,
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    if (p->cuMemCreate(&b->memory, b->bytes, &prop, 0) != CUDA_SUCCESS ||
+        p->cuMemMap(device, b->bytes, 0, b->memory, 0) != CUDA_SUCCESS ||
+        p->cuMemSetAccess(device, b->bytes, &access, 1) != CUDA_SUCCESS)
+        abort();
+    b->address = (char *)(uintptr_t)device;
+    b->touch = p->fakeTouch(device);
+}
+
+void buffer_map(struct program *p, struct buffer *b, size_t bytes,
+                bool exportable, int gpu)
+{
     CUdeviceptr device;
 
     bytes = (bytes + 4095) / 4096 * 4096;
     *b = (struct buffer){.bytes = bytes, .on_gpu = true};
-    if (p->cuMemCreate(&b->memory, bytes, &prop, 0) != CUDA_SUCCESS ||
-        p->cuMemAddressReserve(&device, bytes, 0, 0, 0) != CUDA_SUCCESS ||
-        p->cuMemMap(device, bytes, 0, b->memory, 0) != CUDA_SUCCESS ||
-        p->cuMemSetAccess(device, bytes, &access, 1) != CUDA_SUCCESS)
+    if (p->cuMemAddressReserve(&device, bytes, 0, 0, 0) != CUDA_SUCCESS)
         abort();
-    b->address = (char *)(uintptr_t)device;
-    b->touch = p->fakeTouch(device);
+    map(p, b, device, exportable, gpu);
+}
+
+void buffer_remap(struct program *p, struct buffer *b, int gpu)
+{
+    CUdeviceptr device = (CUdeviceptr)(uintptr_t)b->address;
+
+    p->cuMemUnmap(device, b->bytes);
+    p->cuMemRelease(b->memory);
+    map(p, b, device, true, gpu);
 }
 
 void buffer_fini(struct program *p, struct buffer *b)

@@ -26,6 +26,9 @@ void buffer_init(struct program *p, struct buffer *b, size_t bytes,
 void buffer_map(struct program *p, struct buffer *b, size_t bytes,
                 bool exportable, int gpu);
 
+/** Other memory at the address of what buffer_map() has made exportable. */
+void buffer_remap(struct program *p, struct buffer *b, int gpu);
+
 void buffer_fini(struct program *p, struct buffer *b);
 
 #endif

@@ -84,6 +84,36 @@ Test(place, kinds_are_told_apart)
     program_end(&p, 1);
 }
 
+Test(place, an_allocation_has_a_number)
+{
+    uint64_t (*number)(const void *) = rsched_gpus()->allocation;
+    struct program p;
+    CUdeviceptr managed;
+    void *pinned;
+    char *first, *second, here;
+    uint64_t of_first;
+
+    cr_assert_eq(number(&here), 0);
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    first = device_memory(&p, BYTES);
+    second = device_memory(&p, BYTES);
+    of_first = number(first);
+    cr_assert_neq(of_first, 0);
+    cr_assert_eq(number(first + BYTES - 1), of_first);
+    cr_assert_neq(number(second), 0);
+    cr_assert_neq(number(second), of_first);
+    cr_assert_eq(p.cuMemFree((CUdeviceptr)(uintptr_t)first), CUDA_SUCCESS);
+    cr_assert_eq(number(first), 0);
+    cr_assert_eq(p.cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL),
+                 CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemHostAlloc(&pinned, BYTES, 0), CUDA_SUCCESS);
+    cr_assert_eq(number((void *)(uintptr_t)managed), 0);
+    cr_assert_eq(number(pinned), 0);
+    cr_assert_eq(number(&here), 0);
+    program_end(&p, 0);
+}
+
 Test(place, an_allocation_has_two_ends)
 {
     struct program p;

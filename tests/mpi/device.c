@@ -164,6 +164,44 @@ static void persistent_init(const struct ring *ring, enum kind kind,
     }
 }
 
+/* One call of a family other than that; `request` is a nonblocking one's. */
+static void call(const struct ring *ring, enum kind kind, MPI_Request *request)
+{
+    struct arguments a = arguments(ring);
+    void *send = ring->send.address, *receive = ring->receive.address;
+
+#define SEND_ONE send, a.count, a.type
+#define SEND_V send, a.counts, a.displs, a.type
+#define SEND_W send, a.counts, a.offsets, a.types
+#define RECEIVE_ONE receive, a.count, a.type
+#define RECEIVE_V receive, a.counts, a.displs, a.type
+#define RECEIVE_W receive, a.counts, a.offsets, a.types
+#define CALL(name, from, to)                                                 \
+    do {                                                                     \
+        if (request == NULL)                                                 \
+            MPI_Neighbor_##name(from, to, ring->comm);                       \
+        else                                                                 \
+            MPI_Ineighbor_##name(from, to, ring->comm, request);             \
+    } while (0)
+    switch (kind) {
+    case ALLTOALL:
+        CALL(alltoall, SEND_ONE, RECEIVE_ONE);
+        break;
+    case ALLTOALLV:
+        CALL(alltoallv, SEND_V, RECEIVE_V);
+        break;
+    case ALLTOALLW:
+        CALL(alltoallw, SEND_W, RECEIVE_W);
+        break;
+    case ALLGATHER:
+        CALL(allgather, SEND_ONE, RECEIVE_ONE);
+        break;
+    default:
+        CALL(allgatherv, SEND_ONE, RECEIVE_V);
+        break;
+    }
+}
+
 static uint64_t counter_of(const char *prefix, const char *name,
                            const char *suffix)
 {
@@ -221,13 +259,178 @@ static void persistent(struct ring *ring, enum kind kind)
     expect(counter("ways.cuda-ipc"), pulled + EPOCHS * both, "ways.cuda-ipc");
 }
 
+/* ---- blocking and nonblocking ---- */
+
+/* Bytes of this process's buffers that lie in GPU memory, of one call. */
+static uint64_t own_gpu_bytes(const struct ring *ring)
+{
+    uint64_t message = NUM * sizeof(double);
+
+    return (ring->send.on_gpu ? 2 * message : 0) +
+           (ring->receive.on_gpu ? 2 * message : 0);
+}
+
+static void blocking(struct ring *ring, enum kind kind)
+{
+    uint64_t made = counter_of("", names[kind], ".accelerated");
+    uint64_t bytes = counter("engines.cuda"), pulled = counter("ways.cuda-ipc");
+    uint64_t any, both;
+
+    for (int i = 0; i < EPOCHS; i++) {
+        fill(ring);
+        call(ring, kind, NULL);
+        verify(ring, kind);
+    }
+    gpu_bytes(ring, &any, &both);
+    expect(counter_of("", names[kind], ".accelerated"), made + EPOCHS, "calls");
+    expect(counter("engines.cuda"), bytes + EPOCHS * any, "engines.cuda");
+    expect(counter("ways.cuda-ipc"), pulled + EPOCHS * both, "ways.cuda-ipc");
+}
+
+/* Through host memory at each end that is a GPU's. */
+static void nonblocking(struct ring *ring, enum kind kind)
+{
+    uint64_t made = counter_of("i", names[kind], ".accelerated");
+    uint64_t bytes = counter("engines.cuda"), staged = counter("staged");
+    MPI_Request request;
+
+    for (int i = 0; i < EPOCHS; i++) {
+        fill(ring);
+        call(ring, kind, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        verify(ring, kind);
+    }
+    expect(counter_of("i", names[kind], ".accelerated"), made + EPOCHS, "calls");
+    expect(counter("staged"), staged + EPOCHS * own_gpu_bytes(ring), "staged");
+    expect(counter("engines.cuda"), bytes, "engines.cuda");
+}
+
 static void all_kinds(enum where send, enum where receive, bool strides)
 {
+    uint64_t staged;
     struct ring ring;
 
     ring_init(&ring, send, receive, strides);
     for (enum kind kind = 0; kind < NUM_KINDS; kind++)
         persistent(&ring, kind);
+    staged = counter("staged");
+    for (enum kind kind = 0; kind < NUM_KINDS; kind++)
+        blocking(&ring, kind);
+    expect(counter("staged"), staged, "staged");
+    for (enum kind kind = 0; kind < NUM_KINDS; kind++)
+        nonblocking(&ring, kind);
+    ring_fini(&ring);
+}
+
+/* ---- other buffers on the exchange that is there ---- */
+
+static void take_buffers(struct ring *ring, bool send_on_gpu,
+                         bool receive_on_gpu)
+{
+    size_t bytes = 2 * (size_t)block(ring) * sizeof(double);
+
+    buffer_fini(&gpu, &ring->send);
+    buffer_fini(&gpu, &ring->receive);
+    buffer_init(&gpu, &ring->send, bytes, send_on_gpu);
+    buffer_init(&gpu, &ring->receive, bytes, receive_on_gpu);
+}
+
+/* A channel that was made for host memory: GPU memory is staged at its own end,
+ * in changing buffers, and in turn with host memory. */
+static void later(bool strides)
+{
+    struct ring ring;
+
+    ring_init(&ring, NOWHERE, NOWHERE, strides);
+    blocking(&ring, ALLTOALL);
+    for (int i = 0; i < 8; i++) {
+        uint64_t staged = counter("staged"), bytes = counter("engines.cuda");
+        bool send = ((i + world_rank) & 1) != 0, receive = (i & 2) != 0;
+
+        take_buffers(&ring, send, receive);
+        for (int again = 0; again < 2; again++) {
+            fill(&ring);
+            call(&ring, i & 4 ? ALLTOALL : ALLGATHERV, NULL);
+            verify(&ring, i & 4 ? ALLTOALL : ALLGATHERV);
+        }
+        expect(counter("staged"), staged + 2 * own_gpu_bytes(&ring), "staged");
+        expect(counter("engines.cuda"), bytes, "engines.cuda");
+    }
+    ring_fini(&ring);
+}
+
+/* And one that was made for GPU memory where the first process has it: that takes
+ * both there, and others stage what they come to later. */
+static void turned(void)
+{
+    struct ring ring;
+
+    ring_init(&ring, FIRST, FIRST, false);
+    blocking(&ring, ALLTOALLW);
+    for (int i = 0; i < 4; i++) {
+        uint64_t staged = counter("staged"), bytes = counter("engines.cuda");
+        uint64_t own, any, both;
+
+        take_buffers(&ring, (i & 1) != 0, (i & 2) != 0);
+        fill(&ring);
+        call(&ring, ALLTOALLW, NULL);
+        verify(&ring, ALLTOALLW);
+        own = world_rank == 0 ? 0 : own_gpu_bytes(&ring);
+        gpu_bytes(&ring, &any, &both); /* of the edges that there are */
+        expect(counter("staged"), staged + own, "staged");
+        expect(counter("engines.cuda"), bytes + any, "engines.cuda");
+    }
+    ring_fini(&ring);
+}
+
+/* Two nonblocking calls at once, of buffers that take turns. */
+static void overlapping(void)
+{
+    uint64_t staged = counter("staged");
+    struct ring rings[2];
+    MPI_Request requests[2];
+
+    for (int i = 0; i < 2; i++)
+        ring_init(&rings[i], EVERYWHERE, EVERYWHERE, i != 0);
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 2; i++) {
+            fill(&rings[i]);
+            call(&rings[i], ALLTOALL, &requests[i]);
+        }
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < 2; i++)
+            verify(&rings[i], ALLTOALL);
+    }
+    expect(counter("staged"), staged + 4 * (own_gpu_bytes(&rings[0]) +
+                                            own_gpu_bytes(&rings[1])),
+           "staged");
+    for (int i = 0; i < 2; i++)
+        ring_fini(&rings[i]);
+}
+
+/* Other memory at the addresses of the call before: what neighbors have opened is
+ * none of it. */
+static void remapped(void)
+{
+    uint64_t pulled = counter("ways.cuda-ipc"), expected = 0;
+    struct ring ring;
+
+    ring_init(&ring, EVERYWHERE, EVERYWHERE, false);
+    buffer_fini(&gpu, &ring.send);
+    buffer_map(&gpu, &ring.send, 2 * (size_t)block(&ring) * sizeof(double),
+               true, world_rank % 2);
+    for (int i = 0; i < 4; i++) {
+        uint64_t any, both;
+
+        fill(&ring);
+        call(&ring, ALLTOALL, NULL);
+        verify(&ring, ALLTOALL);
+        gpu_bytes(&ring, &any, &both);
+        expected += both;
+        MPI_Barrier(MPI_COMM_WORLD);
+        buffer_remap(&gpu, &ring.send, world_rank % 2);
+    }
+    expect(counter("ways.cuda-ipc"), pulled + expected, "ways.cuda-ipc");
     ring_fini(&ring);
 }
 
@@ -291,6 +494,11 @@ static void on(void)
         }
     }
     mixed_blocks();
+    later(false);
+    later(true);
+    turned();
+    overlapping();
+    remapped();
     expect(counter("native"), 0, "native");
     expect(counter("packed"), 0, "packed");
 }
