@@ -86,6 +86,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     if (lane->connection->self)
         return keep_pieces(l, message);
     l->pull.possible = false;
+    l->pull.announcement.incoming = message->incoming;
     l->adopt_in = 0;
     error = load_ring(l, message);
     if (error != 0 || !may_pull(l))
@@ -140,6 +141,7 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
     if (error != 0)
         return error;
     rs_pull_forget(&l->pull);
+    l->incoming = message->incoming;
     l->pull.copies.nontemporal = is_nontemporal(l, message);
     error = keep_pieces(l, message);
     /* The sender decides how it comes, so be prepared: one that pulls needs

@@ -55,6 +55,7 @@ struct lane {
     struct rsched_piece *pieces;
     size_t num_pieces, room_pieces;
     uint64_t bytes;
+    uint64_t incoming; /* rx: that an epoch brings to this process in all */
     uint16_t signature;
     uint64_t shortest_once; /* that the sender may announce */
 };

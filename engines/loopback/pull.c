@@ -98,8 +98,16 @@ static int compile(struct lane *l, const struct rs_table_view *v,
     return rs_copies_match(&from, to, match, &m);
 }
 
+/* Both begin at the same time. So when the sender has copied what it gets itself,
+ * half of what we copy must be left. */
+static bool is_worth_help(const struct lane *l, const struct rs_announcement *a)
+{
+    return l->pull.shares && a->incoming <= l->incoming / 2;
+}
+
 int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
 {
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rsched_message to = lane_message(l);
     struct rs_pull *pull = &l->pull;
@@ -107,6 +115,8 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
     int error;
 
     rs_pull_forget(pull);
+    pull->chunk = is_worth_help(l, a) ? rs_ways_share_chunk(ways, l->bytes)
+                                      : UINT64_MAX;
     rs_map_list_clear(&pull->maps, maps_of(l));
     error = get_place(l, &place);
     if (error == 0)

@@ -16,7 +16,9 @@
  * receiver says in its words whether the kernel lets it (`reads`).
  *
  * A long message is copied by both, if the receive buffers too can be mapped and
- * the sender waits: see struct rs_work in segment.h.
+ * the sender waits: see struct rs_work in segment.h. A sender that has as much to
+ * copy itself, as in most halos, comes when little is left, and what it copies
+ * then lies in the wrong cache in the next epoch; so it is not asked to.
  *
  * A receiver that cannot map or read something says so (`unreachable` in its words)
  * and gets the whole message through slots, in this epoch and all later ones.
@@ -42,6 +44,7 @@ struct rs_announcement {
     uint64_t offset, bytes; /* of the table in the sender's memory */
     uint64_t version;       /* of the table: another one says other things */
     uint64_t rest;          /* chunks that follow through slots */
+    uint64_t incoming;      /* bytes that the sender itself gets in the epoch */
 };
 static_assert(sizeof(struct rs_announcement) <= RS_SLOT_INLINE,
               "it fits into a slot's line");
@@ -55,7 +58,8 @@ struct rs_pull {
     struct rs_announcement announcement; /* rx: that the lists are made of */
     struct rs_announcement offer; /* rx: its table; tx: that was compiled */
     uint64_t announced;      /* tx: the announcement's sequence */
-    uint64_t chunk;          /* bytes of a chunk of shared work */
+    uint64_t chunk;          /* bytes of a chunk of shared work; UINT64_MAX:
+                                all of it, by the receiver */
     uint64_t helped;         /* tx: bytes of this epoch that it has copied */
     struct rs_pieces slots;  /* what goes through slots nevertheless */
     struct rs_copies rest;   /* compiled */

@@ -148,7 +148,6 @@ int rs_pull_offer(struct lane *l)
     int error;
 
     rs_pull_withdraw(l);
-    pull->chunk = rs_ways_share_chunk(ways, l->bytes);
     if (l->bytes < l->shortest_once || !rs_ways_share(ways, l->bytes))
         return 0;
     error = make_table(l);

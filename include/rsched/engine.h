@@ -84,7 +84,7 @@ struct rsched_message {
                              exchange starts, or more, if the process has been seen
                              to have more; 0 counts as 1 */
     uint64_t incoming;  /**< bytes that an epoch of the exchange brings to this
-                             process, over all engines; 0: not known */
+                             process, over all engines; 0: none, or not known */
 };
 
 /** Where memory lies. */

@@ -93,17 +93,21 @@ int case_pull_abandon(struct node *node)
     return 0;
 }
 
-/* Both copy a long message when both have nothing else to do, whatever its
- * layout is; it is loaded anew meanwhile. */
-int case_share(struct node *node)
+enum { SHARED_BYTES = 3000000 };
+
+/* Epochs of a long message, whose layout changes meanwhile.
+ * @param incoming bytes that the sender and the receiver are said to get */
+static int share(struct node *node, const uint64_t incoming[2], bool helps)
 {
-    enum { BLOCKS = 1000, BLOCK = 3000, EPOCHS = 60 };
+    enum { BLOCKS = SHARED_BYTES / 3000, BLOCK = 3000, EPOCHS = 60 };
     struct rsched_lane *lane;
     struct shape from, to;
 
     shape_contiguous(&from, BLOCKS * BLOCK, 1);
     shape_contiguous(&to, 2 * BLOCKS * BLOCK, 3);
     to.message.bytes = from.message.bytes;
+    from.message.incoming = incoming[0];
+    to.message.incoming = incoming[1];
     to.pieces[0] = (struct rsched_piece){to.memory, BLOCK / 2, 2 * BLOCKS,
                                          BLOCK - 7};
     NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0,
@@ -126,11 +130,23 @@ int case_share(struct node *node)
                (unsigned long long)lane->stats.bytes[RSCHED_WAY_DIRECT],
                (unsigned long long)EPOCHS * from.message.bytes);
         NODE_CHECK(node, bytes_once(lane) == EPOCHS * from.message.bytes);
-        NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_DIRECT] > 0);
+        NODE_CHECK(node, (lane->stats.bytes[RSCHED_WAY_DIRECT] > 0) == helps);
     }
     node_drop(node, lane, node->rank == 0);
     shape_fini(&from);
     shape_fini(&to);
+    return 0;
+}
+
+/* Both copy when the sender has at most half as much to copy itself. */
+int case_share(struct node *node)
+{
+    const uint64_t half = SHARED_BYTES / 2;
+
+    NODE_CHECK(node, share(node, (uint64_t[]){0, 0}, true) == 0);
+    NODE_CHECK(node, share(node, (uint64_t[]){half, 2 * half}, true) == 0);
+    NODE_CHECK(node,
+               share(node, (uint64_t[]){half + 1, 2 * half}, false) == 0);
     return 0;
 }
 
