@@ -202,6 +202,27 @@ static void print_gpu(int number, const struct rsched_gpu *gpu)
     putchar('\n');
 }
 
+/* Whether an engine drives a NIC that might take GPU memory. @return 0, or an
+ * error: why none does */
+static int check_nic(void)
+{
+    const struct rsched_engine_env env = {.chunk_bytes = 1 << 16,
+                                          .ring_bytes = 1 << 19};
+    const struct rsched_engine_ops *ops;
+    struct rsched_engine *engine;
+    int error = rs_fail(RSCHED_ENOTSUP, "built without an engine for NICs");
+
+    for (size_t i = 0; (ops = rsched_engine_at(i)) != NULL; i++) {
+        if (ops->also_gpus && !ops->within_node)
+            error = ops->open(&env, &engine);
+        if (error == 0) {
+            ops->close(engine);
+            return 0;
+        }
+    }
+    return error;
+}
+
 /* One line of what is possible, and one for each way that is not. */
 static void print_pair(const struct rsched_gpu_ops *gpus, int from, int to,
                        enum rs_distance distance)
@@ -213,6 +234,8 @@ static void print_pair(const struct rsched_gpu_ops *gpus, int from, int to,
     for (enum rs_way way = RS_NUM_HOST_WAYS; way < RS_NUM_WAYS; way++) {
         int error = gpus->check_way(from, to, way);
 
+        if (error == 0 && way == RS_WAY_GDR_LOOPBACK)
+            error = check_nic();
         printf("      %-13s %s%s\n", rs_way_name(way),
                error == 0 ? "possible" : "not here: ",
                error == 0 ? "" : rsched_last_error());

@@ -22,7 +22,7 @@ static const enum rsched_way counted[RS_NUM_GPU_WAYS] = {
     [RS_WAY_STAGED - RS_NUM_HOST_WAYS] = RSCHED_WAY_STAGED,
     [RS_WAY_GDRCOPY - RS_NUM_HOST_WAYS] = RSCHED_WAY_GDRCOPY,
     [RS_WAY_CUDA_IPC - RS_NUM_HOST_WAYS] = RSCHED_WAY_CUDA_IPC,
-    [RS_WAY_GDR_LOOPBACK - RS_NUM_HOST_WAYS] = RSCHED_NUM_WAYS,
+    [RS_WAY_GDR_LOOPBACK - RS_NUM_HOST_WAYS] = RSCHED_WAY_GDR_LOOPBACK,
 };
 
 static enum rs_way way_at(int i)
@@ -32,7 +32,7 @@ static enum rs_way way_at(int i)
 
 static bool has_moved(int i, const struct pair_time *time)
 {
-    return counted[i] < RSCHED_NUM_WAYS && time->way_bytes[counted[i]] > 0;
+    return time->way_bytes[counted[i]] > 0;
 }
 
 /* ---- one measurement ---- */
@@ -123,7 +123,7 @@ static uint64_t longest_of(const struct probe_gpu *probe, int i)
 
 static int measure_way(struct pair *pair, struct probe_gpu *probe, int i)
 {
-    bool possible = counted[i] < RSCHED_NUM_WAYS;
+    bool possible = true;
     int status = TOOL_OK;
 
     probe->of[i].shortest = SHORTEST;
@@ -161,12 +161,15 @@ static int run_measure(void *arg)
 /* ---- fitting ---- */
 
 /* L is the transfers of a line that both sides wait for: the slot's, and where the
- * receiver copies out of the sender's memory, the answer. What else everybody waits
+ * receiver copies out of the sender's memory, or has it written by the NIC, the
+ * answer. What else everybody waits
  * for, S too, is in o: it cannot be told from it by times. */
 static int fit(struct probe_gpu *probe, int i)
 {
     probe->costs[i].latency =
-        (way_at(i) == RS_WAY_CUDA_IPC ? 2 : 1) * probe->line;
+        (way_at(i) == RS_WAY_CUDA_IPC || way_at(i) == RS_WAY_GDR_LOOPBACK ? 2
+                                                                          : 1) *
+        probe->line;
     return probe_fit(&probe->of[i], &probe->costs[i]);
 }
 
@@ -279,10 +282,7 @@ static int measure_cell(struct pair *pair, struct table *t, struct row *row,
 
 static bool is_worth_it(const struct table *t, const struct row *row, int column)
 {
-    if (column == CHOICE)
-        return true;
-    return counted[column] < RSCHED_NUM_WAYS &&
-           row->bytes <= longest_of(&t->probe, column);
+    return column == CHOICE || row->bytes <= longest_of(&t->probe, column);
 }
 
 static int measure_table(struct pair *pair, void *arg)

@@ -133,6 +133,66 @@ static void publish(struct rs_cuda_lane *l, enum rs_cuda_kind kind,
     l->lane.stats.chunks++;
 }
 
+/* What comes first of a message that goes its way. */
+static void begin_message(struct rs_cuda_lane *l)
+{
+    l->step = RS_CUDA_SENDS_DATA;
+    if (l->way == RS_WAY_GDR_LOOPBACK) {
+        l->step = RS_CUDA_SENDS_LOOP;
+    } else if (l->way == RS_WAY_CUDA_IPC && l->version_sent == l->version) {
+        l->step = RS_CUDA_SENDS_PULL;
+    } else if (l->way == RS_WAY_CUDA_IPC) {
+        l->step = RS_CUDA_SENDS_TABLE;
+        l->table_at = 0;
+    }
+}
+
+static int send_loop(struct rs_cuda_lane *l)
+{
+    if (!has_credit(l))
+        return RSCHED_LANE_PENDING;
+    RS_FAILPOINT("tx:announce");
+    l->issued++;
+    publish(l, RS_CUDA_LOOP, 0);
+    l->step = RS_CUDA_ASKS;
+    return RSCHED_LANE_DONE;
+}
+
+/* @return RSCHED_LANE_DONE: it has an answer, and the step is another one */
+static int ask(struct rs_cuda_lane *l)
+{
+    int status;
+
+    /* Acquire: the receiver has made its buffers free before it accepts. */
+    if (atomic_load_explicit(&l->words->accepted, memory_order_acquire) ==
+        l->issued) {
+        l->step = RS_CUDA_LOOPS;
+        status = rs_cuda_loop_start(l);
+        return status < 0 ? status : RSCHED_LANE_DONE;
+    }
+    /* Consumed, and not accepted: what is accepted is consumed once the lane
+     * beside has brought it, which we have not started. Acquire: with `accepted`
+     * as it was before. */
+    if (atomic_load_explicit(&l->words->consumed, memory_order_acquire) !=
+        l->issued)
+        return RSCHED_LANE_PENDING;
+    l->loop_refused = true;
+    l->way = l->otherwise;
+    begin_message(l);
+    return RSCHED_LANE_DONE;
+}
+
+static int loop(struct rs_cuda_lane *l)
+{
+    int status = rs_cuda_loop_progress(l);
+
+    if (status != RSCHED_LANE_DONE)
+        return status;
+    l->step = RS_CUDA_SENT;
+    l->lane.stats.bytes[RSCHED_WAY_GDR_LOOPBACK] += l->message.bytes;
+    return RSCHED_LANE_DONE;
+}
+
 static int send_table(struct rs_cuda_lane *l)
 {
     while (l->table_at < l->table_bytes) {
@@ -218,7 +278,13 @@ static int go_on_sending(struct rs_cuda_lane *l)
 {
     int status = RSCHED_LANE_DONE;
 
-    if (l->step == RS_CUDA_SENDS_TABLE)
+    if (l->step == RS_CUDA_SENDS_LOOP)
+        status = send_loop(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_ASKS)
+        status = ask(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_LOOPS)
+        status = loop(l);
+    if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_SENDS_TABLE)
         status = send_table(l);
     if (status == RSCHED_LANE_DONE && l->step == RS_CUDA_SENDS_PULL)
         status = send_pull(l);
@@ -325,6 +391,49 @@ static int open_pull(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot)
     return error != 0 ? error : rs_cuda_pull_open(l);
 }
 
+/* It comes another way, then. */
+static int refuse_loop(struct rs_cuda_lane *l)
+{
+    const char *why = l->no_loop != NULL ? l->no_loop : "there is no lane for it";
+
+    if (rs_config()->gpu_way == RS_CONFIG_GPU_WAY_LOOPBACK)
+        return rs_fail(RSCHED_ENOTSUP, "RSCHED_GPU_WAY=gdr-loopback: %s", why);
+    rs_log(RS_LOG_WARN, "cuda: messages of peer %d do not come through a NIC: %s",
+           l->lane.connection->peer, why);
+    l->issued++;
+    consume(l);
+    return 0;
+}
+
+static int take_loop(struct rs_cuda_lane *l)
+{
+    int status;
+
+    if (!l->loop_loaded)
+        return refuse_loop(l);
+    status = rs_cuda_loop_start(l);
+    if (status < 0)
+        return status;
+    l->issued++;
+    l->looping = true;
+    /* Release: the buffers are free before the sender has them written. */
+    atomic_store_explicit(&l->words->accepted, l->issued, memory_order_release);
+    return 0;
+}
+
+/* The slot is consumed when what it announced is there. */
+static int go_on_looping(struct rs_cuda_lane *l)
+{
+    int status = rs_cuda_loop_progress(l);
+
+    if (status != RSCHED_LANE_DONE)
+        return status;
+    l->looping = false;
+    l->next = l->moves.copies.num_chunks;
+    consume(l);
+    return RSCHED_LANE_DONE;
+}
+
 /* What was asked for, or a message's shape, is worth no warning. */
 static void __attribute__((cold)) tell_out_of_reach(const struct rs_cuda_lane *l)
 {
@@ -367,10 +476,11 @@ static int take_slot(struct rs_cuda_lane *l, struct rs_cuda_slot *slot)
         return take_chunk(l);
     if (slot->kind == RS_CUDA_DATA || slot->kind == RS_CUDA_MAPPED)
         return begin_chunk(l);
-    /* Both come alone, at the beginning of an epoch. */
-    if (l->next > 0 || l->issued != l->finished ||
-        (slot->kind != RS_CUDA_PULL && slot->kind != RS_CUDA_TABLE))
+    /* All others come alone, at the beginning of an epoch. */
+    if (l->next > 0 || l->issued != l->finished || slot->kind > RS_CUDA_LOOP)
         return wrong_message(l, slot->bytes);
+    if (slot->kind == RS_CUDA_LOOP)
+        return take_loop(l);
     if (slot->kind == RS_CUDA_TABLE) {
         error = rs_cuda_pull_take(l, slot, rs_cuda_slot_data(slot));
         if (error != 0)
@@ -411,7 +521,7 @@ static int go_on_receiving(struct rs_cuda_lane *l)
     int error;
 
     while (l->next < l->moves.copies.num_chunks && !l->pulling &&
-           !l->new_table) {
+           !l->looping && !l->new_table) {
         struct rs_cuda_slot *slot = rs_cuda_slot(l, l->issued);
 
         /* Acquire: what the slot holds is read after its number. It is that of
@@ -424,6 +534,8 @@ static int go_on_receiving(struct rs_cuda_lane *l)
         if (error != 0)
             return error;
     }
+    if (l->looping)
+        return go_on_looping(l);
     error = finish_slots(l);
     l->lane.copying = l->finished < l->issued && !l->pulling;
     if (error != RSCHED_LANE_DONE)
@@ -478,13 +590,7 @@ int rs_cuda_tx_start(struct rsched_lane *lane)
     if (lane->connection->self)
         return go_on(l, start_self);
     l->next = 0;
-    l->step = RS_CUDA_SENDS_DATA;
-    if (l->way == RS_WAY_CUDA_IPC && l->version_sent == l->version) {
-        l->step = RS_CUDA_SENDS_PULL;
-    } else if (l->way == RS_WAY_CUDA_IPC) {
-        l->step = RS_CUDA_SENDS_TABLE;
-        l->table_at = 0;
-    }
+    begin_message(l);
     return go_on(l, go_on_sending);
 }
 

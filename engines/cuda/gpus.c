@@ -312,10 +312,7 @@ static int check_way(int from, int to, unsigned way)
         error = check_direct(a, b, from, to);
         return error != 0 ? error : check_gdrcopy();
     case RS_WAY_GDR_LOOPBACK:
-        error = check_direct(a, b, from, to);
-        return error != 0 ? error
-                          : rs_fail(RSCHED_ENOTSUP,
-                                    "no engine drives a NIC this way yet");
+        return check_direct(a, b, from, to);
     default:
         return rs_fail(RSCHED_ENOTSUP, "not a way of GPU memory");
     }

@@ -155,6 +155,7 @@ static void lane_free(struct rs_cuda_lane *l)
     if (l->own_group)
         rs_cuda_group_destroy(l->group);
     free(l->message.pieces);
+    free(l->no_loop);
     free(l);
 }
 
@@ -419,6 +420,10 @@ int rs_cuda_rx_check(struct rsched_lane *lane)
 {
     const struct rs_cuda_lane *l = rs_cuda_lane_of(lane);
 
+    /* What a sender that has closed has had written is on its way, or is told of
+     * there. */
+    if (l->looping)
+        return lane->beside->ops->rx_check(lane->beside);
     /* Copies out of slots that the sender has left end without it; those out
      * of its own memory are worth nothing any more. */
     if (l->words == NULL || (l->finished < l->issued && !l->pulling) ||
@@ -442,7 +447,9 @@ int rs_cuda_tx_check(struct rsched_lane *lane)
     if (l->words != NULL &&
         atomic_load_explicit(&l->words->refused, memory_order_acquire) != 0)
         return has_given_up(l);
-    return 0;
+    return l->step == RS_CUDA_LOOPS && lane->beside != NULL
+               ? lane->beside->ops->tx_check(lane->beside)
+               : 0;
 }
 
 static void release_block(struct rs_cuda_lane *l)

@@ -28,6 +28,14 @@
  *          after the copy, and has no epoch then.
  *   table  a part of a new table, before the first pull that needs it. So
  *          handles are opened once for each load, not in each epoch.
+ *   loop   the message comes over the lane beside (way `gdr-loopback`), by the
+ *          process's own NIC. A receiver whose device gets at its memory starts
+ *          that lane and says so in `accepted`, after which the sender starts its
+ *          end; it consumes the slot when all is there. One whose device does not
+ *          consumes the slot at once: then the message comes the next cheapest
+ *          way, in this epoch and until the sender loads again. The lanes beside
+ *          so have the same number of epochs at both ends, and their messages wait
+ *          for nothing but each other.
  *
  * Notification, then, is always a processor's store with release order after
  * the driver has said that the copy is over (cuEventQuery), and the other
@@ -36,7 +44,8 @@
  *
  * A receiver that cannot open the peer's memory says so (`unreachable`), logs
  * why, and gets the message through slots in this epoch and all later ones;
- * with RSCHED_GPU_WAY=cuda-ipc it fails instead.
+ * with RSCHED_GPU_WAY=cuda-ipc it fails instead, as does one that refuses a loop
+ * with RSCHED_GPU_WAY=gdr-loopback.
  *
  * Nothing of an epoch that processors copy calls the driver: contexts are made
  * current when something is enqueued, or asked for, only.
@@ -74,12 +83,19 @@ struct rs_cuda_words {
     _Alignas(RS_CUDA_LINE) atomic_uint_fast64_t consumed; /* slots */
     atomic_uint_fast64_t refused;     /* 1: it reads no more */
     atomic_uint_fast64_t unreachable; /* 1: pull nothing any more */
+    atomic_uint_fast64_t accepted; /* number + 1 of the last loop's slot */
     uint64_t id; /* of the edge; as in the descriptor */
 };
 static_assert(sizeof(struct rs_cuda_words) == 2 * RS_CUDA_LINE,
               "shared layout");
 
-enum rs_cuda_kind { RS_CUDA_DATA, RS_CUDA_PULL, RS_CUDA_TABLE, RS_CUDA_MAPPED };
+enum rs_cuda_kind {
+    RS_CUDA_DATA,
+    RS_CUDA_PULL,
+    RS_CUDA_TABLE,
+    RS_CUDA_MAPPED,
+    RS_CUDA_LOOP
+};
 
 /* The first line of a slot; data or table follow it. */
 struct rs_cuda_slot {
@@ -107,6 +123,9 @@ struct rs_cuda_table_piece {
 
 /* What an end sends: the next thing that goes into a slot. */
 enum rs_cuda_step {
+    RS_CUDA_SENDS_LOOP,
+    RS_CUDA_ASKS,  /* whether the receiver accepts it */
+    RS_CUDA_LOOPS, /* the lane beside has the epoch */
     RS_CUDA_SENDS_TABLE,
     RS_CUDA_SENDS_PULL,
     RS_CUDA_WAITS,
@@ -165,7 +184,15 @@ struct rs_cuda_lane {
     enum rs_cuda_step step;
     bool pulling; /* rx: the one slot that is issued is a pull */
 
-    enum rs_way way; /* tx: of the loaded message: staged, gdrcopy or cuda-ipc */
+    enum rs_way way; /* tx: of the loaded message, one of GPU memory */
+    enum rs_way otherwise; /* tx: of one that goes by gdr-loopback, if that is
+                              refused */
+
+    /* The lane beside. */
+    bool loop_loaded;  /* it has the loaded message */
+    bool loop_refused; /* tx: the receiver will not have the loaded message so */
+    bool looping;      /* rx: it has the epoch */
+    char *no_loop;     /* rx: why it does not have the message */
 
     /* Copies by processors. */
     struct rs_mappings mappings;
@@ -229,6 +256,26 @@ int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
 int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_rx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_cuda_tx_rank(struct rsched_lane *, uint64_t in_flight);
+
+/** The pieces of a message, to be freed. @return NULL: no memory */
+struct rsched_piece *rs_cuda_plain_pieces(const struct rs_cuda_message *m);
+
+/* loop.c */
+
+/** Sender: whether messages may go over a lane beside. @return 0, RSCHED_ENOTSUP:
+ * why not */
+int rs_cuda_loop_check(const struct rs_cuda_lane *l);
+
+/** Have the lane beside load the message, unless it has it: the one that is being
+ * loaded, or the one that was. @return 0; RSCHED_ENOTSUP: its device does not get
+ * at it, and why; or another error */
+int rs_cuda_loop_load(struct rs_cuda_lane *l,
+                      const struct rsched_message *message);
+int rs_cuda_loop_load_kept(struct rs_cuda_lane *l);
+
+/** Begin an epoch over the lane beside, and go on with it. @return as start */
+int rs_cuda_loop_start(struct rs_cuda_lane *l);
+int rs_cuda_loop_progress(struct rs_cuda_lane *l);
 
 /* map.c */
 

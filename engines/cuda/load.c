@@ -179,6 +179,8 @@ static uint32_t possible_ways(const struct rs_cuda_lane *l, enum rs_distance d)
     if (rs_gpu_way_costs(ways, RS_WAY_GDRCOPY, d)->given &&
         rs_config()->gdrcopy && rs_cuda_map_check(l) == 0)
         possible |= RS_WAY_BIT(RS_WAY_GDRCOPY);
+    if (l->message.all_gpu && l->peer.on_gpu && rs_cuda_loop_check(l) == 0)
+        possible |= RS_WAY_BIT(RS_WAY_GDR_LOOPBACK);
     return possible;
 }
 
@@ -189,51 +191,82 @@ static int prepare(struct rs_cuda_lane *l, enum rs_way way,
 {
     if (way == RS_WAY_GDRCOPY)
         return rs_cuda_map(l);
+    if (way == RS_WAY_GDR_LOOPBACK)
+        return rs_cuda_loop_load_kept(l);
     return way != RS_WAY_CUDA_IPC || (now != NULL && *now == way)
                ? 0
                : rs_cuda_pull_load(l);
 }
 
-/* The cheapest of the ways that turn out to be possible. Staged always is. */
+static void tell_impossible(const struct rs_cuda_lane *l, enum rs_way way)
+{
+    if (way == RS_WAY_GDRCOPY)
+        rs_log(RS_LOG_WARN,
+               "cuda: messages to peer %d are not copied by processors: %s",
+               l->lane.connection->peer, rsched_last_error());
+    if (way == RS_WAY_GDR_LOOPBACK)
+        rs_log(RS_LOG_WARN, "cuda: messages to peer %d do not go through a NIC: %s",
+               l->lane.connection->peer, rsched_last_error());
+}
+
+/* The cheapest of the ways that turn out to be possible, which `put` says then. */
+static int choose_among(struct rs_cuda_lane *l, struct rs_gpu_put *put,
+                        uint64_t in_flight, const enum rs_way *now,
+                        enum rs_way *way)
+{
+    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
+    int error;
+
+    for (;;) {
+        *way = now == NULL ? rs_gpu_way(ways, put, in_flight)
+                           : rs_gpu_way_again(ways, put, in_flight, *now);
+        error = prepare(l, *way, now);
+        if (error == 0 || error == RSCHED_ENOMEM)
+            return error;
+        tell_impossible(l, *way);
+        put->possible &= ~RS_WAY_BIT(*way);
+    }
+}
+
+/* Staged is always possible. What the receiver may refuse has another way ready,
+ * as an epoch cannot prepare one. */
 static int choose_cheapest(struct rs_cuda_lane *l, uint64_t in_flight,
                            const enum rs_way *now)
 {
-    const struct rs_ways *ways = l->lane.connection->engine->env.ways;
     struct rs_gpu_put put = {.bytes = l->message.bytes,
                              .possible = RS_WAY_BIT(RS_WAY_STAGED)};
-    enum rs_way way;
+    enum rs_way way, otherwise = RS_WAY_STAGED;
     int error;
 
     if (find_distance(l, &put.distance) == 0)
         put.possible = possible_ways(l, put.distance);
-    for (;;) {
-        way = now == NULL ? rs_gpu_way(ways, &put, in_flight)
-                          : rs_gpu_way_again(ways, &put, in_flight, *now);
-        error = prepare(l, way, now);
-        if (error == 0 || error == RSCHED_ENOMEM)
-            break;
-        if (way == RS_WAY_GDRCOPY)
-            rs_log(RS_LOG_WARN, "cuda: messages to peer %d are not copied by "
-                                "processors: %s",
-                   l->lane.connection->peer, rsched_last_error());
-        put.possible &= ~RS_WAY_BIT(way);
-    }
-    if (error == 0)
+    error = choose_among(l, &put, in_flight, now, &way);
+    put.possible &= ~RS_WAY_BIT(RS_WAY_GDR_LOOPBACK);
+    if (error == 0 && way == RS_WAY_GDR_LOOPBACK)
+        error = choose_among(l, &put, in_flight, NULL, &otherwise);
+    if (error == 0) {
         l->way = way;
+        l->otherwise = otherwise;
+    }
     return error;
 }
 
 /* The way that was asked for, or an error. */
 static int insist(struct rs_cuda_lane *l, enum rs_way way, const char *asked)
 {
-    int error = way == RS_WAY_CUDA_IPC ? check_ipc(l) : 0;
+    int error = 0;
 
+    if (way == RS_WAY_CUDA_IPC)
+        error = check_ipc(l);
+    if (way == RS_WAY_GDR_LOOPBACK)
+        error = rs_cuda_loop_check(l);
     if (error == 0)
         error = prepare(l, way, NULL);
     if (error != 0)
         return error == RSCHED_ENOMEM ? error
                                       : rs_fail_within(error, "%s", asked);
     l->way = way;
+    l->otherwise = RS_WAY_STAGED;
     return 0;
 }
 
@@ -251,6 +284,11 @@ static int choose_way(struct rs_cuda_lane *l, uint64_t in_flight,
         if (l->message.on_gpu)
             return insist(l, RS_WAY_CUDA_IPC, "RSCHED_GPU_WAY=cuda-ipc");
         break;
+    case RS_CONFIG_GPU_WAY_LOOPBACK:
+        if (l->message.on_gpu && l->peer.on_gpu)
+            return insist(l, RS_WAY_GDR_LOOPBACK,
+                          "RSCHED_GPU_WAY=gdr-loopback");
+        break;
     default:
         break;
     }
@@ -261,6 +299,7 @@ static int choose_way(struct rs_cuda_lane *l, uint64_t in_flight,
 static void set_streams(struct rs_cuda_lane *l)
 {
     l->lane.streams = l->way == RS_WAY_CUDA_IPC ||
+                      l->way == RS_WAY_GDR_LOOPBACK ||
                       (l->message.on_gpu && l->way == RS_WAY_STAGED) ||
                       l->moves.copies.num_chunks > RS_CUDA_SLOTS;
 }
@@ -314,6 +353,7 @@ int rs_cuda_tx_load(struct rsched_lane *lane,
     if (lane->connection->self) {
         error = load(l, message);
     } else {
+        l->loop_loaded = l->loop_refused = false;
         error = load_ring(l, message);
         rs_cuda_map_trim(l);
         if (error == 0)
@@ -323,7 +363,7 @@ int rs_cuda_tx_load(struct rsched_lane *lane,
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }
 
-static struct rsched_piece *plain_pieces(const struct rs_cuda_message *m)
+struct rsched_piece *rs_cuda_plain_pieces(const struct rs_cuda_message *m)
 {
     struct rsched_piece *pieces = calloc(m->num_pieces + 1, sizeof(*pieces));
 
@@ -355,7 +395,7 @@ static int load_self(struct rs_cuda_lane *l,
         error = rs_cuda_lane_stream(tx, l->message.gpu);
     if (error != 0)
         return error;
-    pieces = plain_pieces(&tx->message);
+    pieces = rs_cuda_plain_pieces(&tx->message);
     if (pieces == NULL)
         return rs_fail(RSCHED_ENOMEM, "cuda: no memory for pieces");
     from.pieces = pieces;
@@ -364,6 +404,19 @@ static int load_self(struct rs_cuda_lane *l,
     return error == 0 ? rs_moves_compile(&tx->moves, RS_STRAIGHT,
                                          mover_of_self, tx, &tx->stream)
                       : error;
+}
+
+/* Whether the NIC gets at it the sender learns if it asks. */
+static int load_beside(struct rs_cuda_lane *l,
+                       const struct rsched_message *message)
+{
+    int error;
+
+    l->loop_loaded = false;
+    if (l->lane.beside == NULL)
+        return 0;
+    error = rs_cuda_loop_load(l, message);
+    return error == RSCHED_ENOTSUP ? 0 : error;
 }
 
 int rs_cuda_rx_load(struct rsched_lane *lane,
@@ -380,6 +433,8 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
         rs_cuda_pull_tidy(l);
         rs_cuda_map_trim(l);
         l->reach = RS_CUDA_NOT_TRIED;
+        if (error == 0)
+            error = load_beside(l, message);
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);
 }

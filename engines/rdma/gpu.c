@@ -11,7 +11,8 @@
  * processor, and the data by the GPU. Else the inner lane has host memory, which
  * copy engines fill before the sender's epoch begins, or empty after the
  * receiver's. A message is copied as a whole, so it is not pipelined with the
- * network; messages to several peers are.
+ * network; messages to several peers are. A lane beside another one refuses such a
+ * message instead, since that one has better ways.
  *
  * As inner lanes are none of librsched's, their counters are those of the outer
  * ones, after each call.
@@ -33,6 +34,7 @@ struct gpu_lane {
     struct rsched_lane lane; /* first: the public part */
     struct rsched_lane *inner;
     bool sends;
+    bool beside; /* another lane: nothing is staged */
     bool warned;
     struct rsched_gpu_hold *gpu; /* of the loaded message; NULL: host memory */
     int number;                  /* of that GPU */
@@ -80,7 +82,7 @@ static int fail(const struct gpu_lane *w, int error)
 static const struct rsched_engine_ops lane_ops = {RS_RDMA_GPU_LANE_OPS};
 
 static struct gpu_lane *lane_new(struct rsched_connection *connection,
-                                 bool sends)
+                                 const struct rsched_lane_spec *spec, bool sends)
 {
     struct gpu_lane *w = calloc(1, sizeof(*w));
 
@@ -92,6 +94,7 @@ static struct gpu_lane *lane_new(struct rsched_connection *connection,
     w->lane.connection = connection;
     w->lane.ops = &lane_ops;
     w->sends = sends;
+    w->beside = spec->beside;
     return w;
 }
 
@@ -99,7 +102,7 @@ int rs_rdma_gpu_rx_create(struct rsched_connection *connection,
                           const struct rsched_lane_spec *spec,
                           unsigned char *descriptor, struct rsched_lane **lane)
 {
-    struct gpu_lane *w = lane_new(connection, false);
+    struct gpu_lane *w = lane_new(connection, spec, false);
     int error;
 
     if (w == NULL)
@@ -118,7 +121,7 @@ int rs_rdma_gpu_tx_create(struct rsched_connection *connection,
                           const unsigned char *descriptor, unsigned char *reply,
                           struct rsched_lane **lane)
 {
-    struct gpu_lane *w = lane_new(connection, true);
+    struct gpu_lane *w = lane_new(connection, spec, true);
     int error;
 
     if (w == NULL)
@@ -312,7 +315,7 @@ static int load_gpu(struct gpu_lane *w, const struct rsched_message *message,
         return error;
     if (rs_config()->gpu_way != RS_CONFIG_GPU_WAY_STAGED) {
         error = load_direct(w, message, places);
-        if (error != RSCHED_ENOTSUP)
+        if (error != RSCHED_ENOTSUP || w->beside)
             return error;
         tell(w);
     }
@@ -332,7 +335,9 @@ static int load(struct gpu_lane *w, const struct rsched_message *message)
         return fail(w, error);
     w->stage = NULL;
     w->gpu = NULL;
-    if (places.gpu < 0)
+    if (places.gpu < 0 && w->beside)
+        error = rs_fail(RSCHED_ENOTSUP, "the message lies in host memory");
+    else if (places.gpu < 0)
         error = load_inner(w, message, NULL);
     else
         error = load_gpu(w, message, &places);

@@ -22,6 +22,12 @@
  * descriptor, which the sender's `tx_create` reads; that writes a reply, which
  * the receiver's `rx_attach` reads.
  *
+ * An edge over an engine with `gpus` may have a second pair of lanes **beside** its
+ * own one, over an engine with `also_gpus` that is not `within_node`: a NIC that
+ * reads the one GPU's memory and writes the other's. The lane that has one beside
+ * it loads, starts and drives that, through its ops, whenever a message is to go
+ * this way; librsched makes, abandons and destroys it as any other.
+ *
  * Protocol (the landing way): an edge has four words, 64 bits, monotonic, each
  * with one writer. `arrived` (sender) and `consumed` (receiver) count chunks
  * here; `src_ready` and `dst_ready` are for ways without landing slots. A
@@ -119,6 +125,9 @@ struct rsched_lane_spec {
     struct rsched_place place; /**< of this end's first buffer, as far as it is
                                     known by then, if `gpus` */
     bool gpus; /**< either end may lie in GPU memory, now or after a load */
+    bool beside; /**< it is beside another lane: load refuses, with
+                      RSCHED_ENOTSUP and the reason, what its device does not
+                      get at by itself, or could not be made visible */
     struct rsched_group *group; /**< of the exchange; NULL: the lane has to do
                                      without, or the engine has none */
 };
@@ -143,6 +152,8 @@ struct rsched_lane {
     const struct rsched_engine_ops *ops;
     unsigned engine; /**< set by librsched: its number there */
     struct rsched_connection *connection;
+    /** The lane beside this one, or NULL; set by librsched before the first load. */
+    struct rsched_lane *beside;
     struct rsched_lane_stats stats;
     /** tx: the peer has learnt of the rx lane and may write to it.
      * Set by librsched on rx lanes. */
@@ -183,7 +194,8 @@ struct rsched_engine_ops {
     bool gpus;        /**< for messages of which an end lies in GPU memory; the
                            other engines are for host memory at both ends */
     bool also_gpus;   /**< for those too, over connections of their own, where no
-                           engine that is for them alone reaches the peer */
+                           engine that is for them alone reaches the peer, and
+                           beside the lanes of one that does */
     bool reconnects;  /**< a connection that is not whole may be replaced by a
                            new one with the same instance; if not, a peer whose
                            check has failed is dead for good */

@@ -291,6 +291,8 @@ enum rsched_way {
                              copy engines */
     RSCHED_WAY_CUDA_IPC, /**< a copy engine reads the peer's GPU memory */
     RSCHED_WAY_GDRCOPY,  /**< as staged, but processors copy (GDRCopy) */
+    RSCHED_WAY_GDR_LOOPBACK, /**< a NIC reads the sender's GPU memory and writes
+                                  the receiver's, within a node */
     RSCHED_NUM_WAYS
 };
 

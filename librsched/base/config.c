@@ -76,7 +76,8 @@ static struct entry table[] = {
       "machine file with what the ways within a node cost (rsched probe writes "
       "one); empty is RSCHED_MACHINE if it says so, else built in"},
      KIND_TEXT, FIELD(ways), 0, 0, false},
-    {{"RSCHED_GPU_WAY", 0, "auto", 0, "auto|staged|cuda-ipc|gdrcopy",
+    {{"RSCHED_GPU_WAY", 0, "auto", 0,
+     "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",
       "the way of messages with an end in GPU memory within a node, and an error "
       "where it is not possible; auto: the cheapest one that is; between nodes "
       "staged keeps devices away from GPU memory"},

@@ -22,6 +22,7 @@ enum rs_config_gpu_way {
     RS_CONFIG_GPU_WAY_STAGED,
     RS_CONFIG_GPU_WAY_IPC,
     RS_CONFIG_GPU_WAY_GDRCOPY,
+    RS_CONFIG_GPU_WAY_LOOPBACK,
 };
 
 enum { RS_GID_AUTO = 255 }; /* the engine chooses */

@@ -60,10 +60,12 @@ static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
     if (t->sizes_out->status != 0)
         return 0;
     pthread_mutex_lock(&c->context->lock);
-    t->peer->ops->offer(t->peer->connection, t->sizes_out->offer);
-    if (t->gpu_peer != NULL)
-        t->gpu_peer->ops->offer(t->gpu_peer->connection,
-                                t->sizes_out->gpu_offer);
+    for (int use = 0; use < RS_NUM_USES; use++) {
+        const struct rs_peer *peer = t->peers[use];
+
+        if (peer != NULL)
+            peer->ops->offer(peer->connection, t->sizes_out->offer[use]);
+    }
     pthread_mutex_unlock(&c->context->lock);
     size = t->sizes_out->of + t->num_puts;
     for (uint32_t i = 0; i < t->num_receives; i++)
@@ -92,7 +94,8 @@ static void fill_puts(struct rs_creation *c)
         t->sizes_out->of[t->told++] = (struct rs_size){
             .bytes = put->bytes,
             .k = c->k[id],
-            .rail = (uint16_t)(c->plan.engine[id] % rs_peer_rails(t->peer)),
+            .rail = (uint16_t)(c->plan.engine[id] %
+                               rs_peer_rails(t->peers[RS_USE_HOST])),
             .on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU,
         };
     }
@@ -109,7 +112,8 @@ static void sizes_messages(struct rs_talk *t, struct rs_talk_message *out,
 static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
 {
     bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    uint32_t n = t->num_receives, rails = rs_peer_rails(t->peer);
+    uint32_t n = t->num_receives;
+    uint32_t rails = rs_peer_rails(t->peers[RS_USE_HOST]);
     bool *seen = calloc((size_t)n + 1, sizeof(*seen));
     int error = 0;
 
@@ -139,21 +143,27 @@ static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
     return error;
 }
 
-static int accept_offer(struct rs_creation *c, struct rs_talk *t)
+static int accept_offer(struct rs_peer *peer, const unsigned char *offer)
+{
+    int error = 0;
+
+    if (!peer->accepted)
+        error = peer->ops->accept(peer->connection, offer);
+    peer->accepted = error == 0;
+    if (error != 0 && peer->ops->reconnects) /* joined in part, perhaps */
+        atomic_store(&peer->dead, true);
+    return error;
+}
+
+static int accept_offers(struct rs_creation *c, struct rs_talk *t)
 {
     int error = 0;
 
     pthread_mutex_lock(&c->context->lock);
-    if (!t->peer->accepted)
-        error = t->peer->ops->accept(t->peer->connection, t->sizes_in->offer);
-    t->peer->accepted = error == 0;
-    if (error == 0 && t->gpu_peer != NULL && !t->gpu_peer->accepted) {
-        error = t->gpu_peer->ops->accept(t->gpu_peer->connection,
-                                         t->sizes_in->gpu_offer);
-        t->gpu_peer->accepted = error == 0;
+    for (int use = 0; use < RS_NUM_USES && error == 0; use++) {
+        if (t->peers[use] != NULL)
+            error = accept_offer(t->peers[use], t->sizes_in->offer[use]);
     }
-    if (error != 0 && t->peer->ops->reconnects) /* joined in part, perhaps */
-        atomic_store(&t->peer->dead, true);
     pthread_mutex_unlock(&c->context->lock);
     return error;
 }
@@ -182,7 +192,7 @@ static void tell_sizes(struct rs_creation *c)
         }
         wrong = check_sizes(c, t);
         if (wrong == 0)
-            wrong = accept_offer(c, t);
+            wrong = accept_offers(c, t);
         if (wrong == 0)
             wrong = rs_edges_add_in(c, t, t->sizes_in->of);
         if (wrong != 0)
@@ -202,28 +212,39 @@ static uint64_t edges_hash(const struct rs_table *table,
     return XXH64(table->descriptors, sizeof(table->descriptors), hash);
 }
 
-static int fill_table(struct rs_creation *c, struct rs_talk *t)
+/* The lanes of one edge. */
+static int fill_lanes(struct rs_creation *c, struct rs_talk *t,
+                      struct rs_edge *edge)
 {
     struct rs_table *table = &t->table_out;
 
-    table->num_puts = t->num_receives;
-    for (uint32_t e = 0; e < c->x->num_in; e++) {
-        struct rs_edge *edge = &c->x->in[e];
+    for (uint32_t which = 0; which < rs_edge_num_lanes(edge); which++) {
         int error;
 
-        if (!rs_edge_is_with(edge, t))
-            continue;
-        if (table->num_lanes == RSCHED_MAX_RAILS)
+        if (table->num_lanes == RS_TALK_LANES)
             return rs_fail(RSCHED_ELIMIT, "process %d has more than %d lanes",
-                           t->process, RSCHED_MAX_RAILS);
-        error =
-            rs_edge_create_rx(c, edge, table->descriptors[table->num_lanes]);
+                           t->process, RS_TALK_LANES);
+        error = rs_edge_create_rx(c, edge, which,
+                                  table->descriptors[table->num_lanes]);
         if (error != 0)
             return error;
         table->num_lanes++;
     }
-    table->hash = edges_hash(table, t->sizes_in);
     return 0;
+}
+
+static int fill_table(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rs_table *table = &t->table_out;
+    int error = 0;
+
+    table->num_puts = t->num_receives;
+    for (uint32_t e = 0; e < c->x->num_in && error == 0; e++) {
+        if (rs_edge_is_with(&c->x->in[e], t))
+            error = fill_lanes(c, t, &c->x->in[e]);
+    }
+    table->hash = edges_hash(table, t->sizes_in);
+    return error;
 }
 
 static void table_messages(struct rs_talk *t, struct rs_talk_message *out,
@@ -235,31 +256,42 @@ static void table_messages(struct rs_talk *t, struct rs_talk_message *out,
         *in = (struct rs_talk_message){&t->table_in, sizeof(t->table_in)};
 }
 
-/* The sender's side: its lanes, one for each of the receiver's. */
-static int adopt_table(struct rs_creation *c, struct rs_talk *t)
+static int adopt_lanes(struct rs_creation *c, struct rs_talk *t,
+                       struct rs_edge *edge)
 {
-    const struct rs_table *table = &t->table_in;
-    uint32_t lanes = 0;
-
-    for (uint32_t e = 0; e < c->x->num_out; e++)
-        lanes += rs_edge_is_with(&c->x->out[e], t);
-    if (table->num_puts != t->num_puts || table->num_lanes != lanes ||
-        table->hash != edges_hash(table, t->sizes_out))
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d sent a table that does not fit", t->process);
-    for (uint32_t e = 0; e < c->x->num_out; e++) {
+    for (uint32_t which = 0; which < rs_edge_num_lanes(edge); which++) {
         uint32_t lane = t->ack_out.attached;
-        int error;
+        int error = rs_edge_create_tx(c, edge, which,
+                                      t->table_in.descriptors[lane],
+                                      t->ack_out.replies[lane]);
 
-        if (!rs_edge_is_with(&c->x->out[e], t))
-            continue;
-        error = rs_edge_create_tx(c, &c->x->out[e], table->descriptors[lane],
-                                  t->ack_out.replies[lane]);
         if (error != 0)
             return error;
         t->ack_out.attached++;
     }
     return 0;
+}
+
+/* The sender's side: its lanes, one for each of the receiver's. */
+static int adopt_table(struct rs_creation *c, struct rs_talk *t)
+{
+    const struct rs_table *table = &t->table_in;
+    uint32_t lanes = 0;
+    int error = 0;
+
+    for (uint32_t e = 0; e < c->x->num_out; e++) {
+        if (rs_edge_is_with(&c->x->out[e], t))
+            lanes += rs_edge_num_lanes(&c->x->out[e]);
+    }
+    if (table->num_puts != t->num_puts || table->num_lanes != lanes ||
+        table->hash != edges_hash(table, t->sizes_out))
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d sent a table that does not fit", t->process);
+    for (uint32_t e = 0; e < c->x->num_out && error == 0; e++) {
+        if (rs_edge_is_with(&c->x->out[e], t))
+            error = adopt_lanes(c, t, &c->x->out[e]);
+    }
+    return error;
 }
 
 /* Whether the sender of each of our lanes may write to it: the first
@@ -272,8 +304,11 @@ static void mark_attached(struct rs_creation *c, const struct rs_talk *t,
     for (uint32_t e = 0; e < c->x->num_in; e++) {
         struct rs_edge *edge = &c->x->in[e];
 
-        if (rs_edge_is_with(edge, t) && edge->lane != NULL)
-            edge->lane->attached = lane++ < attached;
+        if (!rs_edge_is_with(edge, t) || edge->lane == NULL)
+            continue;
+        edge->lane->attached = lane++ < attached;
+        if (edge->beside != NULL)
+            edge->beside->attached = lane++ < attached;
     }
 }
 
@@ -296,7 +331,7 @@ static void agree_on_tables(struct rs_creation *c)
         t->table_out.status = rs_talk_status(c, t, t->table_out.reason);
         /* From now on until it says otherwise the peer may write. */
         if (t->table_out.status == 0)
-            mark_attached(c, t, RSCHED_MAX_RAILS);
+            mark_attached(c, t, RS_TALK_LANES);
     }
     RS_FAILPOINT("create:table");
     rs_talk_round(c, "table", table_messages);
@@ -338,11 +373,15 @@ static int adopt_ack(struct rs_creation *c, struct rs_talk *t)
         return rs_fail(RSCHED_EMISMATCH,
                        "process %d acknowledged another table", t->process);
     for (uint32_t e = 0; e < c->x->num_in; e++) {
-        int error;
+        struct rs_edge *edge = &c->x->in[e];
+        int error = 0;
 
-        if (!rs_edge_is_with(&c->x->in[e], t))
+        if (!rs_edge_is_with(edge, t))
             continue;
-        error = rs_edge_attach_rx(c, &c->x->in[e], t->ack_in.replies[lane++]);
+        for (uint32_t which = 0;
+             which < rs_edge_num_lanes(edge) && error == 0; which++)
+            error = rs_edge_attach_rx(c, edge, which,
+                                      t->ack_in.replies[lane++]);
         if (error != 0)
             return error;
     }
@@ -454,8 +493,10 @@ static uint32_t most_rails(const struct rs_creation *c)
     uint32_t most = 1;
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
-        if (rs_peer_rails(c->talks[i].peer) > most)
-            most = rs_peer_rails(c->talks[i].peer);
+        const struct rs_peer *peer = c->talks[i].peers[RS_USE_HOST];
+
+        if (rs_peer_rails(peer) > most)
+            most = rs_peer_rails(peer);
     }
     return most;
 }
@@ -542,12 +583,9 @@ static int make_all(struct rs_creation *c, int status)
 static void release_peers(struct rs_creation *c)
 {
     pthread_mutex_lock(&c->context->lock);
-    rs_context_release_peer(c->context, c->self.peer);
-    rs_context_release_peer(c->context, c->self.gpu_peer);
-    for (uint32_t i = 0; i < c->num_talks; i++) {
-        rs_context_release_peer(c->context, c->talks[i].peer);
-        rs_context_release_peer(c->context, c->talks[i].gpu_peer);
-    }
+    rs_talk_release_peers(c, &c->self);
+    for (uint32_t i = 0; i < c->num_talks; i++)
+        rs_talk_release_peers(c, &c->talks[i]);
     pthread_mutex_unlock(&c->context->lock);
 }
 

@@ -38,7 +38,7 @@ static int count_near_peers(const struct rsched_context *context)
 
     for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
         count += p->process != context->params.process &&
-                 p->ops->within_node && !p->gpus;
+                 p->ops->within_node && p->use == RS_USE_HOST;
     return count;
 }
 
@@ -245,9 +245,16 @@ static int connect_by(struct rsched_context *context, struct rs_peer *peer,
     return 0;
 }
 
-static bool is_for(const struct rsched_engine_ops *ops, bool gpus)
+static bool is_for(const struct rsched_engine_ops *ops, enum rs_use use)
 {
-    return ops->gpus == gpus || (gpus && ops->also_gpus);
+    switch (use) {
+    case RS_USE_HOST:
+        return !ops->gpus;
+    case RS_USE_GPUS:
+        return ops->gpus || ops->also_gpus;
+    default:
+        return ops->also_gpus && !ops->within_node;
+    }
 }
 
 /* By the first engine that reaches it; otherwise all their reasons are told. */
@@ -261,7 +268,7 @@ static int connect_by_any(struct rsched_context *context,
         int error;
 
         if (context->engines[i].ops == NULL ||
-            !is_for(context->engines[i].ops, peer->gpus))
+            !is_for(context->engines[i].ops, peer->use))
             continue;
         error = connect_by(context, peer, i);
         if (error != RSCHED_EUNREACH)
@@ -290,12 +297,12 @@ int rs_context_change_engine(struct rsched_context *context,
 
 /* The record of the highest life, the newest of them; NULL: there is none. */
 static struct rs_peer *latest(const struct rsched_context *context, int process,
-                              bool gpus)
+                              enum rs_use use)
 {
     struct rs_peer *found = NULL;
 
     for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process && p->gpus == gpus &&
+        if (p->process == process && p->use == use &&
             (found == NULL || p->life > found->life))
             found = p;
     }
@@ -307,12 +314,12 @@ static struct rs_peer *latest(const struct rsched_context *context, int process,
 static struct rs_peer *find_life(const struct rsched_context *context,
                                  int process,
                                  const struct rs_addresses *addresses,
-                                 uint32_t life, bool gpus)
+                                 enum rs_use use, uint32_t life)
 {
     struct rs_peer *found = NULL;
 
     for (struct rs_peer *p = context->peers; p != NULL; p = p->next) {
-        if (p->process == process && p->gpus == gpus && p->life >= life &&
+        if (p->process == process && p->use == use && p->life >= life &&
             memcmp(&p->addresses, addresses, sizeof(*addresses)) == 0 &&
             (found == NULL || p->life < found->life))
             found = p;
@@ -333,14 +340,13 @@ static void note_dead(struct rsched_context *context)
 /* Give back the connections that have been replaced and nobody uses. */
 static void free_useless(struct rsched_context *context, int process)
 {
-    const struct rs_peer *last = latest(context, process, false);
     struct rs_peer *useless = NULL;
 
     for (struct rs_peer **at = &context->peers; *at != NULL;) {
         struct rs_peer *p = *at;
 
-        if (p->process != process || p == last || p->users > 0 ||
-            p->gpus || !p->ops->reconnects) {
+        if (p->process != process || p->users > 0 || !p->ops->reconnects ||
+            p == latest(context, process, p->use)) {
             at = &p->next;
             continue;
         }
@@ -365,13 +371,13 @@ void rs_context_release_peer(struct rsched_context *context,
 }
 
 int rs_context_peer(struct rsched_context *context, int process,
-                    const struct rs_addresses *addresses, uint32_t life,
-                    const cpu_set_t *cpus, bool gpus, struct rs_peer **peer)
+                    const struct rs_addresses *addresses, enum rs_use use,
+                    uint32_t life, const cpu_set_t *cpus, struct rs_peer **peer)
 {
     struct rs_peer *p;
     int error;
 
-    p = find_life(context, process, addresses, life, gpus);
+    p = find_life(context, process, addresses, use, life);
     if (p != NULL && p->life != life)
         return rs_fail(RSCHED_EPEER,
                        "the connection with process %d has failed meanwhile",
@@ -386,7 +392,7 @@ int rs_context_peer(struct rsched_context *context, int process,
         return rs_fail(RSCHED_ENOMEM, "no memory for peer %d", process);
     p->process = process;
     p->life = life;
-    p->gpus = gpus;
+    p->use = use;
     p->addresses = *addresses;
     error = connect_by_any(context, p);
     if (error != 0) {
@@ -427,9 +433,10 @@ static bool is_spent(struct rsched_context *context, struct rs_peer *p)
 }
 
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
-                                      int process, uint32_t *life)
+                                      int process, enum rs_use use,
+                                      uint32_t *life)
 {
-    struct rs_peer *p = latest(context, process, false);
+    struct rs_peer *p = latest(context, process, use);
 
     *life = p == NULL ? 0 : p->life;
     if (p != NULL && is_spent(context, p)) {

@@ -105,30 +105,18 @@ static void free_edges(struct rs_edge *edges, uint32_t num_edges)
 static void destroy_lanes(struct rsched_exchange *x)
 {
     /* All learn of it before one of them is waited for. */
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        if (x->out[i].lane != NULL)
-            x->out[i].lane->ops->tx_abandon(x->out[i].lane);
-    }
-    for (uint32_t i = 0; i < x->num_in; i++) {
-        if (x->in[i].lane != NULL)
-            x->in[i].lane->ops->rx_abandon(x->in[i].lane);
-    }
+    for (uint32_t i = 0; i < x->num_out; i++)
+        rs_edge_abandon(&x->out[i], true);
+    for (uint32_t i = 0; i < x->num_in; i++)
+        rs_edge_abandon(&x->in[i], false);
     /* Nothing of ours touches the buffers any more. Streams have to go on before
      * a driver is asked to free anything: it waits for them. */
     if (x->order != NULL)
         rsched_gpus()->order_destroy(x->order);
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        if (x->out[i].lane == NULL)
-            continue;
-        x->out[i].lane->ops->tx_destroy(x->out[i].lane);
-        rs_context_release_peer(x->context, x->out[i].peer);
-    }
-    for (uint32_t i = 0; i < x->num_in; i++) {
-        if (x->in[i].lane == NULL)
-            continue;
-        x->in[i].lane->ops->rx_destroy(x->in[i].lane);
-        rs_context_release_peer(x->context, x->in[i].peer);
-    }
+    for (uint32_t i = 0; i < x->num_out; i++)
+        rs_edge_destroy(x->context, &x->out[i], true);
+    for (uint32_t i = 0; i < x->num_in; i++)
+        rs_edge_destroy(x->context, &x->in[i], false);
     for (uint32_t i = 0; i < x->num_groups; i++)
         x->groups[i].ops->group_destroy(x->groups[i].group);
 }

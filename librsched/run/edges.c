@@ -18,14 +18,18 @@ static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
 }
 
 static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
-                       struct rs_peer *peer, uint32_t rail, uint32_t id)
+                       const struct rs_talk *t, bool on_gpu, uint32_t rail,
+                       uint32_t id)
 {
+    struct rs_peer *peer = t->peers[on_gpu ? RS_USE_GPUS : RS_USE_HOST];
     struct rs_edge *e;
 
     if (peer == NULL)
         return rs_fail(RSCHED_EMISMATCH, "a process has GPU memory of which it "
                                          "did not tell at first");
     e = find_edge(edges, num_edges, peer, rail);
+    if (on_gpu)
+        e->beside_peer = t->peers[RS_USE_LOOPBACK];
     return rs_order_append(&e->order, &e->num_order, id);
 }
 
@@ -37,11 +41,6 @@ static bool is_received_on_gpu(const struct rs_creation *c,
     if (t == &c->self)
         return c->receives[t->receives[k]].kind == RSCHED_PLACE_GPU;
     return t->sizes_in->of[t->hello_in.num_puts + k].on_gpu != 0;
-}
-
-static struct rs_peer *peer_for(const struct rs_talk *t, bool on_gpu)
-{
-    return on_gpu ? t->gpu_peer : t->peer;
 }
 
 /* Edges begin in the order of their first puts in the plan. */
@@ -59,9 +58,9 @@ int rs_edges_make_out(struct rs_creation *c)
         bool on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU ||
                       is_received_on_gpu(c, t, c->k[id]);
         uint32_t rail =
-            on_gpu ? 0 : c->plan.engine[id] % rs_peer_rails(t->peer);
-        int error = add_to_edge(x->out, &x->num_out, peer_for(t, on_gpu), rail,
-                                id);
+            on_gpu ? 0
+                   : c->plan.engine[id] % rs_peer_rails(t->peers[RS_USE_HOST]);
+        int error = add_to_edge(x->out, &x->num_out, t, on_gpu, rail, id);
 
         if (error != 0)
             return error;
@@ -77,7 +76,7 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
         uint32_t id = t->receives[puts[i].k];
         bool on_gpu =
             puts[i].on_gpu != 0 || c->receives[id].kind == RSCHED_PLACE_GPU;
-        int error = add_to_edge(c->x->in, &c->x->num_in, peer_for(t, on_gpu),
+        int error = add_to_edge(c->x->in, &c->x->num_in, t, on_gpu,
                                 on_gpu ? 0 : puts[i].rail, id);
 
         if (error != 0)
@@ -114,13 +113,15 @@ static int find_group(struct rsched_exchange *x, const struct rs_edge *edge,
 
 /* Each message is as long as the sizes that its put and receive have. */
 static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
-                                         const struct rs_edge *edge, bool out)
+                                         const struct rs_edge *edge,
+                                         uint32_t which, bool out)
 {
     struct rsched_lane_spec spec = {.rail = edge->rail,
-                                    .gpus = edge->peer->gpus,
+                                    .gpus = rs_peer_has_gpus(edge->peer),
+                                    .beside = which != 0,
                                     .place = {RSCHED_PLACE_HOST, -1}};
 
-    for (uint32_t i = 0; edge->peer->gpus && i < edge->num_order &&
+    for (uint32_t i = 0; spec.gpus && i < edge->num_order &&
                          spec.place.kind != RSCHED_PLACE_GPU;
          i++)
         spec.place = (out ? c->puts : c->receives)[edge->order[i]];
@@ -133,60 +134,105 @@ static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
     return spec;
 }
 
-static void adopt(struct rs_edge *edge)
+static struct rs_peer *peer_of(const struct rs_edge *edge, uint32_t which)
 {
-    if (edge->lane->ops == NULL)
-        edge->lane->ops = edge->peer->ops;
-    edge->lane->engine = (unsigned)edge->peer->engine;
+    return which == 0 ? edge->peer : edge->beside_peer;
+}
+
+static void adopt(struct rs_edge *edge, uint32_t which,
+                  struct rsched_lane *lane)
+{
+    struct rs_peer *peer = peer_of(edge, which);
+
+    if (lane->ops == NULL)
+        lane->ops = peer->ops;
+    lane->engine = (unsigned)peer->engine;
+    rs_peer_acquire(peer);
+    if (which == 0)
+        edge->lane = lane;
+    else
+        edge->beside = edge->lane->beside = lane;
 }
 
 int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
-                      unsigned char *descriptor)
+                      uint32_t which, unsigned char *descriptor)
 {
-    struct rsched_lane_spec spec = lane_spec(c, edge, false);
-    int error;
+    struct rsched_lane_spec spec = lane_spec(c, edge, which, false);
+    struct rs_peer *peer = peer_of(edge, which);
+    struct rsched_lane *lane;
+    int error = 0;
 
     pthread_mutex_lock(&c->context->lock);
-    error = find_group(c->x, edge, &spec.group);
+    if (which == 0)
+        error = find_group(c->x, edge, &spec.group);
     if (error == 0)
-        error = edge->peer->ops->rx_create(edge->peer->connection, &spec,
-                                           descriptor, &edge->lane);
-    if (error == 0) {
-        adopt(edge);
-        rs_peer_acquire(edge->peer);
-    }
+        error = peer->ops->rx_create(peer->connection, &spec, descriptor,
+                                     &lane);
+    if (error == 0)
+        adopt(edge, which, lane);
     pthread_mutex_unlock(&c->context->lock);
     return error;
 }
 
 int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
-                      const unsigned char *descriptor, unsigned char *reply)
+                      uint32_t which, const unsigned char *descriptor,
+                      unsigned char *reply)
 {
-    struct rsched_lane_spec spec = lane_spec(c, edge, true);
-    int error;
+    struct rsched_lane_spec spec = lane_spec(c, edge, which, true);
+    struct rs_peer *peer = peer_of(edge, which);
+    struct rsched_lane *lane;
+    int error = 0;
 
     pthread_mutex_lock(&c->context->lock);
-    error = find_group(c->x, edge, &spec.group);
+    if (which == 0)
+        error = find_group(c->x, edge, &spec.group);
     if (error == 0)
-        error = edge->peer->ops->tx_create(edge->peer->connection, &spec,
-                                           descriptor, reply, &edge->lane);
-    if (error == 0) {
-        adopt(edge);
-        rs_peer_acquire(edge->peer);
-    }
+        error = peer->ops->tx_create(peer->connection, &spec, descriptor, reply,
+                                     &lane);
+    if (error == 0)
+        adopt(edge, which, lane);
     pthread_mutex_unlock(&c->context->lock);
     return error;
 }
 
 int rs_edge_attach_rx(struct rs_creation *c, struct rs_edge *edge,
-                      const unsigned char *reply)
+                      uint32_t which, const unsigned char *reply)
 {
+    struct rsched_lane *lane = which == 0 ? edge->lane : edge->beside;
     int error;
 
     pthread_mutex_lock(&c->context->lock);
-    error = edge->lane->ops->rx_attach(edge->lane, reply);
+    error = lane->ops->rx_attach(lane, reply);
     pthread_mutex_unlock(&c->context->lock);
     return error;
+}
+
+static void abandon_lane(struct rsched_lane *lane, bool out)
+{
+    if (lane != NULL)
+        (out ? lane->ops->tx_abandon : lane->ops->rx_abandon)(lane);
+}
+
+void rs_edge_abandon(const struct rs_edge *edge, bool out)
+{
+    abandon_lane(edge->lane, out);
+    abandon_lane(edge->beside, out);
+}
+
+static void destroy_lane(struct rsched_context *context, struct rsched_lane *lane,
+                         struct rs_peer *peer, bool out)
+{
+    if (lane == NULL)
+        return;
+    (out ? lane->ops->tx_destroy : lane->ops->rx_destroy)(lane);
+    rs_context_release_peer(context, peer);
+}
+
+void rs_edge_destroy(struct rsched_context *context, const struct rs_edge *edge,
+                     bool out)
+{
+    destroy_lane(context, edge->lane, edge->peer, out);
+    destroy_lane(context, edge->beside, edge->beside_peer, out);
 }
 
 /* Needs no messages. The sender's order is the receiver's. */
@@ -199,16 +245,17 @@ static int make_self(struct rs_creation *c, struct rs_edge *out)
     int error = 0;
 
     for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
-        error = add_to_edge(x->in, &x->num_in, out->peer, 0,
+        error = add_to_edge(x->in, &x->num_in, &c->self,
+                            rs_peer_has_gpus(out->peer), 0,
                             c->self.receives[c->k[out->order[i]]]);
     if (error != 0)
         return error;
     in = find_edge(x->in, &x->num_in, out->peer, 0);
-    error = rs_edge_create_rx(c, in, descriptor);
+    error = rs_edge_create_rx(c, in, 0, descriptor);
     if (error == 0)
-        error = rs_edge_create_tx(c, out, descriptor, reply);
+        error = rs_edge_create_tx(c, out, 0, descriptor, reply);
     if (error == 0)
-        error = rs_edge_attach_rx(c, in, reply);
+        error = rs_edge_attach_rx(c, in, 0, reply);
     if (error == 0)
         in->lane->attached = true;
     return error;

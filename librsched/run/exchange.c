@@ -19,6 +19,7 @@ const char *rsched_way_name(enum rsched_way way)
         [RSCHED_WAY_STAGED] = "staged",
         [RSCHED_WAY_CUDA_IPC] = "cuda-ipc",
         [RSCHED_WAY_GDRCOPY] = "gdrcopy",
+        [RSCHED_WAY_GDR_LOOPBACK] = "gdr-loopback",
     };
 
     return (unsigned)way < RSCHED_NUM_WAYS ? names[way] : NULL;
@@ -66,9 +67,9 @@ void rs_exchange_leave(struct rsched_exchange *x)
 static void abandon(struct rsched_exchange *x)
 {
     for (uint32_t i = 0; i < x->num_out; i++)
-        x->out[i].lane->ops->tx_abandon(x->out[i].lane);
+        rs_edge_abandon(&x->out[i], true);
     for (uint32_t i = 0; i < x->num_in; i++)
-        x->in[i].lane->ops->rx_abandon(x->in[i].lane);
+        rs_edge_abandon(&x->in[i], false);
 }
 
 int rs_exchange_fail(struct rsched_exchange *x, int error)
@@ -440,6 +441,13 @@ bool rsched_exchange_is_active(const struct rsched_exchange *x)
     return active;
 }
 
+static int engine_of(const struct rs_edge *e, int way)
+{
+    return way == RSCHED_WAY_GDR_LOOPBACK && e->beside_peer != NULL
+               ? e->beside_peer->engine
+               : e->peer->engine;
+}
+
 /* The numbers of an exchange that this thread owns. */
 static void copy_stats(const struct rsched_exchange *x,
                        struct rsched_stats *stats)
@@ -458,7 +466,7 @@ static void copy_stats(const struct rsched_exchange *x,
         stats->nontemporal_bytes += e->lane->stats.nontemporal;
         for (int way = 0; way < RSCHED_NUM_WAYS; way++) {
             stats->way_bytes[way] += e->lane->stats.bytes[way];
-            stats->engine_bytes[e->peer->engine] += e->lane->stats.bytes[way];
+            stats->engine_bytes[engine_of(e, way)] += e->lane->stats.bytes[way];
         }
     }
     for (uint32_t i = 0; i < x->num_in; i++) {

@@ -66,7 +66,8 @@ static int check_place(const struct rsched_exchange *x,
     struct rsched_place place;
     int error = rs_exchange_place(x, out, id, put, addresses, &place);
 
-    if (error != 0 || place.kind != RSCHED_PLACE_GPU || edge->peer->gpus)
+    if (error != 0 || place.kind != RSCHED_PLACE_GPU ||
+        rs_peer_has_gpus(edge->peer))
         return error;
     return rs_fail(RSCHED_ENOTSUP,
                    "exchange %llu: %s %u lies in the memory of GPU %d, but was "
@@ -151,7 +152,8 @@ static uint64_t count_gpu_messages(const struct rsched_exchange *x,
     uint64_t count = 0;
 
     for (uint32_t i = 0; i < x->num_out; i++)
-        count += x->out[i].peer->gpus && is_sent(&x->out[i], pattern);
+        count += rs_peer_has_gpus(x->out[i].peer) &&
+                 is_sent(&x->out[i], pattern);
     return count;
 }
 
@@ -188,7 +190,7 @@ static int load_out(struct rsched_exchange *x,
         e->bytes = message.bytes;
         if (message.bytes == 0)
             continue;
-        if (e->peer->gpus)
+        if (rs_peer_has_gpus(e->peer))
             message.in_flight = together;
         error = e->lane->ops->tx_load(e->lane, &message);
         if (error != 0)
@@ -350,7 +352,8 @@ static int rank(struct rsched_exchange *x, uint32_t *changed)
         const struct rs_edge *e = &x->out[i];
         int status;
 
-        if (!e->peer->gpus || e->bytes == 0 || e->lane->ops->tx_rank == NULL)
+        if (!rs_peer_has_gpus(e->peer) || e->bytes == 0 ||
+            e->lane->ops->tx_rank == NULL)
             continue;
         status = e->lane->ops->tx_rank(e->lane, together);
         if (status < 0)

@@ -6,6 +6,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
+#include "librsched/base/log.h"
 #include "librsched/run/talk.h"
 
 /* ---- hello ---- */
@@ -36,7 +37,9 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
     }
     rs_context_addresses(context, &h->addresses);
     /* One that we know already can be seen to be dead from the beginning. */
-    t->peer = rs_context_known_peer(context, t->process, &h->life);
+    for (int use = 0; use < RS_NUM_USES; use++)
+        t->peers[use] = rs_context_known_peer(
+            context, t->process, (enum rs_use)use, &h->life[use]);
     pthread_mutex_unlock(&context->lock);
 }
 
@@ -118,10 +121,55 @@ static void greet(struct rs_creation *c)
 /* ---- reach ---- */
 
 /* Whoever knows that a connection has failed tells it to the other one. */
-static uint32_t later_life(const struct rs_talk *t)
+static uint32_t later_life(const struct rs_talk *t, enum rs_use use)
 {
-    return t->hello_in.life > t->hello_out.life ? t->hello_in.life
-                                                : t->hello_out.life;
+    return t->hello_in.life[use] > t->hello_out.life[use]
+               ? t->hello_in.life[use]
+               : t->hello_out.life[use];
+}
+
+static bool is_loopback_forced(void)
+{
+    return rs_config()->gpu_way == RS_CONFIG_GPU_WAY_LOOPBACK;
+}
+
+/* Whether messages to this process might go through a NIC though it is on this
+ * node. They have a fixed length, or would have to land in host memory. */
+static bool wants_loopback(const struct rs_creation *c, const struct rs_talk *t)
+{
+    const struct rs_peer *gpus = t->peers[RS_USE_GPUS];
+    bool costs = false;
+
+    for (int d = 0; d < RS_NUM_DISTANCES; d++)
+        costs = costs || rs_gpu_way_costs(&c->context->ways, RS_WAY_GDR_LOOPBACK,
+                                          (enum rs_distance)d)
+                             ->given;
+    return gpus != NULL && gpus->ops->within_node &&
+           (c->x->flags & RSCHED_EXCHANGE_VARIABLE) == 0 &&
+           (is_loopback_forced() ||
+            (costs && rs_config()->gpu_way == RS_CONFIG_GPU_WAY_AUTO));
+}
+
+static int connect_use(struct rs_creation *c, struct rs_talk *t,
+                       enum rs_use use, const cpu_set_t *cpus)
+{
+    return rs_context_peer(c->context, t->process, &t->hello_in.addresses, use,
+                           later_life(t, use), cpus, &t->peers[use]);
+}
+
+/* Without it there are other ways. */
+static int connect_loopback(struct rs_creation *c, struct rs_talk *t,
+                            const cpu_set_t *cpus)
+{
+    int error = connect_use(c, t, RS_USE_LOOPBACK, cpus);
+
+    if (error != RSCHED_EUNREACH)
+        return error;
+    if (is_loopback_forced())
+        return rs_fail_within(error, "RSCHED_GPU_WAY=gdr-loopback");
+    rs_log(RS_LOG_INFO, "no GDR loopback with process %d: %s", t->process,
+           rsched_last_error());
+    return 0;
 }
 
 static int connect_peer(struct rs_creation *c, struct rs_talk *t)
@@ -136,13 +184,12 @@ static int connect_peer(struct rs_creation *c, struct rs_talk *t)
             CPU_SET(cpu, &cpus);
     }
     pthread_mutex_lock(&context->lock);
-    rs_context_release_peer(context, t->peer);
-    t->peer = NULL;
-    error = rs_context_peer(context, t->process, &t->hello_in.addresses,
-                            later_life(t), &cpus, false, &t->peer);
+    rs_talk_release_peers(c, t);
+    error = connect_use(c, t, RS_USE_HOST, &cpus);
     if (error == 0 && (t->hello_in.on_gpu != 0 || t->hello_out.on_gpu != 0))
-        error = rs_context_peer(context, t->process, &t->hello_in.addresses, 0,
-                                &cpus, true, &t->gpu_peer);
+        error = connect_use(c, t, RS_USE_GPUS, &cpus);
+    if (error == 0 && wants_loopback(c, t))
+        error = connect_loopback(c, t, &cpus);
     pthread_mutex_unlock(&context->lock);
     return error;
 }
@@ -176,12 +223,33 @@ static int settle_engine(struct rs_creation *c, const struct rs_talk *t,
     return error;
 }
 
+/* There is one if both want it, by the same engine, and messages in GPU memory do
+ * not go through NICs anyway. */
+static void settle_loopback(struct rs_creation *c, struct rs_talk *t)
+{
+    struct rs_peer **peer = &t->peers[RS_USE_LOOPBACK];
+    bool within_node = t->peers[RS_USE_GPUS] != NULL &&
+                       t->peers[RS_USE_GPUS]->ops->within_node;
+
+    if (*peer == NULL ||
+        (within_node && (*peer)->engine == t->reach_in.engine[RS_USE_LOOPBACK]))
+        return;
+    pthread_mutex_lock(&c->context->lock);
+    rs_context_release_peer(c->context, *peer);
+    pthread_mutex_unlock(&c->context->lock);
+    *peer = NULL;
+}
+
 static int settle_engines(struct rs_creation *c, struct rs_talk *t)
 {
-    int error = settle_engine(c, t, t->peer, t->reach_in.engine);
+    const int32_t *theirs = t->reach_in.engine;
+    int error = settle_engine(c, t, t->peers[RS_USE_HOST], theirs[RS_USE_HOST]);
 
-    if (error == 0 && t->gpu_peer != NULL)
-        error = settle_engine(c, t, t->gpu_peer, t->reach_in.gpu_engine);
+    if (error == 0 && t->peers[RS_USE_GPUS] != NULL)
+        error =
+            settle_engine(c, t, t->peers[RS_USE_GPUS], theirs[RS_USE_GPUS]);
+    if (error == 0)
+        settle_loopback(c, t);
     return error;
 }
 
@@ -197,8 +265,9 @@ static void reach(struct rs_creation *c)
                 rs_talk_failed(c, t, wrong);
         }
         t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
-        t->reach_out.engine = t->peer == NULL ? -1 : t->peer->engine;
-        t->reach_out.gpu_engine = t->gpu_peer == NULL ? -1 : t->gpu_peer->engine;
+        for (int use = 0; use < RS_NUM_USES; use++)
+            t->reach_out.engine[use] =
+                t->peers[use] == NULL ? -1 : t->peers[use]->engine;
     }
     RS_FAILPOINT("create:reach");
     rs_talk_round(c, "reach", reach_messages);
@@ -224,22 +293,33 @@ void rs_creation_meet(struct rs_creation *c)
     reach(c);
 }
 
+void rs_talk_release_peers(struct rs_creation *c, struct rs_talk *t)
+{
+    for (int use = 0; use < RS_NUM_USES; use++) {
+        rs_context_release_peer(c->context, t->peers[use]);
+        t->peers[use] = NULL;
+    }
+}
+
 int rs_creation_meet_self(struct rs_creation *c)
 {
     struct rsched_context *context = c->context;
+    struct rs_peer **peers = c->self.peers;
     struct rs_addresses addresses;
     int error;
 
     pthread_mutex_lock(&context->lock);
     rs_context_addresses(context, &addresses);
-    error = rs_context_peer(context, context->params.process, &addresses, 0,
-                            &context->own_cpus, false, &c->self.peer);
-    if (error == 0 && rs_peer_rails(c->self.peer) != 1)
+    error = rs_context_peer(context, context->params.process, &addresses,
+                            RS_USE_HOST, 0, &context->own_cpus,
+                            &peers[RS_USE_HOST]);
+    if (error == 0 && rs_peer_rails(peers[RS_USE_HOST]) != 1)
         error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
                                          "process itself");
     if (error == 0 && c->self.on_gpu > 0)
-        error = rs_context_peer(context, context->params.process, &addresses, 0,
-                                &context->own_cpus, true, &c->self.gpu_peer);
+        error = rs_context_peer(context, context->params.process, &addresses,
+                                RS_USE_GPUS, 0, &context->own_cpus,
+                                &peers[RS_USE_GPUS]);
     pthread_mutex_unlock(&context->lock);
     return error;
 }

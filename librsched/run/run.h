@@ -28,16 +28,25 @@ struct rs_addresses {
     unsigned char of[RSCHED_MAX_ENGINES][RSCHED_ENGINE_ADDRESS_BYTES];
 };
 
+/* What a connection is for. */
+enum rs_use {
+    RS_USE_HOST,     /* messages in host memory at both ends */
+    RS_USE_GPUS,     /* those of which an end lies in GPU memory */
+    RS_USE_LOOPBACK, /* of them within a node, those that go through a NIC: for
+                        lanes beside others */
+    RS_NUM_USES
+};
+
 /* A process that exchanges have an edge with, by one connection. When that has
- * failed the next one, agreed on with the peer, has a record of its own. The
- * latest lives as long as the context, others as long as they have users. */
+ * failed the next one, agreed on with the peer, has a record of its own, as have
+ * connections for another use. The latest lives as long as the context, others as
+ * long as they have users. */
 struct rs_peer {
     struct rs_peer *next;
     int process;
     uint32_t life;  /* one more than that of the connection before */
     uint32_t users; /* talks and lanes; guarded by the context's lock */
-    bool gpus;  /* for messages of which an end lies in GPU memory; for others
-                   there is another record */
+    enum rs_use use;
     int engine; /* that it is reached by: index of the context's engines */
     const struct rsched_engine_ops *ops; /* of that engine */
     struct rsched_connection *connection;
@@ -45,6 +54,11 @@ struct rs_peer {
     atomic_bool dead; /* sticky */
     struct rs_addresses addresses;
 };
+
+static inline bool rs_peer_has_gpus(const struct rs_peer *peer)
+{
+    return peer->use != RS_USE_HOST;
+}
 
 static inline uint32_t rs_peer_rails(const struct rs_peer *peer)
 {
@@ -98,6 +112,8 @@ enum rs_owner { RS_OWNED, RS_OFFERED, RS_TAKEN };
 struct rs_edge {
     struct rsched_lane *lane;
     struct rs_peer *peer;
+    struct rsched_lane *beside;  /* over which `lane` may send instead */
+    struct rs_peer *beside_peer; /* NULL: there is none */
     uint32_t rail;
     uint64_t bytes;      /* of the loaded message; 0: not started */
     uint32_t *order;     /* put (receive) ids in the order of the message */
@@ -172,20 +188,21 @@ static inline void rs_exchange_end(struct rsched_exchange *x)
 void rs_context_addresses(struct rsched_context *context,
                           struct rs_addresses *addresses);
 
-/** The peer's record for a life, connected by the first engine for GPU memory,
- * or not for that, that reaches it; made at first use. Release it. The caller
- * holds the context's lock.
+/** The peer's record for a use and life, connected by the first engine for that
+ * use that reaches it; made at first. Release it. The caller holds the context's
+ * lock.
  * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
-                    const struct rs_addresses *addresses, uint32_t life,
-                    const cpu_set_t *cpus, bool gpus, struct rs_peer **peer);
+                    const struct rs_addresses *addresses, enum rs_use use,
+                    uint32_t life, const cpu_set_t *cpus, struct rs_peer **peer);
 
-/** The record (not for GPU memory) of the latest life of a process that is
- * known to be there, or NULL; release it. `life` is the one to talk about: a
- * new one if the record's connection has failed and can be replaced, then it is
- * not returned. The caller holds the context's lock. */
+/** The record of the latest life for a use of a process that is known to be
+ * there, or NULL; release it. `life` is the one to talk about: a new one if the
+ * record's connection has failed and can be replaced, then it is not returned.
+ * The caller holds the context's lock. */
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
-                                      int process, uint32_t *life);
+                                      int process, enum rs_use use,
+                                      uint32_t *life);
 
 /** One more or one less user; NULL is allowed for release. The caller holds the
  * context's lock. */
@@ -217,6 +234,14 @@ bool rs_context_settle(struct rsched_context *context);
  */
 int rs_exchange_agree(struct rsched_exchange *x,
                       const struct rsched_exchange_params *params, int status);
+
+/* edges.c */
+
+/** The lanes of an edge, as far as they have been made: they move nothing any
+ * more; and are destroyed. The caller of the latter holds the context's lock. */
+void rs_edge_abandon(const struct rs_edge *edge, bool out);
+void rs_edge_destroy(struct rsched_context *context, const struct rs_edge *edge,
+                     bool out);
 
 /* places.c */
 

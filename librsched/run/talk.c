@@ -132,6 +132,7 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct rs_talk *t = &c->talks[i];
+        const struct rs_peer *peer = t->peers[RS_USE_HOST];
         int error = 0;
 
         if (is_done(t))
@@ -141,8 +142,8 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
                             "process %d did not answer (%s) within "
                             "RSCHED_SETUP_TIMEOUT",
                             t->process, round);
-        else if (t->peer != NULL)
-            error = t->peer->ops->check(t->peer->connection);
+        else if (peer != NULL)
+            error = peer->ops->check(peer->connection);
         if (error == 0)
             continue;
         /* It may have said all that it had to before it died. */
@@ -150,7 +151,7 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
         if (is_done(t))
             continue;
         if (!late)
-            t->peer->ops->check(t->peer->connection); /* its text again */
+            peer->ops->check(peer->connection); /* its text again */
         rs_talk_end(c, t, error);
     }
 }

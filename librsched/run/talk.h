@@ -13,9 +13,10 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 6,
+    RS_TALK_VERSION = 7,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
+    RS_TALK_LANES = 2 * RSCHED_MAX_RAILS, /* rails, also for GPU memory */
 };
 
 /* Who I am, what I can, how many puts and receives we share. */
@@ -32,27 +33,27 @@ struct rs_hello {
     int32_t status;
     uint32_t num_puts;     /* from me to you */
     uint32_t num_receives; /* from you to me */
-    uint32_t life; /* of our connection, the least one that I can use */
+    uint32_t life[RS_NUM_USES]; /* of our connections, the least ones that I can
+                                   use */
     uint32_t on_gpu; /* of these puts and receives lie in GPU memory */
     uint64_t cpus[RS_TALK_CPU_WORDS];
     struct rs_addresses addresses;
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_hello) ==
-                  320 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
+                  328 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
-/* The engine that I reach you by. */
+/* The engines that I reach you by. */
 struct rs_reach {
     int32_t status;
-    int32_t engine; /* the first one that works; -1: none */
-    int32_t gpu_engine; /* for GPU memory, if any lies between us; likewise */
-    uint32_t reserved;
+    int32_t engine[RS_NUM_USES]; /* the first one that works; -1: none, or there is
+                                    no use for it */
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_reach) == 144, "wire layout");
 
-/* The half of our connection, my puts to you in the order in which they will
+/* The halves of our connections, my puts to you in the order in which they will
  * travel, one rail after the other, and the bytes that I expect from you. */
 struct rs_size {
     uint64_t bytes;
@@ -64,12 +65,12 @@ struct rs_sizes {
     int32_t status;
     char reason[RS_TALK_REASON_BYTES];
     uint32_t reserved;
-    unsigned char offer[RSCHED_ENGINE_OFFER_BYTES];
-    unsigned char gpu_offer[RSCHED_ENGINE_OFFER_BYTES]; /* if there is GPU memory */
+    unsigned char offer[RS_NUM_USES][RSCHED_ENGINE_OFFER_BYTES];
     struct rs_size of[]; /* one for each put, then one for each receive */
 };
 static_assert(sizeof(struct rs_size) == 16 &&
-                  sizeof(struct rs_sizes) == 136 + 2 * RSCHED_ENGINE_OFFER_BYTES,
+                  sizeof(struct rs_sizes) ==
+                      136 + RS_NUM_USES * RSCHED_ENGINE_OFFER_BYTES,
               "wire layout");
 
 /* Receiver to sender: its lanes, with a hash over everything agreed. */
@@ -79,11 +80,11 @@ struct rs_table {
     uint64_t hash;
     uint32_t num_puts;
     uint32_t num_lanes; /* in the order of their first puts' sizes */
-    unsigned char descriptors[RSCHED_MAX_RAILS][RSCHED_LANE_DESCRIPTOR_BYTES];
+    unsigned char descriptors[RS_TALK_LANES][RSCHED_LANE_DESCRIPTOR_BYTES];
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_table) ==
-                  152 + RSCHED_MAX_RAILS * RSCHED_LANE_DESCRIPTOR_BYTES,
+                  152 + RS_TALK_LANES * RSCHED_LANE_DESCRIPTOR_BYTES,
               "wire layout");
 
 /* Sender to receiver: the hash again, or why not. */
@@ -91,18 +92,17 @@ struct rs_ack {
     uint64_t hash;
     int32_t status;
     uint32_t attached; /* so many of the lanes may the sender write to */
-    unsigned char replies[RSCHED_MAX_RAILS][RSCHED_LANE_DESCRIPTOR_BYTES];
+    unsigned char replies[RS_TALK_LANES][RSCHED_LANE_DESCRIPTOR_BYTES];
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_ack) ==
-                  144 + RSCHED_MAX_RAILS * RSCHED_LANE_DESCRIPTOR_BYTES,
+                  144 + RS_TALK_LANES * RSCHED_LANE_DESCRIPTOR_BYTES,
               "wire layout");
 
 /* The talk with one peer. */
 struct rs_talk {
     int process;
-    struct rs_peer *peer;
-    struct rs_peer *gpu_peer; /* NULL: nothing between us lies in GPU memory */
+    struct rs_peer *peers[RS_NUM_USES]; /* NULL: there is no such use */
     uint32_t num_puts, num_receives;
     uint32_t on_gpu; /* of them: this end */
     uint32_t told;   /* puts in sizes_out so far */
@@ -177,6 +177,9 @@ int32_t rs_talk_status(const struct rs_creation *c, const struct rs_talk *t,
  * connected by an engine. */
 void rs_creation_meet(struct rs_creation *c);
 
+/** Let go of a talk's peers; the context's lock is held. */
+void rs_talk_release_peers(struct rs_creation *c, struct rs_talk *t);
+
 /** The peer of the talk of the process with itself. */
 int rs_creation_meet_self(struct rs_creation *c);
 
@@ -199,17 +202,25 @@ int rs_edges_make_self(struct rs_creation *c);
 static inline bool rs_edge_is_with(const struct rs_edge *edge,
                                    const struct rs_talk *t)
 {
-    return edge->peer != NULL &&
-           (edge->peer == t->peer || edge->peer == t->gpu_peer);
+    return edge->peer != NULL && (edge->peer == t->peers[RS_USE_HOST] ||
+                                  edge->peer == t->peers[RS_USE_GPUS]);
 }
 
-/** An edge's lane: the receiver makes one and describes it, the sender makes
- * the other end and replies, the receiver attaches it. */
+/** The lanes of an edge: its own, and one beside that. */
+static inline uint32_t rs_edge_num_lanes(const struct rs_edge *edge)
+{
+    return edge->beside_peer != NULL ? 2 : 1;
+}
+
+/** An edge's lane number `which` (1: the one beside): the receiver makes one and
+ * describes it, the sender makes the other end and replies, the receiver attaches
+ * it. */
 int rs_edge_create_rx(struct rs_creation *c, struct rs_edge *edge,
-                      unsigned char *descriptor);
+                      uint32_t which, unsigned char *descriptor);
 int rs_edge_create_tx(struct rs_creation *c, struct rs_edge *edge,
-                      const unsigned char *descriptor, unsigned char *reply);
+                      uint32_t which, const unsigned char *descriptor,
+                      unsigned char *reply);
 int rs_edge_attach_rx(struct rs_creation *c, struct rs_edge *edge,
-                      const unsigned char *reply);
+                      uint32_t which, const unsigned char *reply);
 
 #endif

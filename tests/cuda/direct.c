@@ -3,12 +3,12 @@
  * Exchanges of GPU memory over RDMA devices, between two ranks that no other
  * engine joins, or does (`beside`), or does in one direction only (`one-way`):
  *
- *     cuda_direct dmabuf|peer|sent|staged|beside|one-way
+ *     cuda_direct dmabuf|peer|sent|staged|beside|one-way|cut
  *
  * The device is the interpreter of ../verbs, the driver the one in software. Said
  * is what they do: `dmabuf`, `peer`, devices get at GPU memory, registered so;
  * `sent`, what they write there cannot be made visible; `staged`, they do not get
- * at it. The counters tell that it was so.
+ * at it. The counters tell that it was so. `cut`: the wires are, once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +25,11 @@
 enum { EPOCHS = 3, ROWS = 100, ROW = 64, PITCH = 1024 };
 enum { NEIGHBORS = 2, NEIGHBOR = 65536 };
 
-static enum { DMABUF, PEER, SENT, STAGED, BESIDE, ONE_WAY, MODES } mode;
+static enum { DMABUF, PEER, SENT, STAGED, BESIDE, ONE_WAY, CUT, MODES } mode;
 
 static const char *const modes[] = {"dmabuf", "peer",   "sent",
-                                    "staged", "beside", "one-way"};
+                                    "staged", "beside", "one-way",
+                                    "cut"};
 
 static const struct kind {
     uint64_t bytes;
@@ -113,13 +114,46 @@ static int run(struct rank *self, struct world *w)
     return 0;
 }
 
+/* A connection that has failed: what comes later has another one. */
+static int cut(struct rank *self, struct world *w)
+{
+    int error;
+
+    w->kind = &kinds[0];
+    w->number = KINDS + 1;
+    buffer_init(&w->p, &w->send, span(w->kind), true);
+    buffer_init(&w->p, &w->receive, span(w->kind), true);
+    RANK_CHECK(create(self, w) == 0);
+    RANK_CHECK(run(self, w) == 0);
+    RANK_CHECK(w->x->out[0].peer->life == 0);
+    mesh_barrier(self->end);
+    interpreter_cut(INTERPRETER_ALL_RAILS);
+    mesh_barrier(self->end);
+    error = rsched_exchange_start(w->x);
+    if (error == 0)
+        error = rsched_exchange_wait(w->x);
+    RANK_CHECK(error == RSCHED_EPEER);
+    mesh_barrier(self->end);
+    interpreter_cut(0);
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    RANK_CHECK(create(self, w) == 0);
+    RANK_CHECK(w->x->out[0].peer->life == 1);
+    RANK_CHECK(run(self, w) == 0);
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    buffer_fini(&w->p, &w->send);
+    buffer_fini(&w->p, &w->receive);
+    return 0;
+}
+
 /* What the sender's device has fetched from GPU memory itself. */
 static int check_sent(struct rank *self, const struct world *w, int epochs)
 {
     const struct rsched_lane_stats *stats = &w->x->out[0].lane->stats;
     uint64_t bytes = (uint64_t)epochs * w->kind->bytes;
 
-    RANK_CHECK(w->x->num_out == 1 && w->x->out[0].peer->gpus);
+    RANK_CHECK(w->x->num_out == 1 && rs_peer_has_gpus(w->x->out[0].peer));
     RANK_CHECK(strcmp(w->x->out[0].peer->ops->name,
                       mode == BESIDE ? "cuda" : "interpreter") == 0);
     if (mode == BESIDE)
@@ -139,7 +173,8 @@ static int check_sent(struct rank *self, const struct world *w, int epochs)
 static int check_written(struct rank *self, const struct world *w,
                          uint64_t writes)
 {
-    bool direct = (mode == DMABUF || mode == PEER || mode == ONE_WAY) &&
+    bool direct = (mode == DMABUF || mode == PEER || mode == ONE_WAY ||
+                   mode == CUT) &&
                   w->kind->to_gpu && !w->kind->rows;
 
     RANK_CHECK(direct ? interpreter_gpu_writes() - writes >= 2 * EPOCHS
@@ -267,7 +302,8 @@ static int check_registered(struct rank *self)
     struct interpreter_counts counts = interpreter_counts();
 
     RANK_CHECK((counts.dmabufs > 0) ==
-               (mode == DMABUF || mode == SENT || mode == ONE_WAY));
+               (mode == DMABUF || mode == SENT || mode == ONE_WAY ||
+                mode == CUT));
     RANK_CHECK((counts.peers > 0) == (mode == PEER));
     return 0;
 }
@@ -282,28 +318,13 @@ static int refuse(struct rsched_engine *engine, int peer,
     return rs_fail(RSCHED_EUNREACH, "process %d is not for this engine", peer);
 }
 
-/* The interpreter in the place of verbs, where that is in the order in which
- * engines are tried. */
 static int open_beside(struct rank *self)
 {
     static struct rsched_engine_ops refusing;
-    struct rs_engine *cuda = NULL, *verbs = NULL, saved;
+    struct rs_engine *cuda = only_engine(self, "cuda");
 
-    for (int i = 0; rsched_engine_at((size_t)i) != NULL; i++) {
-        const char *name = rsched_engine_at((size_t)i)->name;
-
-        if (strcmp(name, "cuda") == 0)
-            cuda = &self->context->engines[i];
-        if (strcmp(name, "verbs") == 0)
-            verbs = &self->context->engines[i];
-    }
-    RANK_CHECK(cuda != NULL && verbs != NULL && cuda->ops != NULL);
-    saved = *cuda;
-    cuda->ops = NULL;
-    RANK_CHECK(only_interpreter(self, NULL) == 0);
-    *verbs = self->context->engines[0];
-    self->context->engines[0].ops = NULL;
-    *cuda = saved;
+    RANK_CHECK(cuda != NULL && cuda->ops != NULL);
+    RANK_CHECK(only_for_verbs(self) == 0);
     if (mode == ONE_WAY && self->rank == 0) {
         refusing = *cuda->ops;
         refusing.connect = refuse;
@@ -321,6 +342,8 @@ static int rank_main(struct rank *self)
     else
         RANK_CHECK(only_interpreter(self, NULL) == 0);
     program_begin(&w.p, self->rank);
+    if (mode == CUT)
+        RANK_CHECK(cut(self, &w) == 0);
     for (int i = 0; i < KINDS; i++)
         RANK_CHECK(one_kind(self, &w, i) == 0);
     RANK_CHECK(neighbors(self, &w) == 0);

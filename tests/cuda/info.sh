@@ -50,8 +50,14 @@ expect "one GPU" "$two" "  0 - 0     same-gpu" \
     "      staged        possible"
 expect "two nodes" "$two" "  0 - 1     other-numa" \
     "      staged        possible"
-contains "no NIC" "$two" \
-    "      gdr-loopback  not here: no engine drives a NIC this way yet"
+# What there is to say of the engine for NICs there is to say of the way.
+nic=$(printf '%s\n' "$two" | sed -n 's/^  verbs *\(not here: .*\)/\1/p')
+case $nic in
+*"built without"*) nic="not here: built without an engine for NICs" ;;
+esac
+contains "a NIC" "$two" "      gdr-loopback  ${nic:-possible}"
+contains "a NIC, no direct" "$(info "$fake" FAKE_CUDA_DIRECT=0)" \
+    "      gdr-loopback  not here: GPU 0 has no GPUDirect RDMA"
 contains "no GDRCopy" "$two" "      gdrcopy       not here: no GDRCopy: "
 contains "GDRCopy" "$(info "$fake:$gdr")" "      gdrcopy       possible"
 contains "no module" "$(info "$fake:$gdr" FAKE_GDR_OPEN=0)" \

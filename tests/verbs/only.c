@@ -2,26 +2,52 @@
 #include "tests/verbs/only.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#include "librsched/run/run.h"
 #include "tests/conformance/node.h"
 
-int only_interpreter(struct rank *self, const struct rs_sources *sources)
+static int open_interpreter(struct rank *self, struct rs_engine *engine,
+                            const struct rs_sources *sources)
 {
-    struct rs_engine *engines = self->context->engines;
     struct rsched_engine_env env = {.process = self->rank,
                                     .job = 1,
                                     .chunk_bytes = 65536,
                                     .ring_bytes = 524288,
                                     .sources = sources};
 
+    engine->ops = node_engine_at(0);
+    return engine->ops->open(&env, &engine->engine);
+}
+
+int only_interpreter(struct rank *self, const struct rs_sources *sources)
+{
+    struct rs_engine *engines = self->context->engines;
+
     for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
         if (engines[i].ops != NULL)
             engines[i].ops->close(engines[i].engine);
         engines[i].ops = NULL;
     }
-    engines[0].ops = node_engine_at(0);
-    return engines[0].ops->open(&env, &engines[0].engine);
+    return open_interpreter(self, &engines[0], sources);
+}
+
+struct rs_engine *only_engine(struct rank *self, const char *name)
+{
+    for (size_t i = 0; rsched_engine_at(i) != NULL; i++) {
+        if (strcmp(rsched_engine_at(i)->name, name) == 0)
+            return &self->context->engines[i];
+    }
+    return NULL;
+}
+
+int only_for_verbs(struct rank *self)
+{
+    struct rs_engine *verbs = only_engine(self, "verbs");
+
+    RANK_CHECK(verbs != NULL);
+    if (verbs->ops != NULL)
+        verbs->ops->close(verbs->engine);
+    return open_interpreter(self, verbs, NULL);
 }
 
 int only_epochs(struct rank *self, struct halo *h, int first)

@@ -4,6 +4,7 @@
 #define TESTS_ONLY_H
 
 #include "librsched/base/sources.h"
+#include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
 #include "tests/runtime/ranks.h"
 
@@ -12,6 +13,13 @@
  *                context; NULL: the usual ones
  * @return 0 or an error */
 int only_interpreter(struct rank *self, const struct rs_sources *sources);
+
+/** Where an engine of the library is, or would be, in a rank's context; NULL: the
+ * library was built without it. */
+struct rs_engine *only_engine(struct rank *self, const char *name);
+/** Have that of engine.c in the place of verbs, the others as they are.
+ * @return 0 or an error */
+int only_for_verbs(struct rank *self);
 
 /* For RANK_CHECK(). */
 
