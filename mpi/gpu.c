@@ -14,16 +14,30 @@ static const struct rsched_gpu_ops *attached(void)
     return gpus != NULL && gpus->attach() ? gpus : NULL;
 }
 
-/* All blocks of a run lie in one allocation. */
+static void look_at(const struct rsched_gpu_ops *gpus, const void *address,
+                    int64_t offset, uint64_t bytes, struct rsched_place *place)
+{
+    /* As an integer: MPI_BOTTOM is a null pointer that is counted from. */
+    gpus->place((const void *)((uintptr_t)address + (uintptr_t)offset), bytes,
+                place);
+}
+
+/* All of a GPU's lies in one allocation. The host's is not known to the driver,
+ * and two blocks, of a structure, may have any distance. */
 static void place_run(const struct rsched_gpu_ops *gpus, const void *address,
                       const struct rsched_run *run, struct rsched_place *place)
 {
     int64_t last = (int64_t)(run->count - 1) * run->stride;
-    int64_t low = run->offset + (last < 0 ? last : 0);
-    uint64_t span = (uint64_t)(last < 0 ? -last : last);
+    int64_t low = last < 0 ? last : 0, high = last < 0 ? 0 : last;
+    struct rsched_place other;
 
-    gpus->place((const void *)((uintptr_t)address + (uintptr_t)low),
-                span + run->bytes, place);
+    look_at(gpus, address, run->offset + low,
+            (uint64_t)(high - low) + run->bytes, place);
+    if (place->kind != RSCHED_PLACE_HOST || last == 0)
+        return;
+    look_at(gpus, address, run->offset + high, run->bytes, &other);
+    if (other.kind != RSCHED_PLACE_HOST)
+        place->kind = RSCHED_PLACE_UNKNOWN;
 }
 
 void rs_place(const void *address, uint64_t bytes,
@@ -85,13 +99,63 @@ enum rs_reason rs_plan_reason(const struct rs_plan *plan)
     return native ? RS_REASON_GPU : RS_ACCELERATED;
 }
 
+/* Where a buffer begins: in the user's memory, also if it is packed. */
+static const void *begin_of(const struct rs_plan *plan, bool send, size_t i)
+{
+    const struct rs_packed *packed =
+        (send ? plan->send_packed : plan->receive_packed)[i];
+    const void *buffer = send ? plan->send_buffer : plan->receive_buffer;
+
+    if (packed == NULL)
+        return send ? plan->sends[i] : plan->receives[i];
+    return (const void *)((uintptr_t)buffer + (uintptr_t)packed->at);
+}
+
+static uint64_t fold(uint64_t sum, uint64_t number, size_t i)
+{
+    return number == 0 ? sum
+                       : (sum ^ (number + ((uint64_t)i << 40))) *
+                             UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+/* Tells them from all that were at the same addresses before. */
+static uint64_t allocations(const struct rs_plan *plan)
+{
+    const struct rsched_gpu_ops *gpus = attached();
+    uint64_t sum = 0;
+
+    if (gpus == NULL)
+        return 0;
+    for (size_t i = 0; i < plan->num_sends; i++) {
+        if (rsched_pattern_put(plan->pattern, i)->bytes > 0)
+            sum = fold(sum, gpus->allocation(begin_of(plan, true, i)), i);
+    }
+    for (size_t i = 0; i < plan->num_receives; i++) {
+        if (rsched_pattern_receive(plan->pattern, i)->bytes > 0)
+            sum = fold(sum, gpus->allocation(begin_of(plan, false, i)), ~i);
+    }
+    return sum;
+}
+
+void rs_plan_look(struct rs_plan *plan)
+{
+    plan->looked = plan->serial;
+    plan->allocations = allocations(plan);
+}
+
+bool rs_plan_is_in_place(const struct rs_plan *plan)
+{
+    return plan->looked == plan->serial &&
+           (plan->allocations == 0 || plan->allocations == allocations(plan));
+}
+
 /* ---- exchanges that take GPU memory for some puts ---- */
 
 bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan)
 {
     struct rs_on_gpu made;
 
-    if (rs_plan_allocations(plan) == 0)
+    if (allocations(plan) == 0)
         return true;
     made.sends = calloc(plan->num_sends + 1, sizeof(bool));
     made.receives = calloc(plan->num_receives + 1, sizeof(bool));
@@ -114,43 +178,6 @@ void rs_on_gpu_fini(struct rs_on_gpu *on_gpu)
     *on_gpu = (struct rs_on_gpu){0};
 }
 
-/* Where a buffer begins: in the user's memory, also if it is packed. */
-static const void *begin_of(const struct rs_plan *plan, bool send, size_t i)
-{
-    const struct rs_packed *packed =
-        (send ? plan->send_packed : plan->receive_packed)[i];
-    const void *buffer = send ? plan->send_buffer : plan->receive_buffer;
-
-    if (packed == NULL)
-        return send ? plan->sends[i] : plan->receives[i];
-    return (const void *)((uintptr_t)buffer + (uintptr_t)packed->at);
-}
-
-static uint64_t fold(uint64_t sum, uint64_t number, size_t i)
-{
-    return number == 0 ? sum
-                       : (sum ^ (number + ((uint64_t)i << 40))) *
-                             UINT64_C(0x9e3779b97f4a7c15) | 1;
-}
-
-uint64_t rs_plan_allocations(const struct rs_plan *plan)
-{
-    const struct rsched_gpu_ops *gpus = attached();
-    uint64_t sum = 0;
-
-    if (gpus == NULL)
-        return 0;
-    for (size_t i = 0; i < plan->num_sends; i++) {
-        if (rsched_pattern_put(plan->pattern, i)->bytes > 0)
-            sum = fold(sum, gpus->allocation(begin_of(plan, true, i)), i);
-    }
-    for (size_t i = 0; i < plan->num_receives; i++) {
-        if (rsched_pattern_receive(plan->pattern, i)->bytes > 0)
-            sum = fold(sum, gpus->allocation(begin_of(plan, false, i)), ~i);
-    }
-    return sum;
-}
-
 static bool is_taken(enum rsched_place_kind kind, const bool *taken, size_t i)
 {
     return kind == RSCHED_PLACE_HOST ||
@@ -168,14 +195,6 @@ static bool fits(const struct rs_plan *plan, const struct rs_on_gpu *on_gpu)
     return all;
 }
 
-/* What is packed because of where it lay counts on that. */
-static bool is_current(const struct rs_plan *plan)
-{
-    return !plan->off_gpu ||
-           (plan->serial == plan->made &&
-            plan->allocations == rs_plan_allocations(plan));
-}
-
 struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
                                 const struct rs_args *args,
                                 const struct rs_on_gpu *on_gpu,
@@ -183,9 +202,9 @@ struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
 {
     struct rs_plan *other = NULL;
 
-    if (attached() == NULL)
+    if (rs_plan_is_in_place(plan))
         return plan;
-    if (!is_current(plan) || !fits(plan, on_gpu)) {
+    if (plan->off_gpu || (attached() != NULL && !fits(plan, on_gpu))) {
         rs_plan_destroy(plan);
         if (rs_plan_create_off_gpu(comm, args, on_gpu, &other) !=
             RS_ACCELERATED)
@@ -195,9 +214,8 @@ struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
             return NULL;
         }
         plan = other;
-        plan->made = plan->serial;
     }
-    plan->allocations = rs_plan_allocations(plan);
+    rs_plan_look(plan);
     return plan;
 }
 

@@ -320,10 +320,9 @@ struct rs_plan {
                                       these are not used */
     struct rs_packed **send_packed, **receive_packed; /* NULL: not packed */
     bool packed; /* any is */
-    bool off_gpu; /* any is because of where it lay when `serial` was `made` */
-    uint64_t made;
-    uint64_t allocations; /* of GPU memory that buffers lie in, 0: none; see
-                             rs_plan_allocations() */
+    bool off_gpu; /* any is because of where it lies */
+    uint64_t looked; /* the serial when that was last looked at, and then: */
+    uint64_t allocations; /* a number of those of GPU memory, 0: none */
     const void *send_buffer; /* in force */
     void *receive_buffer;
 
@@ -374,12 +373,15 @@ enum rs_reason rs_plan_reason(const struct rs_plan *plan);
 /** Note which buffers of the plan lie in GPU memory. @return false: no memory */
 bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan);
 void rs_on_gpu_fini(struct rs_on_gpu *on_gpu);
-/** Tells the allocations of GPU memory that the plan's buffers lie in, in order,
- * from all that were there before at the same addresses; 0: there are none. */
-uint64_t rs_plan_allocations(const struct rs_plan *plan);
+/** Note which allocations of GPU memory the plan's buffers lie in. */
+void rs_plan_look(struct rs_plan *plan);
+/** Whether they have been looked at, and still lie there: the program may free
+ * GPU memory between two calls, and get the same address for what the neighbors
+ * do not know. */
+bool rs_plan_is_in_place(const struct rs_plan *plan);
 /** The plan of a call whose neighbors count on the exchange that is there: the
  * same, or another one in its place if it has blocks where that cannot take them
- * (rs_plan_create_off_gpu()), with its arguments kept. Sets plan->allocations.
+ * (rs_plan_create_off_gpu()), with its arguments kept.
  * @return NULL when out of memory; the plan is destroyed then */
 struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
                                 const struct rs_args *args,

@@ -20,16 +20,8 @@ static int open_channel(struct rs_comm *comm, struct rs_plan *plan)
     comm->blocking = rs_comm_vote(comm, reason);
     if (comm->blocking != RS_ACCELERATED)
         return MPI_SUCCESS;
-    plan->allocations = rs_plan_allocations(plan);
+    rs_plan_look(plan);
     return rs_comm_exchange(comm, plan, true, &comm->channel, &comm->blocking);
-}
-
-/* The program may free GPU memory between two calls, and get the same address for
- * what the neighbors do not know. */
-static bool is_where_it_was(const struct rs_plan *plan)
-{
-    return plan->allocations == 0 ||
-           plan->allocations == rs_plan_allocations(plan);
 }
 
 /* The plan of these arguments, remade when they are not the same as last time.
@@ -42,7 +34,7 @@ static struct rs_plan *current_plan(struct rs_comm *comm,
     if (same) {
         if ((*plan)->send_buffer == args->send.buffer &&
             (*plan)->receive_buffer == args->receive.buffer &&
-            is_where_it_was(*plan))
+            rs_plan_is_in_place(*plan))
             return *plan;
         rs_plan_rebase(*plan, args->send.buffer, args->receive.buffer);
     } else {

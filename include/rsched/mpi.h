@@ -194,6 +194,9 @@ rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology);
  * same order. If one of them gets an error, farther ones may not: they must
  * learn of it from the program before they start the request.
  *
+ * Buffers may lie in GPU memory, whatever RSCHED_GPU says; managed memory counts
+ * as the host's.
+ *
  * @param request a persistent request, inactive; it belongs to the caller, as
  *                others do: MPI_Request_free
  * @return 0; RSCHED_EINVAL (an argument; also the reasons that follow are in
@@ -218,7 +221,8 @@ RSCHED_API int rsched_mpi_alltoallw_init(
  * of MPI_Neighbor_*_init.
  *
  * @return 0; RSCHED_ESTATE (the request is active); RSCHED_ENOTSUP (not a
- *         persistent request of the backend: it is native, or nonblocking).
+ *         persistent request of the backend: it is native, or nonblocking; or
+ *         a buffer in GPU memory where neither end was when it was made).
  *         A request belongs to one thread at a time.
  */
 RSCHED_API int rsched_mpi_rebind(MPI_Request request, const void *sendbuf,

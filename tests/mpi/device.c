@@ -7,6 +7,11 @@
 #include "tests/cuda/buffer.h"
 #include "tests/mpi/common.h"
 
+#pragma weak rsched_mpi_topology_from_comm
+#pragma weak rsched_mpi_topology_destroy
+#pragma weak rsched_mpi_alltoallw_init
+#pragma weak rsched_mpi_rebind
+
 enum { NUM = 37 }; /* elements of each message */
 enum { GAP = -1 }; /* what nobody may write */
 
@@ -434,6 +439,139 @@ static void remapped(void)
     ring_fini(&ring);
 }
 
+/* Requests without a communicator; the second half of the epochs has another
+ * send buffer. */
+static void api(void)
+{
+    MPI_Count counts[2] = {NUM, NUM};
+    MPI_Datatype types[2] = {MPI_DOUBLE, MPI_DOUBLE};
+    MPI_Aint offsets[2] = {0, NUM * sizeof(double)};
+    uint64_t bytes = counter("engines.cuda"), any, both;
+    struct rsched_mpi_topology *topology;
+    MPI_Request request;
+    struct buffer other;
+    struct ring ring;
+
+    ring_init(&ring, EVERYWHERE, FIRST, false);
+    buffer_init(&gpu, &other, ring.send.bytes, true);
+    CHECK(rsched_mpi_topology_from_comm(ring.comm, 3, &topology) == 0 &&
+              rsched_mpi_alltoallw_init(ring.send.address, counts, offsets,
+                                        types, ring.receive.address, counts,
+                                        offsets, types, topology,
+                                        &request) == 0,
+          "no request");
+    for (int epoch = 0; epoch < 4; epoch++) {
+        if (epoch == 2) {
+            struct buffer first = ring.send;
+
+            ring.send = other;
+            other = first;
+            CHECK(rsched_mpi_rebind(request, ring.send.address,
+                                    ring.receive.address) == 0,
+                  "not bound");
+        }
+        fill(&ring);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        verify(&ring, ALLTOALLW);
+    }
+    MPI_Request_free(&request);
+    rsched_mpi_topology_destroy(topology);
+    gpu_bytes(&ring, &any, &both);
+    expect(counter("engines.cuda"), bytes + 4 * any, "engines.cuda");
+    buffer_fini(&gpu, &other);
+    ring_fini(&ring);
+}
+
+/* ---- failures ---- */
+
+/* Process 0 gets no stream: all are native, and none of them starts it. */
+static void not_set_up(void)
+{
+    uint64_t native = counter("neighbor_alltoall_init.native.setup");
+    MPI_Request request;
+    struct ring ring;
+
+    ring_init(&ring, EVERYWHERE, EVERYWHERE, false);
+    if (world_rank == 0)
+        setenv("FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:1:2", 1);
+    persistent_init(&ring, ALLTOALL, &request);
+    unsetenv("FAKE_CUDA_FAIL");
+    MPI_Request_free(&request);
+    expect(counter("neighbor_alltoall_init.native.setup"), native + 1,
+           "native.setup");
+    ring_fini(&ring);
+}
+
+/* One message out of GPU memory and host memory; and one whose end is not of its
+ * allocation. */
+static void not_one_memory(void)
+{
+    uint64_t native = counter("neighbor_alltoallw_init.native.gpu");
+    static double host[NUM];
+    MPI_Datatype doubles = MPI_DOUBLE, both, types[2];
+    int lengths[2] = {1, 1}, counts[2] = {1, 1};
+    MPI_Aint offsets[2], none[2] = {0, 0};
+    MPI_Request request;
+    struct ring ring;
+
+    ring_init(&ring, EVERYWHERE, EVERYWHERE, false);
+    offsets[0] = (MPI_Aint)ring.send.address;
+    MPI_Get_address(host, &offsets[1]);
+    MPI_Type_create_struct(2, lengths, offsets,
+                           (MPI_Datatype[]){doubles, doubles}, &both);
+    MPI_Type_commit(&both);
+    types[0] = types[1] = both;
+    INIT(Neighbor_alltoallw)
+    (MPI_BOTTOM, counts, none, types, MPI_BOTTOM, counts, none, types,
+     ring.comm, MPI_INFO_NULL, &request);
+    MPI_Request_free(&request);
+    MPI_Type_free(&both);
+    types[0] = types[1] = doubles;
+    counts[0] = counts[1] = 1 << 20;
+    INIT(Neighbor_alltoallw)
+    (ring.send.address, counts, none, types, ring.receive.address, counts, none,
+     types, ring.comm, MPI_INFO_NULL, &request);
+    MPI_Request_free(&request);
+    expect(counter("neighbor_alltoallw_init.native.gpu"), native + 2,
+           "native.gpu");
+    ring_fini(&ring);
+}
+
+/* Process 0 frees what it goes on to send; it is told, and its neighbors are. */
+static void freed(void)
+{
+    enum { LONG = 1 << 14 }; /* what copy engines copy, not a kernel */
+    double *receive = allocate(2 * LONG * sizeof(double));
+    struct buffer send;
+    MPI_Request request;
+    struct ring ring;
+    int error;
+
+    ring_init(&ring, NOWHERE, NOWHERE, false);
+    MPI_Comm_set_errhandler(ring.comm, MPI_ERRORS_RETURN);
+    buffer_init(&gpu, &send, 2 * LONG * sizeof(double), true);
+    INIT(Neighbor_alltoall)
+    (send.address, LONG, MPI_DOUBLE, receive, LONG, MPI_DOUBLE, ring.comm,
+     MPI_INFO_NULL, &request);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank == 0)
+        buffer_fini(&gpu, &send);
+    error = MPI_Start(&request);
+    if (error == MPI_SUCCESS)
+        error = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(error != MPI_SUCCESS, "nobody was told");
+    MPI_Request_free(&request);
+    if (world_rank != 0)
+        buffer_fini(&gpu, &send);
+    ring_fini(&ring);
+    free(receive);
+}
+
 /* What is native dies when it is started. */
 static void off(void)
 {
@@ -499,8 +637,12 @@ static void on(void)
     turned();
     overlapping();
     remapped();
+    api();
     expect(counter("native"), 0, "native");
     expect(counter("packed"), 0, "packed");
+    not_set_up();
+    not_one_memory();
+    freed();
 }
 
 int main(int argc, char **argv)
