@@ -88,16 +88,17 @@ static void fill_puts(struct rs_creation *c)
         uint32_t id = c->plan.order[i];
         const struct rsched_put *put = rsched_pattern_put(c->pattern, id);
         struct rs_talk *t = rs_creation_talk(c, put->destination);
+        struct rs_size *size;
 
         if (t == &c->self)
             continue;
-        t->sizes_out->of[t->told++] = (struct rs_size){
+        size = &t->sizes_out->of[t->told++];
+        *size = (struct rs_size){
             .bytes = put->bytes,
             .k = c->k[id],
-            .rail = (uint16_t)(c->plan.engine[id] %
-                               rs_peer_rails(t->peers[RS_USE_HOST])),
             .on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU,
         };
+        rs_talk_find_rails(t, c->plan.engine[id], size->rail);
     }
 }
 
@@ -108,12 +109,22 @@ static void sizes_messages(struct rs_talk *t, struct rs_talk_message *out,
     *in = (struct rs_talk_message){t->sizes_in, sizes_bytes(t)};
 }
 
+static bool are_rails(const struct rs_talk *t, const uint8_t *rail)
+{
+    bool are = true;
+
+    for (int use = 0; use < RS_NUM_USES; use++)
+        are = are && rail[use] < (t->peers[use] == NULL
+                                      ? 1
+                                      : rs_peer_rails(t->peers[use]));
+    return are;
+}
+
 /* The peer's puts must be our receives. */
 static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
 {
     bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     uint32_t n = t->num_receives;
-    uint32_t rails = rs_peer_rails(t->peers[RS_USE_HOST]);
     bool *seen = calloc((size_t)n + 1, sizeof(*seen));
     int error = 0;
 
@@ -123,7 +134,7 @@ static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
         const struct rs_size *size = &t->sizes_in->of[i];
         uint64_t bytes;
 
-        if (size->k >= n || seen[size->k] || size->rail >= rails) {
+        if (size->k >= n || seen[size->k] || !are_rails(t, size->rail)) {
             error =
                 rs_fail(RSCHED_EMISMATCH,
                         "process %d sent an order that is none", t->process);
@@ -493,10 +504,12 @@ static uint32_t most_rails(const struct rs_creation *c)
     uint32_t most = 1;
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
-        const struct rs_peer *peer = c->talks[i].peers[RS_USE_HOST];
+        for (int use = 0; use < RS_NUM_USES; use++) {
+            const struct rs_peer *peer = c->talks[i].peers[use];
 
-        if (rs_peer_rails(peer) > most)
-            most = rs_peer_rails(peer);
+            if (peer != NULL && rs_peer_rails(peer) > most)
+                most = rs_peer_rails(peer);
+        }
     }
     return most;
 }

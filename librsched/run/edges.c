@@ -18,19 +18,31 @@ static struct rs_edge *find_edge(struct rs_edge *edges, uint32_t *num_edges,
 }
 
 static int add_to_edge(struct rs_edge *edges, uint32_t *num_edges,
-                       const struct rs_talk *t, bool on_gpu, uint32_t rail,
-                       uint32_t id)
+                       const struct rs_talk *t, bool on_gpu,
+                       const uint8_t rail[RS_NUM_USES], uint32_t id)
 {
-    struct rs_peer *peer = t->peers[on_gpu ? RS_USE_GPUS : RS_USE_HOST];
+    enum rs_use use = on_gpu ? RS_USE_GPUS : RS_USE_HOST;
+    struct rs_peer *peer = t->peers[use];
     struct rs_edge *e;
 
     if (peer == NULL)
         return rs_fail(RSCHED_EMISMATCH, "a process has GPU memory of which it "
                                          "did not tell at first");
-    e = find_edge(edges, num_edges, peer, rail);
-    if (on_gpu)
+    e = find_edge(edges, num_edges, peer, rail[use]);
+    if (on_gpu && e->num_order == 0) {
         e->beside_peer = t->peers[RS_USE_LOOPBACK];
+        e->beside_rail = rail[RS_USE_LOOPBACK];
+    }
     return rs_order_append(&e->order, &e->num_order, id);
+}
+
+void rs_talk_find_rails(const struct rs_talk *t, uint32_t engine,
+                        uint8_t rail[RS_NUM_USES])
+{
+    for (int use = 0; use < RS_NUM_USES; use++)
+        rail[use] = (uint8_t)(t->peers[use] == NULL
+                                  ? 0
+                                  : engine % rs_peer_rails(t->peers[use]));
 }
 
 /* What the other end of a put has said of itself; of the process's own puts we
@@ -57,11 +69,11 @@ int rs_edges_make_out(struct rs_creation *c)
             rs_creation_talk(c, rsched_pattern_put(c->pattern, id)->destination);
         bool on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU ||
                       is_received_on_gpu(c, t, c->k[id]);
-        uint32_t rail =
-            on_gpu ? 0
-                   : c->plan.engine[id] % rs_peer_rails(t->peers[RS_USE_HOST]);
-        int error = add_to_edge(x->out, &x->num_out, t, on_gpu, rail, id);
+        uint8_t rail[RS_NUM_USES];
+        int error;
 
+        rs_talk_find_rails(t, c->plan.engine[id], rail);
+        error = add_to_edge(x->out, &x->num_out, t, on_gpu, rail, id);
         if (error != 0)
             return error;
     }
@@ -77,7 +89,7 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
         bool on_gpu =
             puts[i].on_gpu != 0 || c->receives[id].kind == RSCHED_PLACE_GPU;
         int error = add_to_edge(c->x->in, &c->x->num_in, t, on_gpu,
-                                on_gpu ? 0 : puts[i].rail, id);
+                                puts[i].rail, id);
 
         if (error != 0)
             return error;
@@ -116,7 +128,8 @@ static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
                                          const struct rs_edge *edge,
                                          uint32_t which, bool out)
 {
-    struct rsched_lane_spec spec = {.rail = edge->rail,
+    struct rsched_lane_spec spec = {.rail = which == 0 ? edge->rail
+                                                       : edge->beside_rail,
                                     .gpus = rs_peer_has_gpus(edge->peer),
                                     .beside = which != 0,
                                     .place = {RSCHED_PLACE_HOST, -1}};
@@ -241,12 +254,13 @@ static int make_self(struct rs_creation *c, struct rs_edge *out)
     struct rsched_exchange *x = c->x;
     unsigned char descriptor[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
     unsigned char reply[RSCHED_LANE_DESCRIPTOR_BYTES] = {0};
+    const uint8_t rail[RS_NUM_USES] = {0};
     struct rs_edge *in;
     int error = 0;
 
     for (uint32_t i = 0; error == 0 && i < out->num_order; i++)
         error = add_to_edge(x->in, &x->num_in, &c->self,
-                            rs_peer_has_gpus(out->peer), 0,
+                            rs_peer_has_gpus(out->peer), rail,
                             c->self.receives[c->k[out->order[i]]]);
     if (error != 0)
         return error;

@@ -114,7 +114,7 @@ struct rs_edge {
     struct rs_peer *peer;
     struct rsched_lane *beside;  /* over which `lane` may send instead */
     struct rs_peer *beside_peer; /* NULL: there is none */
-    uint32_t rail;
+    uint32_t rail, beside_rail;
     uint64_t bytes;      /* of the loaded message; 0: not started */
     uint32_t *order;     /* put (receive) ids in the order of the message */
     uint32_t num_order;

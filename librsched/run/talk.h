@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 7,
+    RS_TALK_VERSION = 8,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_CPU_WORDS = 16, /* 1024 CPUs */
     RS_TALK_LANES = 2 * RSCHED_MAX_RAILS, /* rails, also for GPU memory */
@@ -58,8 +58,8 @@ static_assert(sizeof(struct rs_reach) == 144, "wire layout");
 struct rs_size {
     uint64_t bytes;
     uint32_t k; /* puts: it is the k-th of the sender's puts to the receiver */
-    uint16_t rail;   /* puts: that it goes over, if both ends lie in host memory */
-    uint16_t on_gpu; /* 1: the teller's end lies in GPU memory */
+    uint8_t rail[RS_NUM_USES]; /* puts: that it goes over, by the connection */
+    uint8_t on_gpu; /* 1: the teller's end lies in GPU memory */
 };
 struct rs_sizes {
     int32_t status;
@@ -197,6 +197,11 @@ int rs_edges_add_in(struct rs_creation *c, const struct rs_talk *t,
 /** Both edges of the process with itself and their lanes: the sender's order
  * is the receiver's, and needs no messages. */
 int rs_edges_make_self(struct rs_creation *c);
+
+/** The rails that a put of a process goes over, by the use of the connection: an
+ * engine of the plan is a rail, modulo their number. 0 where there is none. */
+void rs_talk_find_rails(const struct rs_talk *t, uint32_t engine,
+                        uint8_t rail[RS_NUM_USES]);
 
 /** Whether an edge is with the peer of a talk, over either connection. */
 static inline bool rs_edge_is_with(const struct rs_edge *edge,

@@ -250,6 +250,25 @@ static int neighbors_init(struct rank *self, struct world *w,
     return 0;
 }
 
+/* Each of the two messages has a rail for itself. */
+static int check_rails(struct rank *self, const struct world *w)
+{
+    const struct rs_edge *out = w->x->out;
+
+    if (mode == BESIDE)
+        return 0;
+    RANK_CHECK(w->x->num_out == NEIGHBORS && w->x->num_in == NEIGHBORS);
+    RANK_CHECK(out[0].rail + out[1].rail == 1 && out[0].rail != out[1].rail);
+    for (int i = 0; i < NEIGHBORS; i++) {
+        const uint64_t *bytes = out[i].lane->stats.bytes;
+
+        RANK_CHECK(rs_peer_has_gpus(out[i].peer) && out[i].num_order == 1);
+        RANK_CHECK(bytes[RSCHED_WAY_DIRECT] + bytes[RSCHED_WAY_LANDING] ==
+                   NEIGHBOR);
+    }
+    return 0;
+}
+
 /* Memory is registered within an allocation, also where another one begins at
  * its end. */
 static int neighbors(struct rank *self, struct world *w)
@@ -287,6 +306,7 @@ static int neighbors(struct rank *self, struct world *w)
         for (size_t at = 0; at < NEIGHBOR; at++)
             RANK_CHECK(receive[i].touch[at] == 10 * i + 2 - self->rank);
     }
+    RANK_CHECK(check_rails(self, w) == 0);
     rsched_exchange_destroy(w->x);
     mesh_barrier(self->end);
     for (int i = 0; i < NEIGHBORS; i++) {
