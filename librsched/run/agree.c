@@ -519,10 +519,15 @@ static uint32_t most_rails(const struct rs_creation *c)
 static void plan(struct rs_creation *c)
 {
     struct rsched_exchange *x = c->x;
+    bool *twice = NULL;
     int error = 0;
 
     if (c->status == 0)
-        error = rs_plan_make(&c->plan, c->context, c->params, most_rails(c));
+        error = rs_creation_forecast(c, &twice);
+    if (c->status == 0 && error == 0)
+        error = rs_plan_make(&c->plan, c->context, c->params, most_rails(c),
+                             twice);
+    free(twice);
     x->in = calloc((size_t)x->num_receives + 1, sizeof(*x->in));
     if (x->in == NULL && error == 0)
         error = rs_fail(RSCHED_ENOMEM, "no memory for edges");

@@ -133,8 +133,65 @@ static int schedule_own(const struct rsched_context *context,
     return error;
 }
 
+/* @param machine NULL: it says nothing */
+static bool is_twice_there(const struct rsched_machine *machine,
+                           const struct rsched_put *put)
+{
+    const struct rsched_route *route =
+        machine == NULL ? NULL
+                        : rsched_machine_find_route(machine, put->direction);
+
+    return route != NULL && route->crossings > 1;
+}
+
+/* Twice the bytes are what crosses engine and links twice, to planners, unless the
+ * machine says it. Where its bytes lie they do not ask. */
+static int add_crossings(const struct rsched_context *context,
+                         const struct rsched_pattern *pattern,
+                         const bool *twice, struct rsched_pattern **crossings)
+{
+    struct rsched_pattern *p;
+    int error = rsched_pattern_create("crossings", &p);
+
+    if (error != 0)
+        return error;
+    for (size_t i = 0; error == 0 && i < rsched_pattern_num_puts(pattern); i++) {
+        struct rsched_put put = *rsched_pattern_put(pattern, i);
+        int64_t added;
+
+        put.layout = (struct rsched_layout){0};
+        if (twice[i] && !is_twice_there(context->machine, &put) &&
+            put.bytes <= UINT64_MAX / 2)
+            put.bytes *= 2;
+        added = rsched_pattern_add_put(p, &put);
+        error = added < 0 ? (int)added : 0;
+    }
+    if (error != 0) {
+        rsched_pattern_destroy(p);
+        return error;
+    }
+    *crossings = p;
+    return 0;
+}
+
+static int schedule_crossings(const struct rsched_context *context,
+                              const struct rsched_pattern *pattern,
+                              uint32_t rails, const bool *twice,
+                              struct rsched_schedule **schedule)
+{
+    struct rsched_pattern *crossings;
+    int error = add_crossings(context, pattern, twice, &crossings);
+
+    if (error != 0)
+        return error;
+    error = schedule_own(context, crossings, rails, schedule);
+    rsched_pattern_destroy(crossings);
+    return error;
+}
+
 int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
-                 const struct rsched_exchange_params *params, uint32_t rails)
+                 const struct rsched_exchange_params *params, uint32_t rails,
+                 const bool *twice)
 {
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     uint32_t num_puts = (uint32_t)rsched_pattern_num_puts(params->pattern);
@@ -142,7 +199,10 @@ int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
     int error = 0;
 
     if (params->schedule == NULL && num_puts > 0 && !variable)
-        error = schedule_own(context, params->pattern, rails, &own);
+        error = twice != NULL
+                    ? schedule_crossings(context, params->pattern, rails, twice,
+                                         &own)
+                    : schedule_own(context, params->pattern, rails, &own);
     if (error == 0)
         error = rs_plan_init(plan, own != NULL ? own : params->schedule,
                              num_puts);

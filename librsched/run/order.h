@@ -3,6 +3,7 @@
 #ifndef RS_RUN_ORDER_H
 #define RS_RUN_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rsched_context;
@@ -26,11 +27,14 @@ int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id);
  * puts are not scheduled.
  *
  * @param rails the most that a connection of the exchange has
+ * @param twice of each put: it crosses its engine and its links twice, also if the
+ *              machine does not say so of its direction; NULL: none
  * @return 0; free it with rs_plan_fini(). RSCHED_EINVAL, RSCHED_ENAME,
  *         RSCHED_ENOMEM
  */
 int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
-                 const struct rsched_exchange_params *params, uint32_t rails);
+                 const struct rsched_exchange_params *params, uint32_t rails,
+                 const bool *twice);
 
 /** The plan of a schedule; without one (NULL) all puts in their own order,
  * dealt to engines 0, 1, ..., which those who have fewer take modulo theirs.

@@ -183,6 +183,15 @@ void rs_talk_release_peers(struct rs_creation *c, struct rs_talk *t);
 /** The peer of the talk of the process with itself. */
 int rs_creation_meet_self(struct rs_creation *c);
 
+/* forecast.c */
+
+/** Of each put whether it will probably go through the node's NIC (GDR loopback)
+ * and so cross its engine and its links twice: by the costs of the ways at any
+ * distance, as the receiver's GPU is not known yet. To be freed;
+ * NULL: no process is reached through it.
+ * @return 0 or RSCHED_ENOMEM */
+int rs_creation_forecast(const struct rs_creation *c, bool **twice);
+
 /* edges.c */
 
 /** The edges on which this process sends, without lanes, in the order of their

@@ -15,6 +15,7 @@
 
 #include <rsched/rsched.h>
 
+#include "librsched/run/talk.h"
 #include "tests/cuda/buffer.h"
 #include "tests/runtime/ranks.h"
 #include "tests/verbs/interpreter.h"
@@ -270,6 +271,55 @@ static int case_chosen(struct rank *self)
     RANK_CHECK(goes(self, &w, &tiny, RSCHED_WAY_GDR_LOOPBACK) == 0);
     RANK_CHECK(goes(self, &w, &last_looped, RSCHED_WAY_GDR_LOOPBACK) == 0);
     RANK_CHECK(goes(self, &w, &first_pulled, RSCHED_WAY_CUDA_IPC) == 0);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
+static int forecast(struct rank *self, const struct rs_creation *c, bool *loops)
+{
+    bool *twice;
+
+    RANK_CHECK(rs_creation_forecast(c, &twice) == 0);
+    *loops = twice != NULL && twice[0];
+    free(twice);
+    return 0;
+}
+
+/* The plan has what will go that way cross the NIC twice, and nothing else. */
+static int case_forecast(struct rank *self)
+{
+    static const struct {
+        const struct kind *kind;
+        bool on_gpu, nic, loops;
+    } puts[] = {{&last_looped, true, true, true},
+                {&first_pulled, true, true, false},
+                {&last_looped, false, true, false},
+                {&last_looped, true, false, false}};
+    struct world w;
+
+    RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
+    for (size_t i = 0; i < sizeof(puts) / sizeof(puts[0]); i++) {
+        struct rsched_pattern *pattern = make_pattern(self, puts[i].kind);
+        struct rsched_place place = {
+            puts[i].on_gpu ? RSCHED_PLACE_GPU : RSCHED_PLACE_HOST, -1};
+        struct rs_talk talk = {.process = 1 - self->rank};
+        struct rs_creation c = {.context = self->context,
+                                .pattern = pattern,
+                                .puts = &place,
+                                .talks = &talk,
+                                .num_talks = 1};
+        bool loops;
+
+        make_buffers(&w, puts[i].kind);
+        RANK_CHECK(create(self, &w) == 0);
+        c.x = w.x;
+        if (puts[i].nic)
+            talk.peers[RS_USE_LOOPBACK] = w.x->out[0].beside_peer;
+        RANK_CHECK(forecast(self, &c, &loops) == 0);
+        RANK_CHECK(loops == puts[i].loops);
+        rsched_pattern_destroy(pattern);
+        forget(self, &w);
+    }
     program_end(&w.p, self->rank);
     return 0;
 }
@@ -596,6 +646,7 @@ static const struct {
 } cases[] = {
     {"moves", case_moves},
     {"chosen", case_chosen},
+    {"forecast", case_forecast},
     {"update", case_update},
     {"rebound", case_rebound},
     {"alone", case_alone},

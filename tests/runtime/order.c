@@ -94,6 +94,67 @@ Test(order, given_schedule_is_executed)
     rsched_context_destroy(context);
 }
 
+/* One of three equal puts crosses its rail twice: it has one for itself, whichever
+ * it is. */
+Test(order, what_crosses_twice_is_planned_so)
+{
+    const uint64_t bytes[] = {100000, 100000, 100000};
+    struct rsched_pattern *pattern = make_pattern(bytes, 3);
+    struct rsched_context *context = make_context();
+    const struct rsched_exchange_params params = {.pattern = pattern};
+
+    for (int loop = 0; loop < 3; loop++) {
+        const bool twice[3] = {loop == 0, loop == 1, loop == 2};
+        int other = (loop + 1) % 3, third = (loop + 2) % 3;
+        struct rs_plan plan = {0};
+
+        cr_assert_eq(rs_plan_make(&plan, context, &params, 2, twice), 0, "%s",
+                     rsched_last_error());
+        cr_assert_eq(plan.engine[other], plan.engine[third], "put %d", loop);
+        cr_assert_neq(plan.engine[loop], plan.engine[other], "put %d", loop);
+        rs_plan_fini(&plan);
+    }
+    rsched_context_destroy(context);
+    rsched_pattern_destroy(pattern);
+}
+
+/* Where the machine says it of the direction it is not counted again: a put that
+ * is as long as two others has room for one of three beside it. */
+Test(order, what_the_machine_has_cross_twice_is_not_planned_four_times)
+{
+    static const char text[] = "rsched: machine/1\n"
+                               "name: two\n"
+                               "engines: {count: 2, rate: 1000 MB/s}\n"
+                               "routes: {loop: [], N: []}\n"
+                               "twice: [loop]\n";
+    static const bool twice[4] = {true, false, false, false};
+    struct rsched_context *context = make_context();
+    struct rsched_pattern *pattern;
+    const struct rsched_exchange_params *params;
+    struct rs_plan plan = {0};
+    int beside = 0;
+
+    cr_assert_eq(rsched_machine_parse("two", text, sizeof(text) - 1,
+                                      &context->machine),
+                 0, "%s", rsched_last_error());
+    cr_assert_eq(rsched_pattern_create("four", &pattern), 0);
+    for (int i = 0; i < 4; i++) {
+        const struct rsched_put put = {.bytes = 100000,
+                                       .direction = i == 0 ? "loop" : "N"};
+
+        cr_assert_eq(rsched_pattern_add_put(pattern, &put), i);
+    }
+    params = &(struct rsched_exchange_params){.pattern = pattern};
+    cr_assert_eq(rs_plan_make(&plan, context, params, 2, twice), 0, "%s",
+                 rsched_last_error());
+    for (int i = 1; i < 4; i++)
+        beside += plan.engine[i] == plan.engine[0];
+    cr_assert_eq(beside, 1);
+    rs_plan_fini(&plan);
+    rsched_pattern_destroy(pattern);
+    rsched_context_destroy(context);
+}
+
 Test(order, schedule_of_another_pattern_is_refused)
 {
     const uint64_t bytes[] = {8, 16};
