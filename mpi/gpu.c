@@ -111,11 +111,27 @@ static const void *begin_of(const struct rs_plan *plan, bool send, size_t i)
     return (const void *)((uintptr_t)buffer + (uintptr_t)packed->at);
 }
 
-static uint64_t fold(uint64_t sum, uint64_t number, size_t i)
+/* Add the allocations of a buffer to a sum of them. */
+static uint64_t fold(uint64_t sum, const struct rsched_gpu_ops *gpus,
+                     const struct rs_plan *plan, bool send, size_t i)
 {
-    return number == 0 ? sum
-                       : (sum ^ (number + ((uint64_t)i << 40))) *
-                             UINT64_C(0x9e3779b97f4a7c15) | 1;
+    const struct rsched_put *put =
+        (send ? rsched_pattern_put : rsched_pattern_receive)(plan->pattern, i);
+    uintptr_t begin = (uintptr_t)begin_of(plan, send, i);
+    const struct rsched_run whole = {.bytes = put->bytes, .count = 1};
+    size_t num_runs = put->layout.num_runs;
+    const struct rsched_run *runs = num_runs > 0 ? put->layout.runs : &whole;
+
+    if (put->bytes == 0)
+        return sum;
+    for (size_t k = 0; k == 0 || k < num_runs; k++) {
+        uint64_t number = gpus->allocation(
+            (const void *)(begin + (uintptr_t)runs[k].offset));
+
+        if (number != 0)
+            sum = ((sum ^ number) * UINT64_C(0x9e3779b97f4a7c15)) | 1;
+    }
+    return sum;
 }
 
 /* Tells them from all that were at the same addresses before. */
@@ -126,14 +142,10 @@ static uint64_t allocations(const struct rs_plan *plan)
 
     if (gpus == NULL)
         return 0;
-    for (size_t i = 0; i < plan->num_sends; i++) {
-        if (rsched_pattern_put(plan->pattern, i)->bytes > 0)
-            sum = fold(sum, gpus->allocation(begin_of(plan, true, i)), i);
-    }
-    for (size_t i = 0; i < plan->num_receives; i++) {
-        if (rsched_pattern_receive(plan->pattern, i)->bytes > 0)
-            sum = fold(sum, gpus->allocation(begin_of(plan, false, i)), ~i);
-    }
+    for (size_t i = 0; i < plan->num_sends; i++)
+        sum = fold(sum, gpus, plan, true, i);
+    for (size_t i = 0; i < plan->num_receives; i++)
+        sum = fold(sum, gpus, plan, false, i);
     return sum;
 }
 
