@@ -137,7 +137,7 @@ static int map_queue(const struct rs_gpu_memory *memory,
     return 0;
 }
 
-/* ---- exchanges ---- */
+/* ---- rings ---- */
 
 static int check_ops(const struct rs_mlx5_memory *queue,
                      const struct rs_rdma_op *ops, uint32_t num_ops)
@@ -199,9 +199,9 @@ static void fill_ring(const struct rs_mlx5_memory *queue,
                bytes);
 }
 
-/* @return behind the table */
-static uint32_t *describe_list(const struct rs_wqe_list *list, uint32_t *table,
-                               struct rsched_device_list *to)
+/* @param there where those who use it have the table */
+static void describe_list(const struct rs_wqe_list *list, uint32_t *table,
+                          const uint32_t *there, struct rsched_device_list *to)
 {
     const struct rs_wqe_entry *last = &list->wqes[list->num_wqes - 1];
     const struct rs_wqe_patch *stamp = &list->patches[list->num_patches - 1];
@@ -209,15 +209,109 @@ static uint32_t *describe_list(const struct rs_wqe_list *list, uint32_t *table,
     for (uint32_t i = 0; i < list->num_wqes; i++)
         table[i] = (uint32_t)list->wqes[i].block << 8 | list->wqes[i].opcode;
     *to = (struct rsched_device_list){
-        .wqes = table,
+        .wqes = there,
         .num_wqes = list->num_wqes,
         .last_block = last->block,
         .stamp = (uint32_t)stamp->block * RS_WQE_BLOCK + stamp->offset,
     };
     memcpy(&to->second_word,
            list->image + (size_t)last->block * RS_WQE_BLOCK + 4, 4);
-    return table + list->num_wqes;
 }
+
+int rs_gpu_ring_create(const struct rs_gpu_memory *memory,
+                       const struct rs_gpu_memory *looks,
+                       const struct rs_gpu_lane *lane,
+                       struct rs_gpu_ring **ring)
+{
+    void *arrived = (void *)(uintptr_t)lane->arrived, *there;
+    struct rs_gpu_ring *r = calloc(1, sizeof(*r));
+    int error;
+
+    if (r == NULL)
+        return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for a ring");
+    r->memory = *memory;
+    r->looks = *looks;
+    r->memory_of_queue = *lane->queue;
+    error = make_lists(lane, r->lists);
+    if (error == 0)
+        error = map_queue(memory, lane->queue, &r->mapped, &r->queue);
+    if (error == 0)
+        error = looks->map(looks->arg, arrived, sizeof(*lane->arrived), false,
+                           &there);
+    if (error != 0) {
+        rs_gpu_ring_destroy(r);
+        return error;
+    }
+    r->arrived = (struct rs_gpu_mapping){arrived, there};
+    *ring = r;
+    return 0;
+}
+
+void rs_gpu_ring_destroy(struct rs_gpu_ring *r)
+{
+    if (r == NULL)
+        return;
+    if (r->arrived.host != NULL)
+        r->looks.unmap(r->looks.arg, r->arrived.host, r->arrived.mapped);
+    unmap_queue(&r->memory, &r->mapped);
+    for (int set = 0; set < 2; set++) {
+        if (r->lists[set] != NULL)
+            rs_wqe_list_destroy(r->lists[set]);
+    }
+    free(r);
+}
+
+uint32_t rs_gpu_ring_words(const struct rs_gpu_ring *r)
+{
+    return r->lists[0]->num_wqes + r->lists[1]->num_wqes;
+}
+
+void rs_gpu_ring_fill(const struct rs_gpu_ring *r,
+                      struct rsched_device_lane *lane, uint32_t *table,
+                      const uint32_t *there)
+{
+    *lane = (struct rsched_device_lane){.queue = r->queue,
+                                        .blocks = r->lists[0]->blocks,
+                                        .arrived = r->arrived.mapped};
+    for (int set = 0; set < 2; set++) {
+        describe_list(r->lists[set], table, there, &lane->lists[set]);
+        table += r->lists[set]->num_wqes;
+        there += r->lists[set]->num_wqes;
+    }
+    fill_ring(&r->memory_of_queue, r->lists);
+}
+
+static int explain(uint32_t qpn, const struct rsched_device_failure *failure,
+                   int status, uint32_t op)
+{
+    if (status == RSCHED_ESYS)
+        return rs_fail(RSCHED_ESYS,
+                       "mlx5 qp 0x%x: unexpected completion of index %u", qpn,
+                       failure->index);
+    return rs_fail(status,
+                   "mlx5 qp 0x%x: operation %u (index %u): %s (syndrome 0x%x, "
+                   "vendor error 0x%x)",
+                   qpn, op, failure->index,
+                   rs_cqe_syndrome_text(failure->syndrome), failure->syndrome,
+                   failure->vendor_error);
+}
+
+int rs_gpu_ring_check(const struct rs_gpu_ring *r,
+                      const struct rsched_device_lane *lane)
+{
+    /* Acquire: the failure comes before the status. */
+    int status = (int)rsched_device_load32((const uint32_t *)&lane->status);
+    uint64_t completed = rsched_device_load(&lane->completed);
+    uint16_t block =
+        (uint16_t)(lane->failure.index - completed * lane->blocks);
+
+    return status == 0
+               ? 0
+               : explain(r->queue.qpn, &lane->failure, status,
+                         rs_wqe_list_op_at(r->lists[completed & 1], block));
+}
+
+/* ---- exchanges ---- */
 
 static int allocate_view(struct rs_gpu_exchange *x)
 {
@@ -226,8 +320,8 @@ static int allocate_view(struct rs_gpu_exchange *x)
     void *memory;
     int error;
 
-    for (uint32_t i = 0; i < 2 * x->num_lanes; i++)
-        bytes += x->lists[i]->num_wqes * sizeof(uint32_t);
+    for (uint32_t i = 0; i < x->num_lanes; i++)
+        bytes += rs_gpu_ring_words(x->rings[i]) * sizeof(uint32_t);
     error = m->allocate(m->arg, bytes, x->proxy != NULL, &memory);
     if (error != 0)
         return error;
@@ -242,52 +336,27 @@ static int allocate_view(struct rs_gpu_exchange *x)
     return error;
 }
 
-/* Kernels look at it also where a proxy starts. */
-static int map_arrived(struct rs_gpu_exchange *x, uint32_t i,
-                       const struct rs_gpu_lane *lane)
+static void fill_view(struct rs_gpu_exchange *x)
 {
-    const struct rs_gpu_memory *m = &x->memory;
-    void *host = (void *)(uintptr_t)lane->arrived, *there;
-    int error = m->map(m->arg, host, sizeof(*lane->arrived), false, &there);
-
-    if (error != 0)
-        return error;
-    x->arrived[i] = (struct rs_gpu_mapping){host, there};
-    x->lanes[i].arrived = there;
-    return 0;
-}
-
-static int fill_view(struct rs_gpu_exchange *x, const struct rs_gpu_lane *lanes)
-{
-    const struct rs_gpu_memory *m =
-        x->proxy == NULL ? &x->memory : &rs_gpu_memory_plain;
     uint32_t *table = (uint32_t *)(x->lanes + x->num_lanes);
 
     for (uint32_t i = 0; i < x->num_lanes; i++) {
-        struct rsched_device_lane *to = &x->lanes[i];
-        int error = map_queue(m, lanes[i].queue, &x->queues[i], &to->queue);
-
-        if (error != 0)
-            return error;
-        for (int set = 0; set < 2; set++)
-            table = describe_list(x->lists[2 * i + (uint32_t)set], table,
-                                  &to->lists[set]);
-        to->blocks = x->lists[2 * i]->blocks;
-        fill_ring(lanes[i].queue, &x->lists[(size_t)2 * i]);
-        error = map_arrived(x, i, &lanes[i]);
-        if (error != 0)
-            return error;
+        rs_gpu_ring_fill(x->rings[i], &x->lanes[i], table, table);
+        table += rs_gpu_ring_words(x->rings[i]);
     }
     x->host = (struct rsched_device_exchange){
         .lanes = x->lanes, .num_lanes = x->num_lanes, .stop = x->stop};
     *x->view = x->host;
     if (x->proxy != NULL) {
+        x->view->lanes = NULL;
+        x->view->num_lanes = 0;
+        x->view->proxied = x->lanes;
+        x->view->num_proxied = x->num_lanes;
         x->view->proxy = x->proxy->view;
         x->view->host = x;
         x->next = x->proxy->exchanges;
         x->proxy->exchanges = x;
     }
-    return 0;
 }
 
 int rs_gpu_exchange_create(const struct rs_gpu_memory *memory,
@@ -302,23 +371,23 @@ int rs_gpu_exchange_create(const struct rs_gpu_memory *memory,
         return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for an exchange");
     x->memory = *memory;
     x->proxy = proxy;
-    x->queues = calloc(num_lanes, sizeof(*x->queues));
-    x->arrived = calloc(num_lanes, sizeof(*x->arrived));
-    x->lists = calloc(num_lanes, 2 * sizeof(struct rs_wqe_list *));
-    x->num_lanes = num_lanes;
-    if (num_lanes != 0 &&
-        (x->queues == NULL || x->arrived == NULL || x->lists == NULL))
+    x->rings = calloc((size_t)num_lanes + 1, sizeof(struct rs_gpu_ring *));
+    if (x->rings == NULL)
         error = rs_fail(RSCHED_ENOMEM, "mlx5: no memory for an exchange");
-    for (uint32_t i = 0; i < num_lanes && error == 0; i++)
-        error = make_lists(&lanes[i], &x->lists[(size_t)2 * i]);
+    /* Kernels look at `arrived` also where a proxy starts. */
+    while (x->num_lanes < num_lanes && error == 0) {
+        error = rs_gpu_ring_create(
+            proxy == NULL ? memory : &rs_gpu_memory_plain, memory,
+            &lanes[x->num_lanes], &x->rings[x->num_lanes]);
+        x->num_lanes += error == 0;
+    }
     if (error == 0)
         error = allocate_view(x);
-    if (error == 0)
-        error = fill_view(x, lanes);
     if (error != 0) {
         rs_gpu_exchange_destroy(x);
         return error;
     }
+    fill_view(x);
     *exchange = x;
     return 0;
 }
@@ -339,26 +408,15 @@ void rs_gpu_exchange_destroy(struct rs_gpu_exchange *x)
 
     if (x->proxy != NULL)
         leave_proxy(x);
-    for (uint32_t i = 0; i < x->num_lanes; i++) {
-        if (x->arrived != NULL && x->arrived[i].host != NULL)
-            m->unmap(m->arg, x->arrived[i].host, x->arrived[i].mapped);
-        if (x->queues != NULL)
-            unmap_queue(x->proxy == NULL ? m : &rs_gpu_memory_plain,
-                        &x->queues[i]);
-        for (uint32_t set = 0; set < 2 && x->lists != NULL; set++) {
-            if (x->lists[2 * i + set] != NULL)
-                rs_wqe_list_destroy(x->lists[2 * i + set]);
-        }
-    }
+    while (x->num_lanes > 0)
+        rs_gpu_ring_destroy(x->rings[--x->num_lanes]);
     if (x->lanes != NULL)
         m->release(m->arg, x->lanes);
     if (x->view != NULL)
         m->release(m->arg, x->view);
     if (x->stop != NULL)
         m->release(m->arg, x->stop);
-    free(x->lists);
-    free(x->arrived);
-    free(x->queues);
+    free(x->rings);
     free(x);
 }
 
@@ -373,33 +431,13 @@ void rs_gpu_exchange_stop(struct rs_gpu_exchange *exchange, int error)
     rsched_device_store32((uint32_t *)exchange->stop, (uint32_t)error);
 }
 
-static int explain(uint32_t qpn, const struct rsched_device_failure *failure,
-                   int status, uint32_t op)
-{
-    if (status == RSCHED_ESYS)
-        return rs_fail(RSCHED_ESYS,
-                       "mlx5 qp 0x%x: unexpected completion of index %u", qpn,
-                       failure->index);
-    return rs_fail(status,
-                   "mlx5 qp 0x%x: operation %u (index %u): %s (syndrome 0x%x, "
-                   "vendor error 0x%x)",
-                   qpn, op, failure->index,
-                   rs_cqe_syndrome_text(failure->syndrome), failure->syndrome,
-                   failure->vendor_error);
-}
-
 int rs_gpu_exchange_check(const struct rs_gpu_exchange *x)
 {
     for (uint32_t i = 0; i < x->num_lanes; i++) {
-        const struct rsched_device_lane *lane = &x->lanes[i];
-        const struct rs_wqe_list *list =
-            x->lists[2 * i + (lane->completed & 1)];
-        uint16_t block = (uint16_t)(lane->failure.index -
-                                    lane->completed * lane->blocks);
+        int error = rs_gpu_ring_check(x->rings[i], &x->lanes[i]);
 
-        if (lane->status != 0)
-            return explain(lane->queue.qpn, &lane->failure, lane->status,
-                           rs_wqe_list_op_at(list, block));
+        if (error != 0)
+            return error;
     }
     if (x->view->status != 0)
         return rs_fail(x->view->status, "the exchange was stopped: %s",

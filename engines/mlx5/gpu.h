@@ -48,6 +48,33 @@ struct rs_gpu_lane {
                               * mapped here */
 };
 
+/* A lane's ring in the hands of those who write it, without the lane: that lies
+ * where whoever makes the exchange has it. */
+struct rs_gpu_ring;
+
+/** @param memory of those who write the ring
+ * @param looks  of those who look at `arrived`
+ * @param lane   not needed afterwards; pieces and queue pair are
+ * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT (a list does not fit into half of a
+ *         ring), RSCHED_EINVAL, RSCHED_ENOTSUP */
+int rs_gpu_ring_create(const struct rs_gpu_memory *memory,
+                       const struct rs_gpu_memory *looks,
+                       const struct rs_gpu_lane *lane,
+                       struct rs_gpu_ring **ring);
+/** NULL is allowed. */
+void rs_gpu_ring_destroy(struct rs_gpu_ring *ring);
+/** Words of the table behind its lane. */
+uint32_t rs_gpu_ring_words(const struct rs_gpu_ring *ring);
+/** Fill the ring with its lists, and write lane and table.
+ * @param there where those who use the lane will have the table */
+void rs_gpu_ring_fill(const struct rs_gpu_ring *ring,
+                      struct rsched_device_lane *lane, uint32_t *table,
+                      const uint32_t *there);
+/** What has become of a lane. @return 0, or its error with the text: queue pair,
+ * operation, cause */
+int rs_gpu_ring_check(const struct rs_gpu_ring *ring,
+                      const struct rsched_device_lane *lane);
+
 struct rs_gpu_exchange;
 
 /** @param lanes  not needed afterwards; pieces and queue pairs are

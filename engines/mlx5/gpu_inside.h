@@ -20,14 +20,21 @@ struct rs_gpu_mapped_queue {
     uint32_t num_mappings;
 };
 
+struct rs_gpu_ring {
+    struct rs_gpu_memory memory, looks;
+    struct rs_mlx5_memory memory_of_queue;
+    struct rs_gpu_mapped_queue mapped;
+    struct rs_gpu_mapping arrived; /* of `looks` */
+    struct rsched_device_queue queue;
+    struct rs_wqe_list *lists[2];  /* of even and odd epochs */
+};
+
 struct rs_gpu_exchange {
     struct rs_gpu_exchange *next; /* of the same proxy */
     struct rs_gpu_memory memory;
     struct rs_gpu_proxy *proxy;
     uint32_t num_lanes;
-    struct rs_gpu_mapped_queue *queues;  /* num_lanes */
-    struct rs_gpu_mapping *arrived;      /* num_lanes; kernels look themselves */
-    struct rs_wqe_list **lists;          /* two for each lane */
+    struct rs_gpu_ring **rings; /* num_lanes */
     struct rsched_device_exchange *view;
     struct rsched_device_lane *lanes;    /* with their tables behind */
     int32_t *stop;

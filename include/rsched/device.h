@@ -18,9 +18,10 @@
  * ## An exchange
  *
  * struct rsched_device_exchange is made by the host
- * (rsched_exchange_open_device() in rsched/device_open.h, so far with a proxy), of
- * two sets of buffers: epochs are counted from 0, and epoch k sends from and
- * receives into set k mod 2. A kernel calls start, computes, calls wait:
+ * (rsched_exchange_open_rings() and rsched_exchange_open_device() in
+ * rsched/device_open.h), of two sets of buffers: epochs are counted from 0, and
+ * epoch k sends from and receives into set k mod 2. A kernel calls start,
+ * computes, calls wait, whichever way each neighbor is reached:
  *
  *     for (uint64_t k = 0; k < steps; k++) {
  *         ... write the send buffers of set k % 2 ...
@@ -126,7 +127,7 @@
  * of an earlier one) and the index of the WQE. A completion that nobody has
  * asked for is RSCHED_ESYS. A neighbor that is gone without a trace is noticed
  * by the host only: it ends the waits by storing a negative RSCHED_E* code to
- * `stop`. A proxy has such a word too, for those who wait for room in its ring
+ * `stop`; what had come before that still counts. A proxy has such a word too, for those who wait for room in its ring
  * and for flushes; once it is set, nothing that is asked later is done.
  */
 #ifndef RSCHED_DEVICE_H
@@ -158,18 +159,44 @@ struct rsched_device_lane {
 
 /** An exchange. */
 struct rsched_device_exchange {
-    struct rsched_device_lane *lanes;
-    uint32_t num_lanes;
-    int32_t status;  /**< 0 or the error that it has failed with */
-    uint64_t epochs; /**< started */
-    int32_t verdict; /* of the thread that decides for its group */
+    struct rsched_device_lane *lanes; /* whose rings the group writes */
+    struct rsched_device_lane *proxied; /* in host memory: the proxy's, but for
+                                         * reading */
+    uint32_t num_lanes, num_proxied;
+    uint32_t vain; /* tests */
     int32_t reserved;
+    int32_t status;  /**< 0 or the error that it has failed with */
+    int32_t verdict; /* of the thread that decides for its group */
+    uint64_t epochs; /**< started */
+    uint64_t complete;   /**< of them, as a group has seen */
     const int32_t *stop; /**< the host ends all waits by an RSCHED_E* code */
-    /** NULL, or who starts: then the lanes lie in host memory, and are that
-     * thread's but for reading. */
+    int32_t *told;       /* NULL, or where the host learns of the status */
+    /** NULL, or who starts the lanes that are its own. */
     const struct rsched_device_proxy *proxy;
     const void *host; /* the exchange that the proxy starts */
 };
+
+RSCHED_DEVICE uint32_t
+rsched_device_num_lanes(const struct rsched_device_exchange *x)
+{
+    return x->num_lanes + x->num_proxied;
+}
+
+RSCHED_DEVICE struct rsched_device_lane *
+rsched_device_lane_at(const struct rsched_device_exchange *x, uint32_t i)
+{
+    return i < x->num_lanes ? &x->lanes[i] : &x->proxied[i - x->num_lanes];
+}
+
+/* The exchange has failed. */
+RSCHED_DEVICE void rsched_device_give_up(struct rsched_device_exchange *x,
+                                         int status)
+{
+    rsched_device_store32((uint32_t *)&x->status, (uint32_t)status);
+    /* Release: whoever sees it finds the lane's failure. */
+    if (x->told != NULL)
+        rsched_device_store32((uint32_t *)x->told, (uint32_t)status);
+}
 
 /* One thread's share of a list: store indices, and the epoch. */
 RSCHED_DEVICE void
@@ -201,7 +228,7 @@ RSCHED_DEVICE void rsched_device_lane_ring(struct rsched_device_lane *lane,
     const struct rsched_device_list *list = &lane->lists[epoch & 1];
     uint64_t first = epoch * lane->blocks;
 
-    lane->posted = epoch + 1;
+    rsched_device_count(&lane->posted, epoch + 1);
     rsched_device_queue_ring(
         &lane->queue, first + lane->blocks,
         *rsched_device_queue_at(&lane->queue, first + list->last_block, 0),
@@ -241,14 +268,15 @@ RSCHED_DEVICE void rsched_device_lane_poll(struct rsched_device_lane *lane)
     }
 }
 
-/* @return 1: a lane is through with all that was started; 0: not yet; or an
+/* @return 1: lane i is through with all that was started; 0: not yet; or an
  * error */
 RSCHED_DEVICE int rsched_device_lane_test(struct rsched_device_exchange *x,
-                                          struct rsched_device_lane *lane)
+                                          uint32_t i)
 {
+    struct rsched_device_lane *lane = rsched_device_lane_at(x, i);
     int status;
 
-    if (x->proxy == NULL)
+    if (i < x->num_lanes)
         rsched_device_lane_poll(lane);
     status = (int)rsched_device_load32((const uint32_t *)&lane->status);
     if (status != 0)
@@ -266,18 +294,20 @@ RSCHED_DEVICE int rsched_device_admit(struct rsched_device_exchange *x)
 
     if (x->status != 0)
         return x->status;
-    for (uint32_t i = 0; i < x->num_lanes; i++) {
-        if (rsched_device_load(&x->lanes[i].completed) != epoch ||
-            rsched_device_load(x->lanes[i].arrived) < epoch)
+    for (uint32_t i = 0; i < rsched_device_num_lanes(x); i++) {
+        const struct rsched_device_lane *lane = rsched_device_lane_at(x, i);
+
+        if (rsched_device_load(&lane->completed) != epoch ||
+            rsched_device_load(lane->arrived) < epoch)
             return RSCHED_ESTATE;
     }
     if (x->proxy != NULL)
         status = rsched_device_proxy_ask(x->proxy, RSCHED_DEVICE_START, x->host,
                                          0, epoch);
     if (status == 0)
-        x->epochs = epoch + 1;
+        rsched_device_count(&x->epochs, epoch + 1);
     else
-        x->status = status;
+        rsched_device_give_up(x, status);
     return status;
 }
 
@@ -312,7 +342,7 @@ RSCHED_DEVICE int rsched_device_start(struct rsched_device_exchange *x,
         x->verdict = rsched_device_admit(x);
     rsched_device_sync(g);
     status = x->verdict;
-    if (status == 0 && x->proxy == NULL)
+    if (status == 0 && x->num_lanes > 0)
         rsched_device_begin(x, g, x->epochs - 1);
     return status;
 }
@@ -324,17 +354,34 @@ RSCHED_DEVICE int rsched_device_look(struct rsched_device_exchange *x,
 {
     int all = 1;
 
-    for (uint32_t i = g->rank; i < x->num_lanes; i += g->size) {
-        int status = rsched_device_lane_test(x, &x->lanes[i]);
+    for (uint32_t i = g->rank; i < rsched_device_num_lanes(x); i += g->size) {
+        int status = rsched_device_lane_test(x, i);
 
         if (status < 0) {
             /* The other threads need not go on. */
-            rsched_device_store32((uint32_t *)&x->status, (uint32_t)status);
+            rsched_device_give_up(x, status);
             return status;
         }
         all = all && status;
     }
     return all;
+}
+
+/* How often a group that waits looks at the host's word, which may be far. */
+enum { RSCHED_DEVICE_STOP_LOOKS = 256 };
+
+/* @return whether the host has ended the waits. What had come before that is
+ * not lost; else the exchange has failed now. */
+RSCHED_DEVICE bool rsched_device_heed(struct rsched_device_exchange *x,
+                                      const struct rsched_device_group *g)
+{
+    int status = (int)rsched_device_load32((const uint32_t *)x->stop);
+
+    if (status == 0)
+        return false;
+    if (rsched_device_look(x, g) == 0)
+        rsched_device_give_up(x, status);
+    return true;
 }
 
 /* All threads have looked: one says for all what has come of it. */
@@ -346,6 +393,11 @@ RSCHED_DEVICE int rsched_device_settle(struct rsched_device_exchange *x,
         const struct rsched_device_group alone = rsched_device_thread();
 
         x->verdict = x->status != 0 ? x->status : rsched_device_look(x, &alone);
+        if (x->verdict == 0 && ++x->vain % RSCHED_DEVICE_STOP_LOOKS == 0 &&
+            rsched_device_heed(x, &alone))
+            x->verdict = x->status != 0 ? x->status : 1;
+        if (x->verdict == 1)
+            rsched_device_count(&x->complete, x->epochs);
     }
     rsched_device_sync(g);
     return x->verdict;
@@ -372,9 +424,6 @@ RSCHED_DEVICE int rsched_device_test(struct rsched_device_exchange *x,
     return 0;
 }
 
-/* How often a wait looks at the host's word, which may be far. */
-enum { RSCHED_DEVICE_STOP_LOOKS = 256 };
-
 /** Wait until the epoch is complete. All threads of the group call.
  * @return as rsched_device_test(), or the code that the host has stopped it
  *         with */
@@ -389,13 +438,8 @@ RSCHED_DEVICE int rsched_device_wait(struct rsched_device_exchange *x,
             rsched_device_load32((const uint32_t *)&x->status) != 0)
             break;
         rsched_device_pause();
-        if (++looks % RSCHED_DEVICE_STOP_LOOKS != 0)
-            continue;
-        status = (int)rsched_device_load32((const uint32_t *)x->stop);
-        if (status != 0) {
-            rsched_device_store32((uint32_t *)&x->status, (uint32_t)status);
+        if (++looks % RSCHED_DEVICE_STOP_LOOKS == 0 && rsched_device_heed(x, g))
             break;
-        }
     }
     status = rsched_device_settle(x, g);
     return status < 0 ? status : 0;

@@ -164,6 +164,16 @@ RSCHED_DEVICE void rsched_device_store32(uint32_t *to, uint32_t value)
 #endif
 }
 
+/* For the host's statistics; orders nothing. */
+RSCHED_DEVICE void rsched_device_count(uint64_t *count, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    *(volatile uint64_t *)count = value;
+#else
+    __atomic_store_n(count, value, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Loads, stores and exchanges that all threads see in one order. */
 RSCHED_DEVICE uint64_t rsched_device_load_ordered(const uint64_t *from)
 {

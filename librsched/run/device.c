@@ -100,8 +100,8 @@ static int fill_memory(struct rsched_opening *o)
 {
     uint64_t host = o->memory.host_of_kernels, gpu = o->memory.gpu;
     const struct in_gpu image = {
-        .view = {.lanes = OF_KERNELS(host + offsetof(struct in_host, lane)),
-                 .num_lanes = 1,
+        .view = {.proxied = OF_KERNELS(host + offsetof(struct in_host, lane)),
+                 .num_proxied = 1,
                  .stop = OF_KERNELS(host + offsetof(struct in_host, stop)),
                  .proxy = OF_KERNELS(gpu + offsetof(struct in_gpu, proxy))},
         .proxy = {

@@ -86,9 +86,11 @@ static void expect_counts(uint64_t steps)
 
         cr_expect_eq(rs_gpu_proxy_taken(strip.ranks[i].proxy),
                      proxy ? steps : 0);
-        for (uint32_t l = 0; l < x->num_lanes; l++) {
-            cr_expect_eq(x->lanes[l].queue.rings, steps);
-            cr_expect_eq(x->lanes[l].completed, steps);
+        cr_expect_eq(proxy ? x->num_lanes : x->num_proxied, 0);
+        cr_expect_eq(x->complete, steps);
+        for (uint32_t l = 0; l < rsched_device_num_lanes(x); l++) {
+            cr_expect_eq(rsched_device_lane_at(x, l)->queue.rings, steps);
+            cr_expect_eq(rsched_device_lane_at(x, l)->completed, steps);
         }
     }
 }
@@ -350,7 +352,8 @@ static void check_failure(uint64_t wqe, uint8_t syndrome, bool proxy,
     cr_expect_eq(status, RSCHED_EPEER);
     cr_expect_eq(rsched_device_start(jacobi_of(1)->halo, &g), RSCHED_EPEER);
     cr_expect_eq(rsched_device_wait(jacobi_of(1)->halo, &g), RSCHED_EPEER);
-    cr_expect_eq(jacobi_of(1)->halo->lanes[1].failure.syndrome, syndrome);
+    cr_expect_eq(rsched_device_lane_at(jacobi_of(1)->halo, 1)->failure.syndrome,
+                 syndrome);
     cr_expect_eq(rs_gpu_exchange_check(r->exchange), RSCHED_EPEER);
     cr_expect(strstr(rsched_last_error(), part) != NULL, "%s",
               rsched_last_error());
@@ -450,7 +453,9 @@ Test(gpu, notifications_are_mapped)
         cr_assert_eq(rs_gpu_exchange_create(&memory, &lane, 1,
                                             with_proxy ? proxy : NULL, &x), 0,
                      "%s", rsched_last_error());
-        cr_expect_eq(rs_gpu_exchange_view(x)->lanes[0].arrived, &seen_by_gpu);
+        cr_expect_eq(
+            rsched_device_lane_at(rs_gpu_exchange_view(x), 0)->arrived,
+            &seen_by_gpu);
         rs_gpu_exchange_destroy(x);
         rs_gpu_proxy_destroy(proxy);
         cr_expect_eq(mapped, 0);

@@ -205,5 +205,5 @@ uint64_t strip_compare(const struct strip *s, uint64_t steps)
 
 uint32_t strip_list_blocks(const struct strip *s, uint32_t rank)
 {
-    return s->ranks[rank].jacobi.halo->lanes[0].blocks;
+    return rsched_device_lane_at(s->ranks[rank].jacobi.halo, 0)->blocks;
 }
