@@ -40,6 +40,7 @@ int rs_mlx5_queue_init(struct rs_mlx5_queue *queue,
 {
     struct rs_mlx5_queue q = {
         .base.ops = &rs_mlx5_queue_ops,
+        .memory = *memory,
         .limits = {.qpn = memory->qpn,
                    .blocks = memory->send_blocks,
                    .max_segments = memory->max_segments,

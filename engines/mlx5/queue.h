@@ -8,6 +8,7 @@
 
 struct rs_mlx5_queue {
     struct rs_rdma_queue base;
+    struct rs_mlx5_memory memory;
     struct rs_wqe_limits limits;
     struct rs_sq sq;
     struct rs_cq cq;

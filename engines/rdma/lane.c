@@ -162,7 +162,8 @@ void rs_rdma_lanes_bury(struct rs_rdma_link *link)
         struct rs_rdma_lane *lane = *at;
 
         /* Its peer may still wait to hear that nothing follows. */
-        if (!is_through(lane) || !has_said_last(lane)) {
+        if (!is_through(lane) || !has_said_last(lane) ||
+            (lane->stays != NULL && lane->stays(lane))) {
             at = &lane->next;
             continue;
         }

@@ -116,6 +116,8 @@ struct rs_rdma_lane {
     struct rs_rdma_lane *next;       /* zombie */
     struct rs_rdma_lane *next_owing; /* that is still to say `last` */
     void (*dispose)(struct rs_rdma_lane *lane);
+    /* NULL, or whether a destroyed lane has to stay for its peer's sake. */
+    bool (*stays)(const struct rs_rdma_lane *lane);
     /* Lists posted, and those of them that are through. */
     uint64_t posted;
     atomic_uint_fast64_t completed;

@@ -95,6 +95,8 @@ struct rs_rdma_port {
         RS_NUM_NOTIFIES
     } notify;
     bool immediates; /* queues can take them, if `notify` is that */
+    bool rings;      /* its queues begin with a struct rs_mlx5_queue, so that
+                      * kernels can be given them (engines/mlx5/ring.h) */
 };
 
 /** Find the ports to use.

@@ -99,6 +99,60 @@ int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
     return error;
 }
 
+/* The pieces, contiguous ones joined; 0: too many, or unpacking is cheaper, which
+ * it is not where a copy engine would have to do it (no costs). */
+static uint32_t list_targets(const struct rs_sources *costs,
+                             const struct rsched_message *message,
+                             struct rs_rdma_target *targets)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < message->num_pieces; i++) {
+        const struct rsched_piece *p = &message->pieces[i];
+
+        for (uint64_t b = 0; p->bytes > 0 && b < p->count; b++) {
+            uint64_t at = (uintptr_t)p->address + b * (uint64_t)p->stride;
+
+            if (n > 0 && targets[n - 1].address + targets[n - 1].bytes == at) {
+                targets[n - 1].bytes += p->bytes;
+                continue;
+            }
+            if (n == RS_RDMA_MAX_PIECES)
+                return 0;
+            targets[n++] =
+                (struct rs_rdma_target){.address = at, .bytes = p->bytes};
+        }
+    }
+    return costs == NULL || rs_sources_scatter(costs, message->bytes, n) ? n
+                                                                         : 0;
+}
+
+int rs_rdma_table_make(struct rs_rdma_table *table,
+                       struct rs_rdma_memory *memory,
+                       const struct rs_sources *costs,
+                       const struct rsched_message *message, uint64_t meta,
+                       struct rsched_gpu_hold *gpu,
+                       struct rs_rdma_regions *regions)
+{
+    int error;
+
+    table->meta = meta;
+    table->num_pieces = list_targets(costs, message, table->pieces);
+    if (table->num_pieces == 0) {
+        rs_fail(RSCHED_ENOTSUP, "more than %d blocks", RS_RDMA_MAX_PIECES);
+        return 1;
+    }
+    error = rs_rdma_regions_acquire(memory, message, RS_RDMA_REMOTE, gpu,
+                                    regions);
+    for (uint64_t i = 0; error == 0 && i < table->num_pieces; i++) {
+        struct rs_rdma_target *t = &table->pieces[i];
+
+        t->rkey =
+            rs_rdma_regions_find(regions, (char *)(uintptr_t)t->address)->rkey;
+    }
+    return error;
+}
+
 bool rs_rdma_table_is_sound(const struct rs_rdma_table *table, uint64_t meta)
 {
     uint64_t bytes = 0;

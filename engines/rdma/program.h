@@ -52,6 +52,19 @@ int rs_rdma_writes_add_pair(struct rs_rdma_writes *writes,
                             const struct rs_rdma_keys *keys,
                             const struct rs_rdma_table *table);
 
+/** Make the table of a message that is to be written where it belongs: its pieces,
+ * contiguous ones joined, and their registrations.
+ * @param costs of writing pieces; NULL: whatever they are
+ * @param gpu   as rs_rdma_regions_acquire()
+ * @return 0; 1: unpacking is cheaper, or there are too many pieces (no table);
+ *         or as rs_rdma_regions_acquire(): no table either */
+int rs_rdma_table_make(struct rs_rdma_table *table,
+                       struct rs_rdma_memory *memory,
+                       const struct rs_sources *costs,
+                       const struct rsched_message *message, uint64_t meta,
+                       struct rsched_gpu_hold *gpu,
+                       struct rs_rdma_regions *regions);
+
 /** Whether a table is of a message with this `meta`. */
 bool rs_rdma_table_is_sound(const struct rs_rdma_table *table, uint64_t meta);
 

@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "engines/rdma/program.h"
 #include "engines/rdma/rdma.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
@@ -268,66 +269,20 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
 
 /* ---- loading ---- */
 
-/* The pieces, contiguous ones joined; 0: too many, or unpacking is cheaper, which
- * it is not where a copy engine would have to do it (no costs). */
-static uint32_t list_targets(const struct rs_sources *costs,
-                             const struct rsched_message *message,
-                             struct rs_rdma_target *targets)
-{
-    uint32_t n = 0;
-
-    for (size_t i = 0; i < message->num_pieces; i++) {
-        const struct rsched_piece *p = &message->pieces[i];
-
-        for (uint64_t b = 0; p->bytes > 0 && b < p->count; b++) {
-            uint64_t at = (uintptr_t)p->address + b * (uint64_t)p->stride;
-
-            if (n > 0 && targets[n - 1].address + targets[n - 1].bytes == at) {
-                targets[n - 1].bytes += p->bytes;
-                continue;
-            }
-            if (n == RS_RDMA_MAX_PIECES)
-                return 0;
-            targets[n++] =
-                (struct rs_rdma_target){.address = at, .bytes = p->bytes};
-        }
-    }
-    return costs == NULL || rs_sources_scatter(costs, message->bytes, n) ? n
-                                                                         : 0;
-}
-
 /* Register where the message goes. @return whether it can go there directly; if
  * not, and it lies in GPU memory, the last error says why */
 static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
                             struct rs_rdma_regions *regions)
 {
-    struct rs_rdma_table *table = rx->table;
-    int error;
+    struct rs_rdma_lane *l = &rx->lane;
+    int error = rs_rdma_table_make(rx->table, l->link->memory,
+                                   l->gpu != NULL ? NULL : rs_rdma_lane_costs(l),
+                                   message, l->meta, l->gpu, regions);
 
-    table->num_pieces = list_targets(
-        rx->lane.gpu != NULL ? NULL : rs_rdma_lane_costs(&rx->lane), message,
-        table->pieces);
-    if (table->num_pieces == 0) {
-        rs_fail(RSCHED_ENOTSUP, "more than %d blocks", RS_RDMA_MAX_PIECES);
-        return false;
-    }
-    error = rs_rdma_regions_acquire(rx->lane.link->memory, message,
-                                    RS_RDMA_REMOTE, rx->lane.gpu, regions);
-    if (error != 0 && rx->lane.gpu != NULL)
-        return false;
-    if (error != 0) {
+    if (error < 0 && l->gpu == NULL)
         rs_log(RS_LOG_WARN, "receive buffers go through landing slots: %s",
                rsched_last_error());
-        return false;
-    }
-    for (uint64_t i = 0; i < table->num_pieces; i++) {
-        struct rs_rdma_target *t = &table->pieces[i];
-
-        t->rkey =
-            rs_rdma_regions_find(regions, (char *)(uintptr_t)t->address)->rkey;
-    }
-    table->meta = rx->lane.meta;
-    return true;
+    return error == 0;
 }
 
 /* The table, if there is one, and behind it the word that says so. */

@@ -87,6 +87,7 @@ void rs_verbs_mlx5_adopt(struct rs_verbs_port *port)
         return;
     }
     port->mlx5 = true;
+    port->port.rings = true;
     port->ops = *port->port.ops;
     port->ops.queue_create = queue_create;
     port->ops.queue_connect = queue_connect;

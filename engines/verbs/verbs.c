@@ -2,6 +2,7 @@
 /* The verbs engine: RDMA between nodes through libibverbs. */
 #include "engines/verbs/verbs.h"
 
+#include "engines/mlx5/ring.h"
 #include "engines/rdma/rdma.h"
 
 extern const struct rsched_engine_ops rs_verbs_ops;
@@ -20,5 +21,6 @@ const struct rsched_engine_ops rs_verbs_ops = {
     .also_gpus = true,
     RS_RDMA_ENGINE_OPS,
     RS_RDMA_LANE_OPS,
+    RS_MLX5_RING_OPS,
     .open = verbs_open,
 };

@@ -10,6 +10,10 @@
  *   thread  the kernel's function does, called by a thread: rsched/device.h
  *   gpu     the kernel does, on a GPU, where the grids lie
  *
+ * A kernel reaches its neighbors by rings of its own where that is possible, else
+ * by the proxy, with the same code; how many it were is printed, and why not all
+ * by rings.
+ *
  * Ranks are threads of this process, each with a context, a strip, and for gpu a
  * stream. The result is compared with one processor's that exchanges nothing.
  * Exits with 77 where there is no GPU, or no kernel for it.
@@ -40,6 +44,8 @@ struct rank {
     double *grid[2]; /* in the memory of the mode */
     struct rsched_exchange *sets[2];
     double *result; /* the strip's rows, in the host's memory */
+    struct rsched_opening_stats stats; /* of its kernel */
+    char reason[128]; /* why it has not reached all neighbors by rings */
 };
 
 static int num_ranks = 3, num_gpus;
@@ -174,7 +180,7 @@ static void run_on_gpu(struct rank *r, struct jacobi *j)
 static void run_kernel(struct rank *r, struct jacobi *j)
 {
     const struct rsched_device_group alone = rsched_device_thread();
-    struct rsched_opening_stats stats;
+    const struct rsched_opening_stats *stats = &r->stats;
     struct rsched_opening *opening;
 
     /* Memory of neighbors is opened in an exchange's first epoch: not while a
@@ -184,7 +190,7 @@ static void run_kernel(struct rank *r, struct jacobi *j)
         needs(r, rsched_exchange_wait(r->sets[set]), "wait");
     }
     needs(r,
-          rsched_exchange_open_device(
+          rsched_exchange_open_rings(
               r->sets, r->mode == GPU ? r->number % num_gpus : RSCHED_NO_GPU,
               &opening),
           "open");
@@ -194,11 +200,21 @@ static void run_kernel(struct rank *r, struct jacobi *j)
     else
         jacobi_run(j, &alone);
     needs(r, rsched_opening_check(opening), "kernel");
-    rsched_opening_get_stats(opening, &stats);
-    if (j->status != 0 || stats.completed != num_steps) {
-        fprintf(stderr, "jacobi-device: rank %d: %llu epochs, status %d\n",
-                r->number, (unsigned long long)stats.completed, j->status);
+    rsched_opening_get_stats(opening, &r->stats);
+    if (j->status != 0 || stats->completed != num_steps ||
+        stats->doorbells != stats->rings * num_steps) {
+        fprintf(stderr,
+                "jacobi-device: rank %d: %llu epochs, %llu doorbells of %u "
+                "rings, status %d\n",
+                r->number, (unsigned long long)stats->completed,
+                (unsigned long long)stats->doorbells, stats->rings, j->status);
         exit(1);
+    }
+    for (int neighbor = 0; neighbor < num_ranks; neighbor++) {
+        const char *reason = rsched_opening_reason(opening, neighbor);
+
+        if (reason != NULL)
+            snprintf(r->reason, sizeof(r->reason), "%s", reason);
     }
     rsched_opening_close(opening);
 }
@@ -274,6 +290,21 @@ static bool equals_serial(const double *result)
     return equal;
 }
 
+static void report(const struct rank *ranks)
+{
+    uint32_t rings = 0, proxied = 0;
+    const char *reason = "";
+
+    for (int i = 0; i < num_ranks; i++) {
+        rings += ranks[i].stats.rings;
+        proxied += ranks[i].stats.proxied;
+        if (ranks[i].reason[0] != '\0')
+            reason = ranks[i].reason;
+    }
+    printf("halos by rings of the kernels' own: %u; by the proxy: %u%s%s\n",
+           rings, proxied, proxied > 0 ? ": " : "", reason);
+}
+
 static void run(enum mode mode, double *result)
 {
     struct rank ranks[MOST_RANKS];
@@ -292,6 +323,8 @@ static void run(enum mode mode, double *result)
     }
     for (int i = 0; i < num_ranks; i++)
         pthread_join(ranks[i].thread, NULL);
+    if (mode != HOST)
+        report(ranks);
     pthread_barrier_destroy(&barrier);
     post_destroy(post);
 }

@@ -9,7 +9,7 @@
  *
  *     rsched_exchange_create(context, &even, &sets[0]);
  *     rsched_exchange_create(context, &odd, &sets[1]);
- *     rsched_exchange_open_device(sets, gpu, &opening);
+ *     rsched_exchange_open_rings(sets, gpu, &opening);
  *     solve<<<1, 256, 0, stream>>>(..., rsched_opening_view(opening));
  *     cudaStreamSynchronize(stream);
  *     error = rsched_opening_check(opening);
@@ -21,15 +21,44 @@
  *
  * ## How it is started
  *
- * By the **proxy** so far: the kernel writes a request into a ring in pinned
- * host memory, a thread of the opening starts the exchange, goes on with it, and
- * says when it is complete in a word that the kernel looks at. So it works over
- * every engine, with and without a NIC, for buffers in GPU and in host memory.
- * Neighbors need not have opened theirs: they may start the same epochs from
- * the host.
+ * A neighbor is reached in one of two ways. The kernel's code is the same, and an
+ * opening may have neighbors of both kinds.
+ *
+ * By a **ring**: the kernel itself tells the card, on a queue pair of its own for
+ * that neighbor (rsched/device.h), and no processor takes part. Both ends have to
+ * agree on that, so it takes rsched_exchange_open_rings(), which all neighbors
+ * call together. What it needs of each pair:
+ *
+ *   - all that moves between the two goes over the verbs engine, over devices
+ *     whose queue pairs rsched drives itself (RSCHED_MLX5);
+ *   - what arrives from a neighbor is at most 64 contiguous blocks in either set,
+ *     and what is sent to it fits into half of the queue pair's ring;
+ *   - sizes that do not change (no RSCHED_EXCHANGE_VARIABLE);
+ *   - so far, threads in the place of kernels (RSCHED_NO_GPU): rings are not
+ *     mapped for GPUs.
+ *
+ * All that goes to a neighbor by a ring goes over the first rail, directly into its
+ * receive buffers.
+ *
+ * By the **proxy**, in all other cases, and for what a process sends to itself:
+ * the kernel writes a request into a ring in pinned host memory, a thread of the
+ * opening starts the exchange, goes on with it, and says when it is complete in a
+ * word that the kernel looks at. So it works over every engine, with and without
+ * a NIC, for buffers in GPU and in host memory. rsched_exchange_open_device() opens
+ * with the proxy alone, and neighbors need not have opened theirs: they may
+ * start the same epochs from the host.
  *
  * The thread looks for requests all the time: first without pause, then with
- * yields, and after some milliseconds without any 20000 times a second.
+ * yields, and after some milliseconds without any 20000 times a second. Where all
+ * neighbors are reached by rings it only looks whether they live, 1000 times a
+ * second.
+ *
+ * ## Failure
+ *
+ * A neighbor that dies, closes its opening or destroys an exchange while a kernel
+ * waits for it ends the waits with RSCHED_EPEER; what it had sent before that
+ * still counts. So does a work request of the kernel's own that fails. An opening
+ * that has failed has failed both exchanges, and says so to its neighbors.
  *
  * ## What a kernel must leave free
  *
@@ -67,7 +96,7 @@ struct rsched_opening;
 enum { RSCHED_NO_GPU = -1 };
 
 /**
- * Open exchanges for kernels. Local: neighbors take no part.
+ * Open exchanges for kernels, by the proxy. Local: neighbors take no part.
  *
  * @param sets    of even and of odd epochs: of one context, inactive, loaded,
  *                never started on a stream; not the same one twice
@@ -86,6 +115,37 @@ enum { RSCHED_NO_GPU = -1 };
 RSCHED_API int
 rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
                             struct rsched_opening **opening);
+
+/**
+ * Open exchanges for kernels, by rings to all neighbors that can be reached so,
+ * else by the proxy. Collective among neighbors only, as rsched_exchange_create():
+ * returns when all processes that either exchange has an edge with have called it
+ * too, for exchanges that were made together. It talks to them under the tag of
+ * sets[0], so no exchange of that tag is being made at the same time.
+ *
+ * From this call on neighbors may write the receive buffers of sets[0], and from
+ * the kernel's first start on those of sets[1], until the opening is closed, by the
+ * rule of rsched/device.h. It is closed before they are freed. A neighbor may close
+ * its own at any time after its kernel's last wait.
+ *
+ * @return as rsched_exchange_open_device(), and RSCHED_EMISMATCH, RSCHED_ETIMEOUT,
+ *         RSCHED_EPEER, or what an out-of-band call returned, as
+ *         rsched_exchange_create(). When one process fails its neighbors fail too,
+ *         unless it fails in the last step: then their kernels' waits do.
+ */
+RSCHED_API int
+rsched_exchange_open_rings(struct rsched_exchange *const sets[2], int gpu,
+                           struct rsched_opening **opening);
+
+/**
+ * Why an opening has no ring to a neighbor.
+ *
+ * @param process the neighbor
+ * @return the reason; NULL: there is a ring, or nothing moves between the two.
+ *         Valid until the opening is closed.
+ */
+RSCHED_API const char *
+rsched_opening_reason(const struct rsched_opening *opening, int process);
 
 /**
  * What kernels are given: valid on the GPU, not for processors (but with
@@ -112,10 +172,16 @@ RSCHED_API void rsched_opening_stop(struct rsched_opening *opening, int error);
  */
 RSCHED_API int rsched_opening_check(struct rsched_opening *opening);
 
-/** What an opening has done. */
+/** What an opening has done. What goes by rings is in none of the counters of the
+ * exchanges. */
 struct rsched_opening_stats {
     uint64_t asked;     /**< epochs that kernels have started */
-    uint64_t completed; /**< of them */
+    uint64_t completed; /**< of them, as the proxy's thread has seen, or, where
+                             there are rings only, a kernel's test or wait */
+    uint32_t rings;     /**< neighbors that are reached by rings */
+    uint32_t proxied;   /**< neighbors that are reached by the proxy, this process
+                             included if it sends to itself */
+    uint64_t doorbells; /**< that kernels have rung */
 };
 
 RSCHED_API void
@@ -123,10 +189,11 @@ rsched_opening_get_stats(const struct rsched_opening *opening,
                          struct rsched_opening_stats *stats);
 
 /**
- * Close an opening; NULL is allowed. No kernel uses it any more. The exchanges
- * are the program's again. If a kernel has started an epoch and not waited for
- * it, its exchange may be active, and may be waited for then. The driver may wait
- * for streams.
+ * Close an opening; NULL is allowed. Local; no kernel uses it any more. The
+ * exchanges are the program's again. If a kernel has started an epoch and not
+ * waited for it, what the proxy moves of it may be under way: its exchange may be
+ * active, and may be waited for then. What goes by rings is given up: neighbors may
+ * wait for it in vain, and learn that. The driver may wait for streams.
  */
 RSCHED_API void rsched_opening_close(struct rsched_opening *opening);
 

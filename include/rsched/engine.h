@@ -65,6 +65,8 @@ enum {
     RSCHED_ENGINE_OFFER_BYTES = 256,
     /** Room for what the two lanes of an edge must know of each other. */
     RSCHED_LANE_DESCRIPTOR_BYTES = 64,
+    /** Room for what the two ends of a ring must know of each other. */
+    RSCHED_RING_DESCRIPTOR_BYTES = 3328,
     /** Most rails of a connection. */
     RSCHED_MAX_RAILS = 8,
 };
@@ -111,8 +113,10 @@ struct rsched_place {
 
 struct rsched_engine;
 struct rsched_connection;
+struct rsched_device_lane;
 struct rsched_group;
 struct rsched_order;
+struct rsched_ring;
 struct rsched_gpu_hold;
 struct rsched_gpu_stage;
 struct rs_sources;
@@ -130,6 +134,21 @@ struct rsched_lane_spec {
                       get at by itself, or could not be made visible */
     struct rsched_group *group; /**< of the exchange; NULL: the lane has to do
                                      without, or the engine has none */
+};
+
+/** What an epoch moves over a ring, of even and of odd epochs: 0 bytes and no
+ * pieces where nothing does. */
+struct rsched_ring_spec {
+    int gpu; /**< whose kernels write it; negative: threads of this process */
+    const struct rsched_message *receive[2];
+};
+
+/** What a ring is when it is destroyed. */
+enum rsched_ring_end {
+    RSCHED_RING_ALONE, /**< the peer has said that it has none */
+    RSCHED_RING_IDLE,  /**< all that kernels have started is complete, as one of
+                            them has seen */
+    RSCHED_RING_BUSY
 };
 
 /** Counters of a lane, read by anybody who owns the lane. */
@@ -312,6 +331,45 @@ struct rsched_engine_ops {
     /** Go on with an epoch; as start. */
     int (*tx_progress)(struct rsched_lane *lane);
     int (*rx_progress)(struct rsched_lane *lane);
+
+    /** A **ring** is a queue pair to a peer that kernels write and ring
+     * themselves, by rsched/device.h, and what comes back from that peer over
+     * its own. Each of both processes makes one, gives its descriptor to the
+     * other, and joins it with the other's; when each knows that the other has
+     * done so too, its kernels may start. All eight are NULL for engines without
+     * rings.
+     *
+     * Make one for a connection that has been accepted, over its first rail.
+     * @return 0; RSCHED_ENOTSUP, RSCHED_ELIMIT: the text says why there is no
+     *         ring; RSCHED_EPEER, RSCHED_ENOMEM, RSCHED_ESYS */
+    int (*ring_create)(struct rsched_connection *connection,
+                       const struct rsched_ring_spec *spec,
+                       unsigned char *descriptor, struct rsched_ring **ring);
+    /** Join it with the peer's. @param send of even and odd epochs
+     * @return as ring_create; RSCHED_EMISMATCH: the peer expects something else.
+     *         It can only be destroyed then. */
+    int (*ring_join)(struct rsched_ring *ring,
+                     const struct rsched_message *const send[2],
+                     const unsigned char *descriptor);
+    /** 32-bit words of the table that its lane needs. */
+    uint32_t (*ring_words)(const struct rsched_ring *ring);
+    /** Write what kernels use of it. @param table where it is written
+     * @param there where kernels will have it */
+    void (*ring_fill)(struct rsched_ring *ring, struct rsched_device_lane *lane,
+                      uint32_t *table, const uint32_t *there);
+    /** Whether the peer's end goes on; any thread, no lock.
+     * @return 0; RSCHED_EPEER: it has been abandoned, or the peer is gone. What
+     *         it had written before is there. */
+    int (*ring_check)(struct rsched_ring *ring);
+    /** What a lane has failed with. @param lane as the host sees it, or a copy
+     * @return 0, or its error, with the text */
+    int (*ring_status)(const struct rsched_ring *ring,
+                       const struct rsched_device_lane *lane);
+    /** No kernel writes it any more. Tell the peer, unless it was done before;
+     * never waits. */
+    void (*ring_abandon)(struct rsched_ring *ring);
+    /** Give it up, and nobody writes the receive buffers any more. */
+    void (*ring_destroy)(struct rsched_ring *ring, enum rsched_ring_end end);
 
     /** Sleep until a peer may have done something for `lane`, or, when that is
      * NULL, for any lane of the engine, at most `limit_ps`. `ready` is called

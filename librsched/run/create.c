@@ -50,11 +50,14 @@ static int check_params(const struct rsched_exchange_params *params)
 
 static int make_arrays(struct rsched_exchange *x)
 {
+    x->send = calloc((size_t)x->num_puts + 1, sizeof(*x->send));
+    x->receive = calloc((size_t)x->num_receives + 1, sizeof(*x->receive));
     x->tx = calloc(x->num_out + 1, sizeof(*x->tx));
     x->rx = calloc(x->num_in + 1, sizeof(*x->rx));
     x->pending_tx.lanes = calloc(x->num_out + 1, sizeof(*x->tx));
     x->pending_rx.lanes = calloc(x->num_in + 1, sizeof(*x->rx));
-    if (x->tx == NULL || x->rx == NULL || x->pending_tx.lanes == NULL ||
+    if (x->send == NULL || x->receive == NULL || x->tx == NULL ||
+        x->rx == NULL || x->pending_tx.lanes == NULL ||
         x->pending_rx.lanes == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
     return 0;
@@ -145,6 +148,8 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
     free(x->rx);
     free(x->pending_tx.lanes);
     free(x->pending_rx.lanes);
+    free(x->send);
+    free(x->receive);
     free(x->pieces);
     free(x->error_text);
     free(x);

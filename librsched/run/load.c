@@ -3,6 +3,7 @@
 #include "librsched/run/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <xxhash.h>
 
@@ -76,19 +77,20 @@ static int check_place(const struct rsched_exchange *x,
                    place.gpu);
 }
 
-/* The message of one edge; its pieces are in x->pieces. */
-static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
-                        look_fn *look, const struct rsched_pattern *pattern,
-                        const void *const *addresses, uint64_t incoming,
-                        struct rsched_message *message)
-{
-    uint64_t bytes = 0, hash = 0;
-    size_t num_pieces = 0;
+/* A message that is being put together; its pieces are in x->pieces. */
+struct draft {
+    size_t num_pieces;
+    uint64_t bytes, hash;
+};
 
+static int add_edge(struct rsched_exchange *x, const struct rs_edge *edge,
+                    look_fn *look, const struct rsched_pattern *pattern,
+                    const void *const *addresses, struct draft *draft)
+{
     for (uint32_t i = 0; i < edge->num_order; i++) {
         uint32_t id = edge->order[i];
         const struct rsched_put *put = look(pattern, id);
-        int error = add_put(x, &num_pieces, put,
+        int error = add_put(x, &draft->num_pieces, put,
                             addresses == NULL ? NULL : (char *)addresses[id]);
 
         if (error == 0 && put->bytes > 0)
@@ -96,20 +98,59 @@ static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
                                 addresses);
         if (error != 0)
             return error;
-        if (__builtin_add_overflow(bytes, put->bytes, &bytes))
+        if (__builtin_add_overflow(draft->bytes, put->bytes, &draft->bytes))
             return rs_fail(RSCHED_ELIMIT,
                            "exchange %llu: an edge of more than 2^64 bytes",
                            (unsigned long long)x->tag);
-        hash = XXH64(&put->bytes, sizeof(put->bytes), hash);
+        draft->hash = XXH64(&put->bytes, sizeof(put->bytes), draft->hash);
     }
-    *message = (struct rsched_message){
-        .pieces = x->pieces,
-        .num_pieces = num_pieces,
-        .bytes = bytes,
-        .signature = (uint16_t)hash,
-        .incoming = incoming,
-    };
     return 0;
+}
+
+static struct rsched_message message_of(const struct rsched_exchange *x,
+                                        const struct draft *draft)
+{
+    return (struct rsched_message){.pieces = x->pieces,
+                                   .num_pieces = draft->num_pieces,
+                                   .bytes = draft->bytes,
+                                   .signature = (uint16_t)draft->hash};
+}
+
+/* The message of one edge. */
+static int make_message(struct rsched_exchange *x, const struct rs_edge *edge,
+                        look_fn *look, const struct rsched_pattern *pattern,
+                        const void *const *addresses, uint64_t incoming,
+                        struct rsched_message *message)
+{
+    struct draft draft = {0};
+    int error = add_edge(x, edge, look, pattern, addresses, &draft);
+
+    if (error != 0)
+        return error;
+    *message = message_of(x, &draft);
+    message->incoming = incoming;
+    return 0;
+}
+
+int rs_exchange_message(struct rsched_exchange *x, int process, bool out,
+                        struct rsched_message *message)
+{
+    const struct rs_edge *edges = out ? x->out : x->in;
+    uint32_t num_edges = out ? x->num_out : x->num_in;
+    struct draft draft = {0};
+    int error = 0;
+
+    for (uint32_t i = 0; i < num_edges && error == 0; i++) {
+        if (edges[i].peer->process != process)
+            continue;
+        error = out ? add_edge(x, &edges[i], rsched_pattern_put, x->pattern,
+                               x->send, &draft)
+                    : add_edge(x, &edges[i], rsched_pattern_receive, x->pattern,
+                               (const void *const *)x->receive, &draft);
+    }
+    if (error == 0)
+        *message = message_of(x, &draft);
+    return error;
 }
 
 /* The bytes that an epoch brings to this process; at most 2^64 - 1. */
@@ -176,8 +217,6 @@ static int load_out(struct rsched_exchange *x,
     struct rsched_message message;
     uint64_t together;
 
-    x->num_tx = 0;
-    x->epoch_bytes = x->epoch_self_bytes = 0;
     x->epoch_gpu_messages = count_gpu_messages(x, pattern);
     together = in_flight(x);
     for (uint32_t i = 0; i < x->num_out; i++) {
@@ -195,16 +234,6 @@ static int load_out(struct rsched_exchange *x,
         error = e->lane->ops->tx_load(e->lane, &message);
         if (error != 0)
             return error;
-        x->epoch_bytes += message.bytes;
-        if (is_self(x, e))
-            x->epoch_self_bytes += message.bytes;
-        else
-            x->tx[x->num_tx++] = e->lane;
-    }
-    /* Nobody waits for what a process sends to itself: last. */
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        if (is_self(x, &x->out[i]) && x->out[i].bytes > 0)
-            x->tx[x->num_tx++] = x->out[i].lane;
     }
     return 0;
 }
@@ -227,7 +256,6 @@ static int load_in(struct rsched_exchange *x,
 {
     struct rsched_message message;
 
-    x->num_rx = 0;
     for (uint32_t i = 0; i < x->num_in; i++) {
         struct rs_edge *e = &x->in[i];
         int error = make_message(x, e, rsched_pattern_receive, pattern,
@@ -248,10 +276,48 @@ static int load_in(struct rsched_exchange *x,
         error = e->lane->ops->rx_load(e->lane, &message);
         if (error != 0)
             return error;
-        if (!e->lane->passive)
-            x->rx[x->num_rx++] = e->lane;
     }
     return 0;
+}
+
+static void list_out(struct rsched_exchange *x, bool self)
+{
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        const struct rs_edge *e = &x->out[i];
+
+        if (e->by_kernel || is_self(x, e) != self)
+            continue;
+        x->epoch_puts += e->num_order;
+        if (e->bytes > 0)
+            x->tx[x->num_tx++] = e->lane;
+        x->epoch_bytes += e->bytes;
+        x->epoch_self_bytes += self ? e->bytes : 0;
+    }
+}
+
+void rs_exchange_list_lanes(struct rsched_exchange *x)
+{
+    x->num_tx = x->num_rx = 0;
+    x->epoch_puts = x->epoch_bytes = x->epoch_self_bytes = 0;
+    list_out(x, false);
+    /* Nobody waits for what a process sends to itself: last. */
+    list_out(x, true);
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        const struct rs_edge *e = &x->in[i];
+
+        if (!e->by_kernel && e->bytes > 0 && !e->lane->passive)
+            x->rx[x->num_rx++] = e->lane;
+    }
+}
+
+/* Of an exchange that is not variable, whose rings are made from them later. */
+static void keep_addresses(struct rsched_exchange *x, const void *const *send,
+                           void *const *receive)
+{
+    if (x->num_puts > 0)
+        memcpy(x->send, send, x->num_puts * sizeof(*send));
+    if (x->num_receives > 0)
+        memcpy(x->receive, receive, x->num_receives * sizeof(*receive));
 }
 
 int rs_exchange_compile(struct rsched_exchange *x,
@@ -266,7 +332,10 @@ int rs_exchange_compile(struct rsched_exchange *x,
     if (error == 0)
         error = load_in(x, pattern, receive, incoming);
     x->loaded = error == 0; /* half loaded: nothing may be started */
-    x->epoch_puts = x->num_puts;
+    if (error == 0)
+        rs_exchange_list_lanes(x);
+    if (error == 0 && (x->flags & RSCHED_EXCHANGE_VARIABLE) == 0)
+        keep_addresses(x, send, receive);
     return error;
 }
 

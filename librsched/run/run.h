@@ -118,6 +118,7 @@ struct rs_edge {
     uint64_t bytes;      /* of the loaded message; 0: not started */
     uint32_t *order;     /* put (receive) ids in the order of the message */
     uint32_t num_order;
+    bool by_kernel;      /* it goes by a ring of an opening */
 };
 
 /* Lanes that are under way. */
@@ -165,6 +166,8 @@ struct rsched_exchange {
     uint32_t num_out, num_in;
     uint32_t num_puts, num_receives;
     struct rsched_pattern *pattern; /* own copy: layouts for bind */
+    const void **send; /* addresses, as compiled last; not variable */
+    void **receive;
     struct rsched_piece *pieces; /* room for the longest message */
     size_t room_pieces;
     char *error_text;
@@ -266,6 +269,16 @@ int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
 int rs_exchange_compile(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern,
                         const void *const *send, void *const *receive);
+
+/** List the lanes that an epoch starts: of all edges that have bytes, but those
+ * that go by a kernel. */
+void rs_exchange_list_lanes(struct rsched_exchange *x);
+
+/** All that an epoch moves to (from, if not `out`) a process, in the order of both
+ * ends, of an exchange that is not variable. The pieces are valid until the next
+ * one. */
+int rs_exchange_message(struct rsched_exchange *x, int process, bool out,
+                        struct rsched_message *message);
 
 /* exchange.c */
 

@@ -100,6 +100,7 @@ static_assert(sizeof(struct rs_ack) ==
               "wire layout");
 
 /* The talk with one peer. */
+struct rs_ring_news;
 struct rs_talk {
     int process;
     struct rs_peer *peers[RS_NUM_USES]; /* NULL: there is no such use */
@@ -112,6 +113,7 @@ struct rs_talk {
     struct rs_sizes *sizes_out, *sizes_in;
     struct rs_table table_out, table_in;
     struct rs_ack ack_out, ack_in;
+    struct rs_ring_news *news_out, *news_in; /* rings.c */
     struct rsched_oob_request *requests[2];
     bool done[2];
     bool over;  /* the peer is gone or foreign: no more messages */

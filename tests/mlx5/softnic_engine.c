@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/mlx5/ring.h"
 #include "engines/rdma/rdma.h"
 #include "librsched/base/error.h"
 #include "tests/conformance/node.h"
@@ -218,7 +219,8 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
                                     .max_ops = MAX_OPS,
                                     .in_order = true,
                                     .fetch_add = true,
-                                    .immediates = true};
+                                    .immediates = true,
+                                    .rings = true};
     snprintf(p->port.name, sizeof(p->port.name), "softnic%u", rail);
     p->recur = rail == 0;
     error = rs_softnic_create(&options, &p->nic);
@@ -265,6 +267,7 @@ static const struct rsched_engine_ops softnic_ops = {
     .help = "mlx5 lists over a device in software, for tests",
     RS_RDMA_ENGINE_OPS,
     RS_RDMA_LANE_OPS,
+    RS_MLX5_RING_OPS,
     .open = engine_open,
 };
 

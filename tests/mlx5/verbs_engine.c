@@ -364,13 +364,16 @@ static void check_that_lists_were_driven(void)
     _Exit(1);
 }
 
+static void check_at_exit(void)
+{
+    atexit(check_that_lists_were_driven);
+}
+
 const struct rsched_engine_ops *node_engine_at(size_t index)
 {
-    static bool registered;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if (!registered)
-        atexit(check_that_lists_were_driven);
-    registered = true;
+    pthread_once(&once, check_at_exit);
     return index == 0 ? &rs_verbs_ops : NULL;
 }
 
