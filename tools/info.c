@@ -159,10 +159,23 @@ static void print_gpu_switches(const struct rs_ways *ways, uint64_t in_flight)
     }
 }
 
+static void print_built_in(void)
+{
+    const struct rs_built_in_ways *b = rs_ways_built_in();
+
+    printf("  %-19s%s", "built-in costs", b->machine);
+    if (b->read_tenths > 0)
+        printf(", as the kernel takes %u.%u times as long to read 64 KiB as a "
+               "copy does", b->read_tenths / 10, b->read_tenths % 10);
+    putchar('\n');
+}
+
 /* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
 static void print_ways(const struct rs_ways *ways)
 {
     printf("\nways within a node, by their costs\n");
+    if (rs_config()->ways[0] == '\0' && rs_config()->machine[0] == '\0')
+        print_built_in();
     print_host_ways(ways);
     if (!rs_ways_have_gpu(ways)) {
         printf("  %-19s%s\n", "GPU memory", "costs are not known");

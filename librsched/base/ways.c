@@ -257,7 +257,9 @@ bool rs_ways_choose_whole(const struct rs_host_ways *ways,
         (once.cma && !ways->of[RS_WAY_CMA].given))
         return false;
     time = rs_ways_time(ways, &where, once);
-    if (twice == RS_WAY_CMA) {
+    if (twice == RS_WAY_CMA ||
+        (once.cma && add(where.mapped.bytes, where.readable.bytes) >
+                         RS_WAY_PACKED_MOST)) {
         join(&where.readable, &where.mapped);
         return time <= time_packed_and_read(ways, &where.readable);
     }

@@ -196,6 +196,13 @@ struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
  * sender's memory cannot be buffered. */
 #define RS_WAY_WHOLE_LEAST UINT64_C(3072)
 
+/** A longer one that no slot holds is packed as a whole, and what is packed has left
+ * the caches when the receiver copies it, for which the costs of landing, measured
+ * with slots that stay there, say nothing: 8 neighbors with 1 MiB each took 1.3
+ * times as long as by the kernel, where that is slow, and with 512 KiB 0.6 times. So
+ * these are read by the kernel, if it can. */
+#define RS_WAY_PACKED_MOST (UINT64_C(512) << 10)
+
 /** Whether a message that goes one way as a whole is copied once where it lies,
  * mapped bytes out of the mapping and all others by the kernel; else it is
  * copied twice. `least_once` is about progress threads, and not looked at.
@@ -203,7 +210,9 @@ struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
  * @param parts the kernel can read `rest` too, a block as dear as any
  * @param twice how it is copied twice: RS_WAY_LANDING, which must not cost a
  *              sixteenth more than once; or RS_WAY_CMA: the sender packs it,
- *              which is worth it for blocks, and the kernel reads that */
+ *              which is worth it for blocks, and the kernel reads that. What the
+ *              kernel would read and is longer than RS_WAY_PACKED_MOST is
+ *              compared with that, too */
 bool rs_ways_choose_whole(const struct rs_host_ways *ways,
                           const struct rs_way_parts *parts, enum rs_way twice);
 

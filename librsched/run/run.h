@@ -338,11 +338,22 @@ bool rs_stream_is_busy(const struct rsched_exchange *x);
 
 /* ways.c */
 
+/* The built-in costs that are taken. */
+struct rs_built_in_ways {
+    const char *machine;  /* of which built-in machine */
+    unsigned read_tenths; /* so many tenths of the time of a copy the kernel takes
+                             to read 64 KiB of a process; 0: it does not */
+};
+
+/** Which ones, found by reading some memory of this process: takes a tenth of a
+ * millisecond, once. Thread-safe. */
+const struct rs_built_in_ways *rs_ways_built_in(void);
+
 /**
  * What the ways within the node cost: according to the file RSCHED_WAYS, else to
- * `machine` (may be NULL), else to the built-in machine "host". A file that
- * cannot be used is a warning that says why, and the built-in costs. What a
- * file with costs of GPU memory alone lacks is taken from "host".
+ * `machine` (may be NULL), else the built-in costs. A file that cannot be used is
+ * a warning that says why, and the built-in costs. What a file with costs of GPU
+ * memory alone lacks is taken from these.
  *
  * @return 0, RSCHED_ENOMEM
  */

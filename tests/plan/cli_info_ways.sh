@@ -54,7 +54,8 @@ expect "far" "$far" "  mapped memory, other-numa  landing, from 112286 B pull"
 expect "near" "$far" "  from mapped memory, same-numa   landing, from 43715 B pull"
 expect "far" "$far" "  from mapped memory, other-numa  landing, from 112286 B pull"
 expect "no cma" "$far" "  from other memory, other-numa  landing"
-expect "short" "$plain" "  from mapped memory landing, from 3073 B pull"
+host=$(RSCHED_WAYS=host "$rsched" info) || status=1
+expect "short" "$host" "  from mapped memory landing, from 3073 B pull"
 if "$rsched" info | grep -q 'built without hwloc'; then
     echo "built without hwloc: NUMA nodes are not looked at"
 else

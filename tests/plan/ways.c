@@ -259,6 +259,34 @@ Test(ways, packed_for_the_kernel)
     cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_CMA));
 }
 
+/* What is long and packed is not in the caches any more, whatever slots cost. */
+Test(ways, packed_past_the_caches)
+{
+    struct rs_way_parts parts = {.readable = {RS_WAY_PACKED_MOST, 1, 0}};
+    struct rs_host_ways ways = simple;
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+
+    ways.of[RS_WAY_SELF] = (struct rs_way_costs){
+        true, 0, COST(0, 20000), COST(0, 20000), 1000000, 0};
+    ways.of[RS_WAY_CMA].work = (struct rs_way_cost)COST(0, 1000);
+    cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
+    parts.readable.bytes++;
+    cr_assert(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
+    ways.of[RS_WAY_CMA].block = 2000000;
+    parts.readable.blocks = 1000; /* 2 ms for the kernel, 1 to pack */
+    cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
+    parts = (struct rs_way_parts){.mapped = {1 << 20, 1, 0}};
+    cr_assert(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
+    ways.of[RS_WAY_PULL].work = (struct rs_way_cost)COST(0, 1000);
+    cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
+
+    ways.of[RS_WAY_CMA].block = 0;
+    cr_assert_eq(rs_ways_switches_whole(&ways, false, list), 2);
+    cr_assert_eq(list[1].bytes, RS_WAY_PACKED_MOST + 1);
+    ways.of[RS_WAY_CMA].given = false;
+    cr_assert_eq(rs_ways_switches_whole(&ways, false, list), 1);
+}
+
 /* sqrt(0.2 us * 1 MiB * 20 GB/s), nearly, is 63 KiB. */
 Test(ways, pieces_grow_with_the_message)
 {
