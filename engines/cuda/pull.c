@@ -368,7 +368,7 @@ out:
 /* Which GPU of this process copies: its own if it has one, else the sender's. */
 int rs_cuda_pull_stream(struct rs_cuda_lane *l)
 {
-    struct view v;
+    struct view v = {.regions = NULL};
     int gpu, error = view_table(l, &v);
 
     if (error == 0 && !l->message.on_gpu) {
@@ -381,7 +381,7 @@ int rs_cuda_pull_stream(struct rs_cuda_lane *l)
 
 int rs_cuda_pull_open(struct rs_cuda_lane *l)
 {
-    struct view v;
+    struct view v = {.regions = NULL};
     int error;
 
     if (l->straight.copies.num_copies > 0)

@@ -583,7 +583,7 @@ int rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
                                 struct rsched_opening **opening)
 {
     const struct rsched_gpu_ops *gpus;
-    struct rsched_opening *o;
+    struct rsched_opening *o = NULL;
     int error = check_pair(sets);
 
     if (error == 0)
@@ -629,7 +629,7 @@ static int open_rings(struct rsched_opening *o, int gpu)
 int rsched_exchange_open_rings(struct rsched_exchange *const sets[2], int gpu,
                                struct rsched_opening **opening)
 {
-    struct rsched_opening *o;
+    struct rsched_opening *o = NULL;
     int error = check_pair(sets);
 
     if (error == 0)
