@@ -14,32 +14,6 @@ static const struct rsched_gpu_ops *attached(void)
     return gpus != NULL && gpus->attach() ? gpus : NULL;
 }
 
-static void look_at(const struct rsched_gpu_ops *gpus, const void *address,
-                    int64_t offset, uint64_t bytes, struct rsched_place *place)
-{
-    /* As an integer: MPI_BOTTOM is a null pointer that is counted from. */
-    gpus->place((const void *)((uintptr_t)address + (uintptr_t)offset), bytes,
-                place);
-}
-
-/* All of a GPU's lies in one allocation. The host's is not known to the driver,
- * and two blocks, of a structure, may have any distance. */
-static void place_run(const struct rsched_gpu_ops *gpus, const void *address,
-                      const struct rsched_run *run, struct rsched_place *place)
-{
-    int64_t last = (int64_t)(run->count - 1) * run->stride;
-    int64_t low = last < 0 ? last : 0, high = last < 0 ? 0 : last;
-    struct rsched_place other;
-
-    look_at(gpus, address, run->offset + low,
-            (uint64_t)(high - low) + run->bytes, place);
-    if (place->kind != RSCHED_PLACE_HOST || last == 0)
-        return;
-    look_at(gpus, address, run->offset + high, run->bytes, &other);
-    if (other.kind != RSCHED_PLACE_HOST)
-        place->kind = RSCHED_PLACE_UNKNOWN;
-}
-
 void rs_place(const void *address, uint64_t bytes,
               const struct rsched_run *runs, size_t num_runs,
               struct rsched_place *place)
@@ -52,11 +26,11 @@ void rs_place(const void *address, uint64_t bytes,
         return;
     if (num_runs == 0)
         runs = &whole;
-    place_run(gpus, address, &runs[0], place);
+    rsched_place_run(gpus, address, &runs[0], place);
     for (size_t i = 1; i < num_runs; i++) {
         struct rsched_place other;
 
-        place_run(gpus, address, &runs[i], &other);
+        rsched_place_run(gpus, address, &runs[i], &other);
         if (other.kind == place->kind)
             continue;
         *place = (struct rsched_place){RSCHED_PLACE_UNKNOWN, -1};

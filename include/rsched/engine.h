@@ -555,6 +555,20 @@ struct rsched_gpu_ops {
  * Thread-safe. */
 RSCHED_API const struct rsched_gpu_ops *rsched_gpus(void);
 
+/**
+ * Where the blocks of a run lie, at least one of at least one byte. All of a
+ * GPU's (or managed) lie in one allocation, from the lowest to the highest; of
+ * the host's, which the driver need not know, these two are looked at. Where
+ * they differ the kind is RSCHED_PLACE_UNKNOWN. Thread-safe.
+ *
+ * @param gpus    rsched_gpus(), which has attached
+ * @param address what run->offset counts from; NULL is an address like others
+ */
+RSCHED_API void rsched_place_run(const struct rsched_gpu_ops *gpus,
+                                 const void *address,
+                                 const struct rsched_run *run,
+                                 struct rsched_place *place);
+
 #ifdef __cplusplus
 }
 #endif

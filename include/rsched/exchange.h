@@ -60,7 +60,8 @@ struct rsched_exchange_params {
 
     /** One buffer address for each put and each receive; the layouts' offsets
      * count from them. Buffers may lie in GPU memory, managed memory counts as
-     * the host's: docs/gpu.md has what holds for them. The arrays are copied.
+     * the host's, and the runs of one layout may lie in several kinds of
+     * memory: docs/gpu.md has what holds for them. The arrays are copied.
      * NULL is allowed when there are no puts (receives), and with
      * RSCHED_EXCHANGE_VARIABLE, where they say no more than what memory the
      * buffers lie in: they need not be those of the first load. */
@@ -88,9 +89,9 @@ struct rsched_exchange_params {
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
- *         RSCHED_ENOTSUP   a buffer that does not lie in one allocation of GPU
- *                          or host memory, or whose way (RSCHED_GPU_WAY) is not
- *                          possible
+ *         RSCHED_ENOTSUP   a buffer of which a run does not lie in one
+ *                          allocation of GPU or host memory, or whose way
+ *                          (RSCHED_GPU_WAY) is not possible
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
  *         When one process fails, its peers fail too, and theirs unless it
  *         failed in the last step. Processes farther away may succeed: they

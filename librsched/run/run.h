@@ -253,11 +253,13 @@ void rs_exchange_find_gpus(struct rsched_exchange *x);
 
 /**
  * Where the buffer of a put (receive, if not `out`) lies: what the driver says
- * of its first block, or what the pattern says, if there is no address yet.
+ * of the runs of its layout, or what the pattern says, if there is no address
+ * yet. Of several kinds the place is that of the first run in GPU memory, else
+ * in managed memory.
  *
  * @param addresses of all puts (receives), or NULL: not known yet
- * @return 0; RSCHED_EINVAL: the pattern says otherwise; RSCHED_ENOTSUP: it does
- *         not lie in one allocation
+ * @return 0; RSCHED_EINVAL: the pattern says otherwise; RSCHED_ENOTSUP: a run
+ *         does not lie in one allocation
  */
 int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
                       const struct rsched_put *put,

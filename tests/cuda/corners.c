@@ -31,9 +31,15 @@ struct put {
     bool rows; /* ROWS of ROW bytes, PITCH apart */
 };
 
+/* Where the second halves of a put are, or NULL: they follow. */
+struct rest {
+    char *send, *receive;
+};
+
 struct world {
     struct program p;
     struct put puts[MOST_PUTS];
+    struct rest rests[MOST_PUTS];
     int num_puts;
     struct rsched_exchange *x;
 };
@@ -63,6 +69,19 @@ static char *touch(const struct world *w, char *address)
     return found != NULL ? found : address; /* host memory */
 }
 
+static void set_halves(struct rsched_put *put, struct rsched_run halves[2],
+                       const char *first, const char *rest)
+{
+    uint64_t bytes = put->bytes / 2;
+
+    if (rest == NULL)
+        return;
+    halves[0] = (struct rsched_run){0, bytes, 1, 0};
+    halves[1] = (struct rsched_run){(intptr_t)rest - (intptr_t)first,
+                                    put->bytes - bytes, 1, 0};
+    put->layout = (struct rsched_layout){halves, 2};
+}
+
 /* @param sends, receives: what this rank has a part in
  * @param peer itself, or the other one */
 static int create(struct rank *self, struct world *w, int peer, bool sends,
@@ -80,11 +99,15 @@ static int create(struct rank *self, struct world *w, int peer, bool sends,
                                  .source = self->rank,
                                  .destination = peer};
 
+        struct rsched_run halves[2];
+
         if (w->puts[i].rows)
             put.layout = (struct rsched_layout){&rows, 1};
+        set_halves(&put, halves, w->puts[i].send, w->rests[i].send);
         send[i] = w->puts[i].send;
         receive[i] = w->puts[i].receive;
         RANK_CHECK(!sends || rsched_pattern_add_put(pattern, &put) >= 0);
+        set_halves(&put, halves, w->puts[i].receive, w->rests[i].receive);
         put.source = peer;
         put.destination = self->rank;
         RANK_CHECK(!receives || rsched_pattern_add_receive(pattern, &put) >= 0);
@@ -101,6 +124,25 @@ static size_t place(const struct put *put, uint64_t at)
     return put->rows ? at / ROW * PITCH + at % ROW : at;
 }
 
+/* Where the processor finds a byte of a put's buffer. */
+static char *find(const struct world *w, const struct put *put, char *first,
+                  char *rest, uint64_t at)
+{
+    if (rest != NULL && at >= put->bytes / 2)
+        return touch(w, rest) + (at - put->bytes / 2);
+    return touch(w, first) + place(put, at);
+}
+
+static char *sent(const struct world *w, int i, uint64_t at)
+{
+    return find(w, &w->puts[i], w->puts[i].send, w->rests[i].send, at);
+}
+
+static char *received(const struct world *w, int i, uint64_t at)
+{
+    return find(w, &w->puts[i], w->puts[i].receive, w->rests[i].receive, at);
+}
+
 static char byte_of(int rank, int epoch, int put, uint64_t at)
 {
     return (char)(rank * 71 + epoch * 29 + put * 13 + (int)(at % 241));
@@ -110,9 +152,8 @@ static void fill(const struct rank *self, struct world *w, int epoch)
 {
     for (int i = 0; i < w->num_puts; i++) {
         for (uint64_t at = 0; at < w->puts[i].bytes; at++) {
-            touch(w, w->puts[i].send)[place(&w->puts[i], at)] =
-                byte_of(self->rank, epoch, i, at);
-            touch(w, w->puts[i].receive)[place(&w->puts[i], at)] = 0;
+            *sent(w, i, at) = byte_of(self->rank, epoch, i, at);
+            *received(w, i, at) = 0;
         }
     }
 }
@@ -121,8 +162,7 @@ static int compare(struct rank *self, struct world *w, int peer, int epoch)
 {
     for (int i = 0; i < w->num_puts; i++) {
         for (uint64_t at = 0; at < w->puts[i].bytes; at++)
-            RANK_CHECK(touch(w, w->puts[i].receive)[place(&w->puts[i], at)] ==
-                       byte_of(peer, epoch, i, at));
+            RANK_CHECK(*received(w, i, at) == byte_of(peer, epoch, i, at));
     }
     return 0;
 }
@@ -292,6 +332,38 @@ static int case_two_gpus(struct rank *self)
         release(&w.p, w.puts[i].send);
         release(&w.p, w.puts[i].receive);
     }
+    program_end(&second, 1 - self->rank);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
+/* Puts whose halves lie in the memory of two GPUs, and in a GPU's after other
+ * memory. */
+static int case_halves(struct rank *self)
+{
+    struct world w = {.num_puts = 3};
+    struct program second;
+    char *own, *others, *host = malloc(3 * PART);
+    CUdeviceptr managed;
+
+    program_begin(&second, 1 - self->rank);
+    others = allocate(&second, 2 * PART);
+    program_begin(&w.p, self->rank);
+    own = allocate(&w.p, 6 * PART);
+    RANK_CHECK(w.p.cuMemAllocManaged(&managed, PART, CU_MEM_ATTACH_GLOBAL) ==
+               CUDA_SUCCESS);
+    w.puts[0] = (struct put){host, host + PART, PART, false};
+    w.rests[0] = (struct rest){own, own + PART};
+    w.puts[1] = (struct put){(char *)(uintptr_t)managed, host + 2 * PART, PART,
+                             false};
+    w.rests[1] = (struct rest){own + 2 * PART, own + 3 * PART};
+    w.puts[2] = (struct put){own + 4 * PART, others, PART, false};
+    w.rests[2] = (struct rest){others + PART, own + 5 * PART};
+    RANK_CHECK(exchange_all(self, &w, RSCHED_WAY_STAGED) == 0);
+    release(&w.p, own);
+    release(&w.p, others);
+    w.p.cuMemFree(managed);
+    free(host);
     program_end(&second, 1 - self->rank);
     program_end(&w.p, self->rank);
     return 0;
@@ -487,7 +559,7 @@ static const struct {
     {"neighbors", case_neighbors, 0}, {"mapped", case_mapped, 0},
     {"across", case_across, 0},       {"two-gpus", case_two_gpus, 0},
     {"pitch", case_pitch, 0},         {"capturing", case_capturing, 0},
-    {"opening", case_opening, 0},
+    {"opening", case_opening, 0},     {"halves", case_halves, 0},
     {"died", case_died, RANKS_KILLED}, {"no-stream", case_no_stream, 0},
 };
 
