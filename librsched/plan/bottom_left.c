@@ -5,8 +5,10 @@
  * bytes, then by the machine's direction order (or, when `requested`, by the
  * order in which directions appear in the pattern), then by id; each is placed
  * as early as possible, on the leftmost engine where it can start that early,
- * never while another put of its direction is under way. Diagonals (puts whose
- * route has more than one link) may only use the first `diagonals` engines.
+ * never while another put of its direction is under way, if a link is on the way
+ * of both (the paper's machine has one for each direction; of several rails each
+ * may have its own). Diagonals (puts whose route has more than one link) may only
+ * use the first `diagonals` engines.
  *
  * Seeded (the paper's figure 14): engine k is taken until k * open, its
  * opening, before the packing begins.

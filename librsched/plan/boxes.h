@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Planners in the paper's picture, where a put is a box, one engine wide and
- * command + bytes/rate high, on an engine of that rate, and two boxes of one direction never stand side by
- * side.
+ * command + bytes/rate high, on an engine of that rate, and two boxes of one
+ * direction, which share a link, never stand side by side.
  */
 #ifndef RS_PLAN_BOXES_H
 #define RS_PLAN_BOXES_H

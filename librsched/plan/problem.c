@@ -164,6 +164,15 @@ static void fill_routes(struct rs_problem *problem, size_t direction,
     certain->num_resources = (size_t)(*next - certain->resources);
 }
 
+/* Whether a link is on the way of all puts of a direction, whichever rail they
+ * take. */
+static bool shares_a_link(const struct rs_problem *problem, size_t direction)
+{
+    const struct rs_fluid_route *certain = &problem->certain[direction];
+
+    return certain->num_resources > (problem->node >= 0 ? 1 : 0);
+}
+
 static int fill_directions(struct rs_problem *problem)
 {
     uint32_t *next = problem->route_resources;
@@ -175,7 +184,6 @@ static int fill_directions(struct rs_problem *problem)
             rsched_machine_find_route(problem->machine, name);
 
         direction->name = name;
-        direction->colored = *name != '\0';
         direction->crossings = 1;
         if (route == NULL) {
             size_t put = first_put(problem, i);
@@ -191,6 +199,7 @@ static int fill_directions(struct rs_problem *problem)
         direction->crossings = route->crossings;
         direction->diagonal = route->num_links > 1;
         fill_routes(problem, i, &next);
+        direction->colored = *name != '\0' && shares_a_link(problem, i);
     }
     return 0;
 }

@@ -16,7 +16,8 @@ struct rs_direction {
     const char *name;
     uint32_t rank;  /* the second sort key */
     bool diagonal;  /* the route has more than one link */
-    bool colored;   /* has a name: two of its puts at a time are contention */
+    bool colored;   /* it has a name, and its puts share a link, whichever rails
+                     * they take: two at a time are contention */
     uint32_t crossings; /* of its puts' bytes: of engine and links */
 };
 

@@ -77,6 +77,32 @@ Test(schedule, north_south_anomaly)
     rsched_machine_destroy(machine);
 }
 
+/* Nor is it there on rails of which one queue pair fills each: whoever keeps puts
+ * of one direction apart loses nothing by it. */
+Test(schedule, no_anomaly_where_an_engine_fills_its_link)
+{
+    static const char *const machines[] = {"soft-roce-2", "soft-roce-4"};
+    static const char *const halos[] = {
+        "scale-les3:60:ns", "scale-les3:218:ns", "scale-les3:872:ns"};
+    static const char *const contending[] = {"rr1", "rr2", "rr4"};
+
+    for (size_t m = 0; m < 2; m++) {
+        struct rsched_machine *machine;
+
+        cr_assert_eq(rsched_machine_builtin(machines[m], &machine), 0);
+        for (size_t h = 0; h < 3; h++) {
+            uint64_t avoiding = makespan_on(machine, halos[h], "bl4");
+
+            for (size_t c = 0; c < 3; c++)
+                cr_assert_leq(avoiding,
+                              makespan_on(machine, halos[h], contending[c]),
+                              "%s on %s: %s", halos[h], machines[m],
+                              contending[c]);
+        }
+        rsched_machine_destroy(machine);
+    }
+}
+
 Test(schedule, four_directions_avoiding_contention_wins)
 {
     uint64_t best = MAKESPAN("ewns", 872, "bl4");
