@@ -61,6 +61,7 @@ static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
 static unsigned held_rails;   /* on which */
+static interpreter_watcher *watcher;
 
 struct port {
     struct rs_rdma_port port; /* first */
@@ -178,6 +179,8 @@ static int execute_imm(const struct ibv_send_wr *wr, struct queue *to)
 static int execute_one(const struct ibv_send_wr *wr, struct queue *to,
                        uint32_t max_inline, uint32_t max_pieces)
 {
+    if (watcher != NULL && to != NULL && wr->opcode == IBV_WR_RDMA_WRITE)
+        watcher(to->rail, wr->wr.rdma.remote_addr);
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_pieces)
         return wrong("too many pieces");
     if ((wr->send_flags & IBV_SEND_INLINE) != 0 && total_bytes(wr) > max_inline)
@@ -471,6 +474,7 @@ static int queue_create(struct rs_rdma_port *port,
     assert(num_queues < MAX_QUEUES);
     q->queue.ops = &queue_ops;
     queues[num_queues++] = q;
+    counts.queues++;
     q->number = num_queues; /* 0 is none */
     pthread_mutex_unlock(&lock);
     endpoint->number = q->number;
@@ -675,4 +679,11 @@ struct interpreter_counts interpreter_counts(void)
     c = counts;
     pthread_mutex_unlock(&lock);
     return c;
+}
+
+void interpreter_watch(interpreter_watcher *new_watcher)
+{
+    pthread_mutex_lock(&lock);
+    watcher = new_watcher;
+    pthread_mutex_unlock(&lock);
 }

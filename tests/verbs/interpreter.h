@@ -66,8 +66,14 @@ void interpreter_deliver(void);
 /** What the queues have done so far, all together. */
 struct interpreter_counts {
     uint64_t rings, requests, signals;
+    uint64_t queues; /* that were made, whatever became of them */
     uint64_t dmabufs, peers; /* registrations of GPU memory that were taken */
 };
 struct interpreter_counts interpreter_counts(void);
+
+/** Called for each write to a peer, in the order in which the devices execute them,
+ * one after the other. NULL: nobody looks. */
+typedef void interpreter_watcher(unsigned rail, uint64_t remote);
+void interpreter_watch(interpreter_watcher *watcher);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the verbs engine makes of the limits of a device: libibverbs' functions
- * that it needs to open a port are defined here, for one device that says what it
- * can do, and makes queue pairs that are no larger than it likes.
+ * What the verbs engine makes of the limits and of the GIDs of a device:
+ * libibverbs' functions that it needs to open a port are defined here, for one
+ * device that says what it can do, and makes queue pairs that are no larger than it
+ * likes.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -23,7 +24,22 @@ static struct {
     int why;            /* it makes none that has more */
     int made;           /* queue pairs that there are */
     int tried;
-} device = {16384, 32, 16384, 32, 1024, UINT32_MAX, EINVAL, 0, 0};
+    bool roce;
+    int used_gid; /* its index, on the way of the last queue pair */
+} device = {16384, 32, 16384, 32, 1024, UINT32_MAX, EINVAL, 0, 0, false, -1};
+
+/* What a RoCE port has: first a GID of its MAC address, then one of its IP
+ * address, each in both versions. */
+static const struct ibv_gid_entry gids[] = {
+    {.gid = {.raw = {0xfe, 0x80, [15] = 1}}, .gid_index = 0, .port_num = 1,
+     .gid_type = IBV_GID_TYPE_ROCE_V1},
+    {.gid = {.raw = {0xfe, 0x80, [15] = 1}}, .gid_index = 1, .port_num = 1,
+     .gid_type = IBV_GID_TYPE_ROCE_V2},
+    {.gid = {.raw = {[10] = 0xff, 0xff, 10, 77, 0, 1}}, .gid_index = 2,
+     .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V1},
+    {.gid = {.raw = {[10] = 0xff, 0xff, 10, 77, 0, 1}}, .gid_index = 3,
+     .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2},
+};
 
 static struct ibv_device fake = {.name = "fake_0",
                                  .transport_type = IBV_TRANSPORT_IB};
@@ -80,7 +96,20 @@ int(ibv_query_port)(struct ibv_context *context, uint8_t port,
     (void)context, (void)port;
     ((struct ibv_port_attr *)attr)->state = IBV_PORT_ACTIVE;
     ((struct ibv_port_attr *)attr)->lid = 1;
+    if (device.roce)
+        ((struct ibv_port_attr *)attr)->link_layer = IBV_LINK_LAYER_ETHERNET;
     return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context,
+                             struct ibv_gid_entry *entries, size_t max_entries,
+                             uint32_t flags, size_t entry_size)
+{
+    (void)context, (void)flags;
+    cr_assert_geq(max_entries, sizeof(gids) / sizeof(gids[0]));
+    cr_assert_eq(entry_size, sizeof(gids[0]));
+    memcpy(entries, gids, sizeof(gids));
+    return sizeof(gids) / sizeof(gids[0]);
 }
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -152,7 +181,9 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)qp, (void)attr, (void)mask;
+    (void)qp;
+    if ((mask & IBV_QP_AV) != 0 && attr->ah_attr.is_global)
+        device.used_gid = attr->ah_attr.grh.sgid_index;
     return 0;
 }
 
@@ -310,4 +341,42 @@ Test(limits, more_requests_than_a_queue_has_are_refused)
     queue->ops->list_destroy(list);
     port->ops->queue_destroy(queue);
     port->ops->close(port);
+}
+
+/* Of which GID the port tells its peers, and which one its packets come from. */
+static void expect_gid(int index)
+{
+    unsigned char address[RS_PORT_ADDRESS_BYTES];
+    struct rs_rdma_endpoint endpoint;
+    struct rs_rdma_queue *queue;
+    struct rs_rdma_port *port;
+
+    device.roce = true;
+    port = open_port();
+    port->ops->address(port, address);
+    cr_expect_arr_eq(address, gids[index].gid.raw, sizeof(gids[index].gid));
+    cr_assert_eq(port->ops->queue_create(port, &endpoint, &queue), 0);
+    cr_assert_eq(port->ops->queue_connect(queue, address, &endpoint), 0);
+    cr_expect_eq(device.used_gid, index, "%d", device.used_gid);
+    port->ops->queue_destroy(queue);
+    port->ops->close(port);
+}
+
+Test(gids, a_routable_one_of_version_two_is_used)
+{
+    expect_gid(3);
+}
+
+/* Settings are read once in a process, and each test has one. */
+Test(gids, the_setting_overrides_that)
+{
+    setenv("RSCHED_GID_INDEX", "1", 1);
+    expect_gid(1);
+}
+
+Test(gids, one_that_is_not_there_is_told_of)
+{
+    device.roce = true;
+    setenv("RSCHED_GID_INDEX", "9", 1);
+    expect_no_port("has no GID of index 9 (RSCHED_GID_INDEX)");
 }
