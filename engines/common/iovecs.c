@@ -3,22 +3,32 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
 
-static int add(struct rs_iovecs *v, char *here, char *there, uint64_t bytes)
+/* The kernel pins the pages of an iovec, up to 4 MiB of them, copies, and lets go
+ * of them. Of 24 MiB in one piece what it keeps of each page has left the caches by
+ * then: on an EPYC iovecs of 256 KiB took 0.93 to 0.96 of the time, longer and
+ * shorter ones more. */
+#define PIECE (UINT64_C(256) << 10)
+
+static bool touches(const struct rs_iovecs *v, const char *here,
+                    const char *there)
 {
-    struct iovec *last = v->number > 0 ? &v->here[v->number - 1] : NULL;
+    const struct iovec *h = &v->here[v->number - 1];
+    const struct iovec *t = &v->there[v->number - 1];
+
+    return (char *)h->iov_base + h->iov_len == here &&
+           (char *)t->iov_base + t->iov_len == there;
+}
+
+static int append(struct rs_iovecs *v, char *here, char *there, uint64_t bytes)
+{
     struct iovec *larger;
 
-    if (last != NULL && (char *)last->iov_base + last->iov_len == here &&
-        (char *)v->there[v->number - 1].iov_base + last->iov_len == there) {
-        last->iov_len += bytes;
-        v->there[v->number - 1].iov_len += bytes;
-        return 0;
-    }
     larger = rs_array_grow(v->here, &v->room_here, v->number + 1,
                            sizeof(*larger));
     if (larger == NULL)
@@ -32,6 +42,35 @@ static int add(struct rs_iovecs *v, char *here, char *there, uint64_t bytes)
     v->here[v->number] = (struct iovec){here, bytes};
     v->there[v->number++] = (struct iovec){there, bytes};
     return 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int add(struct rs_iovecs *v, char *here, char *there, uint64_t bytes)
+{
+    int error = 0;
+
+    if (v->number > 0 && touches(v, here, there)) {
+        uint64_t more = least(bytes, PIECE - v->here[v->number - 1].iov_len);
+
+        v->here[v->number - 1].iov_len += more;
+        v->there[v->number - 1].iov_len += more;
+        here += more;
+        there += more;
+        bytes -= more;
+    }
+    while (bytes > 0 && error == 0) {
+        uint64_t piece = least(bytes, PIECE);
+
+        error = append(v, here, there, piece);
+        here += piece;
+        there += piece;
+        bytes -= piece;
+    }
+    return error;
 }
 
 int rs_iovecs_add(struct rs_iovecs *v, const struct rs_copy *copy)

@@ -17,7 +17,8 @@ struct rs_iovecs {
 };
 
 /** Add the blocks of a copy from `user` there to `other` here; those that touch
- * on both sides become one. @return 0 or RSCHED_ENOMEM */
+ * on both sides become one. None is longer than what the kernel reads best in one
+ * go. @return 0 or RSCHED_ENOMEM */
 int rs_iovecs_add(struct rs_iovecs *v, const struct rs_copy *copy);
 
 /** Read all of them. @return 0, or -1 with errno */
