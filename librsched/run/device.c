@@ -14,183 +14,23 @@
  *                   proxy's ring and its counter: the kernel's own
  *   in host memory  the proxy's lane, requests, what has been taken, the word that
  *                   stops, the word that tells; each is written by one side only
- *
- * Where there are rings nobody of the host goes on with what they move, so the
- * thread looks whether the neighbors are still there, and stops kernels that would
- * wait in vain. Only a kernel knows whether it waits: what the thread finds
- * counts as a failure of the opening once a kernel has told that it has failed.
  */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <rsched/device.h>
-#include <rsched/device_open.h>
-
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-#include "librsched/run/rings.h"
-
-/* A kernel has one epoch under way. */
-enum { REQUESTS = 2 };
+#include "librsched/run/opening.h"
 
 /* Between two looks whether neighbors are there. */
 #define LOOK_PS (10 * UINT64_C(1000000000))
 
-struct in_host {
-    _Alignas(64) struct rsched_device_lane lane;
-    _Alignas(64) struct rsched_device_request requests[REQUESTS];
-    _Alignas(64) uint64_t taken;
-    int32_t stop;
-    _Alignas(64) int32_t told; /* by the kernel: it has failed */
-};
-
-struct in_gpu {
-    struct rsched_device_exchange view;
-    struct rsched_device_proxy proxy;
-    uint64_t asked;
-    struct rsched_device_lane lanes[]; /* of the rings; their tables are behind */
-};
-
-struct rsched_opening {
-    struct rsched_exchange *sets[2];
-    struct rs_neighbors neighbors;
-    uint32_t num_rings;
-    bool proxied; /* not all goes by rings */
-    const struct rsched_gpu_ops *gpus; /* NULL: processors */
-    struct rsched_gpu_memory memory;
-    uint64_t gpu_bytes;
-    struct in_host *host;
-    pthread_t thread;
-    atomic_bool end;        /* of the thread */
-    bool active;            /* thread: an epoch is under way */
-    bool given_up;          /* thread: the exchanges; the neighbors are told */
-    uint64_t next_look_ps;  /* thread */
-    atomic_uint_fast64_t asked, completed;
-    pthread_mutex_t lock;   /* guards what follows */
-    int error;
-    char *text;
-    bool stopped;   /* by the program, who decides what becomes of the exchanges */
-    char *vain;     /* why a kernel would wait in vain: see above */
-};
-
-/* ---- memory ---- */
-
-/* Processors in the place of a GPU: all memory is theirs. */
-static int plain_create(struct rsched_gpu_memory *m, uint64_t host_bytes,
-                        uint64_t gpu_bytes)
-{
-    void *host = aligned_alloc(64, (host_bytes + 63) / 64 * 64);
-    void *gpu = malloc(gpu_bytes);
-
-    if (host == NULL || gpu == NULL) {
-        free(host);
-        free(gpu);
-        return rs_fail(RSCHED_ENOMEM, "no memory for an opening");
-    }
-    *m = (struct rsched_gpu_memory){.host = host,
-                                    .host_of_kernels = (uintptr_t)host,
-                                    .gpu = (uintptr_t)gpu};
-    return 0;
-}
-
-/* With all rings that there are by now; some may be dropped later. */
-static int create_memory(struct rsched_opening *o, int gpu)
-{
-    uint64_t bytes = sizeof(struct in_gpu);
-
-    for (uint32_t i = 0; i < o->neighbors.number; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
-
-        if (n->ring != NULL)
-            bytes += sizeof(struct rsched_device_lane) +
-                     n->ops->ring_words(n->ring) * sizeof(uint32_t);
-    }
-    o->gpu_bytes = bytes;
-    if (o->gpus == NULL)
-        return plain_create(&o->memory, sizeof(*o->host), bytes);
-    return o->gpus->memory_create(gpu, sizeof(*o->host), bytes, &o->memory);
-}
-
-static void destroy_memory(struct rsched_opening *o)
-{
-    if (o->gpus != NULL) {
-        o->gpus->memory_destroy(&o->memory);
-    } else {
-        free(o->memory.host);
-        free((void *)(uintptr_t)o->memory.gpu);
-    }
-}
-
-#define OF_KERNELS(address) ((void *)(uintptr_t)(address))
-
-static struct in_gpu image_of(const struct rsched_opening *o)
-{
-    uint64_t host = o->memory.host_of_kernels, gpu = o->memory.gpu;
-
-    return (struct in_gpu){
-        .view = {.lanes = OF_KERNELS(gpu + offsetof(struct in_gpu, lanes)),
-                 .num_lanes = o->num_rings,
-                 .proxied = OF_KERNELS(host + offsetof(struct in_host, lane)),
-                 .num_proxied = o->proxied,
-                 .stop = OF_KERNELS(host + offsetof(struct in_host, stop)),
-                 .told = OF_KERNELS(host + offsetof(struct in_host, told)),
-                 .proxy = o->proxied
-                              ? OF_KERNELS(gpu + offsetof(struct in_gpu, proxy))
-                              : NULL},
-        .proxy = {
-            .requests =
-                OF_KERNELS(host + offsetof(struct in_host, requests)),
-            .mask = REQUESTS - 1,
-            .asked = OF_KERNELS(gpu + offsetof(struct in_gpu, asked)),
-            .taken = OF_KERNELS(host + offsetof(struct in_host, taken)),
-            .stop = OF_KERNELS(host + offsetof(struct in_host, stop))}};
-}
-
-static void fill_lanes(const struct rsched_opening *o, struct in_gpu *image)
-{
-    struct rsched_device_lane *lane = image->lanes;
-    uint32_t *table = (uint32_t *)(lane + o->num_rings);
-
-    for (uint32_t i = 0; i < o->neighbors.number; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
-        uint64_t offset = (uint64_t)((char *)table - (char *)image);
-
-        if (n->ring == NULL)
-            continue;
-        n->ops->ring_fill(n->ring, lane++, table,
-                          OF_KERNELS(o->memory.gpu + offset));
-        table += n->ops->ring_words(n->ring);
-    }
-}
-
-static int fill_memory(struct rsched_opening *o)
-{
-    struct in_gpu *image = calloc(1, o->gpu_bytes);
-    int error = 0;
-
-    if (image == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for an opening");
-    *image = image_of(o);
-    fill_lanes(o, image);
-    memset(o->host, 0, sizeof(*o->host));
-    o->host->lane.arrived =
-        OF_KERNELS(o->memory.host_of_kernels + offsetof(struct in_host, lane) +
-                   offsetof(struct rsched_device_lane, completed));
-    if (o->gpus != NULL)
-        error = o->gpus->memory_fill(&o->memory, image, o->gpu_bytes);
-    else
-        memcpy(OF_KERNELS(o->memory.gpu), image, o->gpu_bytes);
-    free(image);
-    return error;
-}
-
 /* ---- the thread ---- */
 
-/* The lock is held. The first one counts. */
-static void note_error(struct rsched_opening *o, int error, const char *text)
+void rs_opening_note(struct rsched_opening *o, int error, const char *text)
 {
     if (o->error == 0) {
         o->error = error;
@@ -202,7 +42,7 @@ static void note_error(struct rsched_opening *o, int error, const char *text)
 static void keep_error(struct rsched_opening *o, int error, const char *text)
 {
     pthread_mutex_lock(&o->lock);
-    note_error(o, error, text);
+    rs_opening_note(o, error, text);
     /* Release: whoever has the code from a kernel finds the text. */
     rsched_device_store32((uint32_t *)&o->host->lane.status,
                           (uint32_t)o->error);
@@ -220,8 +60,7 @@ static bool is_over(const struct rsched_opening *o)
     return rsched_device_load32((const uint32_t *)&o->host->lane.status) != 0;
 }
 
-/* For who waits: for rings, or for room in the proxy's. */
-static void stop_waits(struct rsched_opening *o, int error)
+void rs_opening_stop_waits(struct rsched_opening *o, int error)
 {
     rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)error);
 }
@@ -231,7 +70,7 @@ static bool take(struct rsched_opening *o)
 {
     uint64_t number = o->host->taken; /* written by this thread only */
     const struct rsched_device_request *r =
-        &o->host->requests[number % REQUESTS];
+        &o->host->requests[number % RS_OPENING_REQUESTS];
     uint64_t kind, epoch;
     int error;
 
@@ -288,106 +127,6 @@ static void pause_after(unsigned vain)
         nanosleep(&slice, NULL);
 }
 
-/* ---- neighbors by rings ---- */
-
-static const struct in_gpu *own_of(const struct rsched_opening *o)
-{
-    return OF_KERNELS(o->memory.gpu);
-}
-
-/* @return 0, or the error of the first ring by which a kernel has failed */
-static int find_failure(const struct rsched_opening *o)
-{
-    const struct rsched_device_lane *lane = own_of(o)->lanes;
-    int error = 0;
-
-    for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
-
-        if (n->ring != NULL)
-            error = n->ops->ring_status(n->ring, lane++);
-    }
-    return error;
-}
-
-/* The lock is held. Whether a kernel has failed, and why. */
-static void settle(struct rsched_opening *o)
-{
-    /* Acquire: the lane's failure comes before it. */
-    int told = (int)rsched_device_load32((const uint32_t *)&o->host->told);
-
-    if (told == 0 || o->error != 0)
-        return;
-    if (o->vain != NULL)
-        note_error(o, told, o->vain);
-    else
-        note_error(o, told, find_failure(o) != 0 ? rsched_last_error()
-                                                 : rsched_strerror(told));
-}
-
-/* End waits for a neighbor that is not there any more. */
-static void look_at_neighbors(struct rsched_opening *o)
-{
-    int error = 0;
-
-    rs_context_look(o->sets[0]->context);
-    for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
-
-        if (n->ring != NULL)
-            error = n->ops->ring_check(n->ring);
-    }
-    if (error == 0)
-        return;
-    pthread_mutex_lock(&o->lock);
-    if (o->vain == NULL && !o->stopped) {
-        o->vain = strdup(rsched_last_error());
-        stop_waits(o, error);
-    }
-    pthread_mutex_unlock(&o->lock);
-}
-
-static void abandon_rings(const struct rsched_opening *o)
-{
-    for (uint32_t i = 0; i < o->neighbors.number; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
-
-        if (n->ring != NULL)
-            n->ops->ring_abandon(n->ring);
-    }
-}
-
-/* The exchanges have failed: neighbors must not wait for what will not come. */
-static void give_up(struct rsched_opening *o)
-{
-    struct rsched_context *context = o->sets[0]->context;
-
-    for (int set = 0; set < 2; set++) {
-        rs_exchange_own(o->sets[set]);
-        rs_exchange_end(o->sets[set]);
-        rs_exchange_fail(o->sets[set], rsched_opening_check(o));
-    }
-    pthread_mutex_lock(&context->lock);
-    abandon_rings(o);
-    pthread_mutex_unlock(&context->lock);
-    rs_safety_watch(context);
-    o->active = false;
-    o->given_up = true;
-}
-
-/* If it has failed by now. */
-static void give_up_failed(struct rsched_opening *o)
-{
-    bool failed;
-
-    pthread_mutex_lock(&o->lock);
-    settle(o);
-    failed = o->error != 0 && !o->stopped;
-    pthread_mutex_unlock(&o->lock);
-    if (failed && !o->given_up)
-        give_up(o);
-}
-
 static void watch(struct rsched_opening *o)
 {
     uint64_t now_ps = rs_clock_now();
@@ -395,8 +134,8 @@ static void watch(struct rsched_opening *o)
     if (o->given_up || now_ps < o->next_look_ps)
         return;
     o->next_look_ps = now_ps + LOOK_PS;
-    look_at_neighbors(o);
-    give_up_failed(o);
+    rs_opening_look(o);
+    rs_opening_give_up(o);
 }
 
 static void *thread_main(void *arg)
@@ -521,7 +260,7 @@ static void destroy(struct rsched_opening *o, enum rsched_ring_end end)
 
     pthread_mutex_lock(&context->lock);
     /* All learn of it before one of them is waited for. */
-    abandon_rings(o);
+    rs_opening_abandon_rings(o);
     for (uint32_t i = 0; i < o->neighbors.number; i++) {
         const struct rs_neighbor *n = &o->neighbors.of[i];
 
@@ -532,33 +271,12 @@ static void destroy(struct rsched_opening *o, enum rsched_ring_end end)
     if (o->num_rings > 0)
         rs_safety_watch(context);
     if (o->memory.host != NULL)
-        destroy_memory(o);
+        rs_opening_memory_destroy(o);
     rs_neighbors_fini(&o->neighbors);
     pthread_mutex_destroy(&o->lock);
     free(o->vain);
     free(o->text);
     free(o);
-}
-
-static bool goes_by_ring(const struct rsched_opening *o,
-                         const struct rs_edge *edge)
-{
-    return rs_neighbors_at(&o->neighbors, edge->peer->process)->ring != NULL;
-}
-
-/* What goes by rings is none of the exchanges', until the opening is closed. */
-static void divide(struct rsched_opening *o, bool open)
-{
-    for (int set = 0; set < 2; set++) {
-        struct rsched_exchange *x = o->sets[set];
-
-        for (uint32_t i = 0; i < x->num_out; i++)
-            x->out[i].by_kernel = open && goes_by_ring(o, &x->out[i]);
-        for (uint32_t i = 0; i < x->num_in; i++)
-            x->in[i].by_kernel = open && goes_by_ring(o, &x->in[i]);
-        rs_exchange_list_lanes(x);
-        x->open = open;
-    }
 }
 
 /* Kernels may begin when this returns 0. */
@@ -570,12 +288,12 @@ static int begin(struct rsched_opening *o)
         o->num_rings += o->neighbors.of[i].ring != NULL;
     o->proxied = o->num_rings < o->neighbors.number || o->num_rings == 0;
     o->host = o->memory.host;
-    divide(o, true);
-    error = fill_memory(o);
+    rs_opening_divide(o, true);
+    error = rs_opening_memory_fill(o);
     if (error == 0)
         error = start_thread(o);
     if (error != 0)
-        divide(o, false);
+        rs_opening_divide(o, false);
     return error;
 }
 
@@ -595,7 +313,7 @@ int rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
     if (error != 0)
         return error;
     o->gpus = gpus;
-    error = create_memory(o, gpu);
+    error = rs_opening_memory_create(o, gpu);
     if (error == 0)
         error = begin(o);
     if (error != 0) {
@@ -620,7 +338,7 @@ static int open_rings(struct rsched_opening *o, int gpu)
         error = find_gpus(gpu, &o->gpus);
     error = rs_ring_talks_begin(&talks, gpu, error);
     if (error == 0)
-        error = create_memory(o, gpu);
+        error = rs_opening_memory_create(o, gpu);
     error = rs_ring_talks_end(&talks, error);
     rs_ring_talks_fini(&talks);
     return error == 0 ? begin(o) : error;
@@ -655,7 +373,7 @@ const char *rsched_opening_reason(const struct rsched_opening *o, int process)
 struct rsched_device_exchange *
 rsched_opening_view(const struct rsched_opening *o)
 {
-    return OF_KERNELS(o->memory.gpu + offsetof(struct in_gpu, view));
+    return RS_OF_KERNELS(o->memory.gpu + offsetof(struct rs_opening_gpu, view));
 }
 
 void rsched_opening_stop(struct rsched_opening *o, int error)
@@ -665,11 +383,11 @@ void rsched_opening_stop(struct rsched_opening *o, int error)
     snprintf(text, sizeof(text), "the program has stopped its kernels: %s",
              rsched_strerror(error));
     pthread_mutex_lock(&o->lock);
-    settle(o);
+    rs_opening_settle(o);
     o->stopped = o->stopped || o->error == 0;
     pthread_mutex_unlock(&o->lock);
     keep_error(o, error, text);
-    stop_waits(o, error);
+    rs_opening_stop_waits(o, error);
 }
 
 int rsched_opening_check(struct rsched_opening *o)
@@ -677,7 +395,7 @@ int rsched_opening_check(struct rsched_opening *o)
     int error;
 
     pthread_mutex_lock(&o->lock);
-    settle(o);
+    rs_opening_settle(o);
     error = o->error == 0
                 ? 0
                 : rs_fail(o->error, "%s", o->text != NULL ? o->text : "failed");
@@ -693,20 +411,7 @@ void rsched_opening_get_stats(const struct rsched_opening *o,
         .completed = atomic_load_explicit(&o->completed, memory_order_relaxed),
         .rings = o->num_rings,
         .proxied = o->neighbors.number - o->num_rings};
-    for (uint32_t i = 0; i < o->num_rings; i++)
-        stats->doorbells += rsched_device_load(&own_of(o)->lanes[i].posted);
-    if (!o->proxied) {
-        stats->asked = rsched_device_load(&own_of(o)->view.epochs);
-        stats->completed = rsched_device_load(&own_of(o)->view.complete);
-    }
-}
-
-static bool is_idle(const struct rsched_opening *o)
-{
-    const struct rsched_device_exchange *view = &own_of(o)->view;
-
-    return o->num_rings == 0 ||
-           (view->status == 0 && view->complete == view->epochs);
+    rs_opening_ring_stats(o, stats);
 }
 
 void rsched_opening_close(struct rsched_opening *o)
@@ -716,7 +421,7 @@ void rsched_opening_close(struct rsched_opening *o)
     atomic_store_explicit(&o->end, true, memory_order_release);
     pthread_join(o->thread, NULL);
     if (o->num_rings > 0)
-        give_up_failed(o);
-    divide(o, false);
-    destroy(o, is_idle(o) ? RSCHED_RING_IDLE : RSCHED_RING_BUSY);
+        rs_opening_give_up(o);
+    rs_opening_divide(o, false);
+    destroy(o, rs_opening_is_idle(o) ? RSCHED_RING_IDLE : RSCHED_RING_BUSY);
 }

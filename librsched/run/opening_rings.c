@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The neighbors of an opening that its kernels reach by rings. Nobody of the host
+ * goes on with what they move, so the opening's thread looks whether the neighbors
+ * are still there, and stops kernels that would wait in vain. Only a kernel knows
+ * whether it waits: what the thread finds counts as a failure of the opening once a
+ * kernel has told that it has failed.
+ */
+#include <string.h>
+
+#include "librsched/base/error.h"
+#include "librsched/run/opening.h"
+
+static const struct rs_opening_gpu *own_of(const struct rsched_opening *o)
+{
+    return RS_OF_KERNELS(o->memory.gpu);
+}
+
+/* @return 0, or the error of the first ring by which a kernel has failed */
+static int find_failure(const struct rsched_opening *o)
+{
+    const struct rsched_device_lane *lane = own_of(o)->lanes;
+    int error = 0;
+
+    for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
+        const struct rs_neighbor *n = &o->neighbors.of[i];
+
+        if (n->ring != NULL)
+            error = n->ops->ring_status(n->ring, lane++);
+    }
+    return error;
+}
+
+void rs_opening_settle(struct rsched_opening *o)
+{
+    /* Acquire: the lane's failure comes before it. */
+    int told = (int)rsched_device_load32((const uint32_t *)&o->host->told);
+
+    if (told == 0 || o->error != 0)
+        return;
+    if (o->vain != NULL)
+        rs_opening_note(o, told, o->vain);
+    else
+        rs_opening_note(o, told, find_failure(o) != 0
+                                     ? rsched_last_error()
+                                     : rsched_strerror(told));
+}
+
+void rs_opening_look(struct rsched_opening *o)
+{
+    int error = 0;
+
+    rs_context_look(o->sets[0]->context);
+    for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
+        const struct rs_neighbor *n = &o->neighbors.of[i];
+
+        if (n->ring != NULL)
+            error = n->ops->ring_check(n->ring);
+    }
+    if (error == 0)
+        return;
+    pthread_mutex_lock(&o->lock);
+    if (o->vain == NULL && !o->stopped) {
+        o->vain = strdup(rsched_last_error());
+        rs_opening_stop_waits(o, error);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+void rs_opening_abandon_rings(const struct rsched_opening *o)
+{
+    for (uint32_t i = 0; i < o->neighbors.number; i++) {
+        const struct rs_neighbor *n = &o->neighbors.of[i];
+
+        if (n->ring != NULL)
+            n->ops->ring_abandon(n->ring);
+    }
+}
+
+/* The exchanges have failed: neighbors must not wait for what will not come. */
+static void give_up(struct rsched_opening *o)
+{
+    struct rsched_context *context = o->sets[0]->context;
+
+    for (int set = 0; set < 2; set++) {
+        rs_exchange_own(o->sets[set]);
+        rs_exchange_end(o->sets[set]);
+        rs_exchange_fail(o->sets[set], rsched_opening_check(o));
+    }
+    pthread_mutex_lock(&context->lock);
+    rs_opening_abandon_rings(o);
+    pthread_mutex_unlock(&context->lock);
+    rs_safety_watch(context);
+    o->active = false;
+    o->given_up = true;
+}
+
+void rs_opening_give_up(struct rsched_opening *o)
+{
+    bool failed;
+
+    pthread_mutex_lock(&o->lock);
+    rs_opening_settle(o);
+    failed = o->error != 0 && !o->stopped;
+    pthread_mutex_unlock(&o->lock);
+    if (failed && !o->given_up)
+        give_up(o);
+}
+
+static bool goes_by_ring(const struct rsched_opening *o,
+                         const struct rs_edge *edge)
+{
+    return rs_neighbors_at(&o->neighbors, edge->peer->process)->ring != NULL;
+}
+
+void rs_opening_divide(struct rsched_opening *o, bool open)
+{
+    for (int set = 0; set < 2; set++) {
+        struct rsched_exchange *x = o->sets[set];
+
+        for (uint32_t i = 0; i < x->num_out; i++)
+            x->out[i].by_kernel = open && goes_by_ring(o, &x->out[i]);
+        for (uint32_t i = 0; i < x->num_in; i++)
+            x->in[i].by_kernel = open && goes_by_ring(o, &x->in[i]);
+        rs_exchange_list_lanes(x);
+        x->open = open;
+    }
+}
+
+bool rs_opening_is_idle(const struct rsched_opening *o)
+{
+    const struct rsched_device_exchange *view = &own_of(o)->view;
+
+    return o->num_rings == 0 ||
+           (view->status == 0 && view->complete == view->epochs);
+}
+
+void rs_opening_ring_stats(const struct rsched_opening *o,
+                           struct rsched_opening_stats *stats)
+{
+    for (uint32_t i = 0; i < o->num_rings; i++)
+        stats->doorbells += rsched_device_load(&own_of(o)->lanes[i].posted);
+    if (!o->proxied) {
+        stats->asked = rsched_device_load(&own_of(o)->view.epochs);
+        stats->completed = rsched_device_load(&own_of(o)->view.complete);
+    }
+}
