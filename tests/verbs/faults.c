@@ -10,10 +10,12 @@
  * time only, one that loses 5 % may also end an exchange. Exchanges that do not
  * use the rail which fails, or whose device is removed, go on, and new ones
  * without it can be made. A process that is killed is named, and the others go
- * on; one that is stopped for seconds is waited for. What is given up while it is
- * being written does no harm to the next exchange. What may not be locked in
- * memory is an error that names the limit. Memory that is freed may come back
- * with other pages. Processes of even and of odd number are on two nodes.
+ * on, within the node and between nodes; one that is stopped for seconds is
+ * waited for, by those only who need it. What is given up while it is being
+ * written does no harm to the next exchange. What may not be locked in memory is
+ * an error that names the limit, and what was made before goes on. Memory that is
+ * freed may come back with other pages. Processes of even and of odd number are on
+ * two nodes.
  */
 #include <linux/capability.h>
 #include <malloc.h>
@@ -42,6 +44,11 @@ static const struct halo_edge edges[] = {
     {0, 1, 30000}, {1, 0, 30000}, {0, 1, 200000}, {1, 0, 200000},
 };
 static const struct halo_edge near_edges[] = {{0, 2, 5000}, {2, 0, 300}};
+/* Of those who have nothing to do with rank 1, over each rail. */
+static const struct halo_edge far_edges[] = {
+    {0, 3, 5000}, {3, 0, 300}, {0, 3, 200000}, {3, 0, 200000}};
+
+enum { NUM_NEAR = 2, NUM_FAR = 4 };
 
 /* One put each way takes one rail, the first. */
 static const struct halo_edge single[] = {{0, 1, 200000}, {1, 0, 200000}};
@@ -323,76 +330,176 @@ static int give_up_locking(void)
 static int run_memlock(struct rank *self)
 {
     struct rlimit limit;
-    struct halo *h;
+    struct halo *before, *h;
 
     RANK_CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     limit.rlim_cur = LOCKED_BYTES;
     rank_close(self); /* a device is for those who opened it */
     RANK_CHECK(give_up_locking() == 0);
     RANK_CHECK(rank_open(self) == 0);
+    RANK_CHECK(create(self, 0, &before) == 0);
     RANK_CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     RANK_CHECK(create(self, 1, &h) == RSCHED_ELIMIT);
     printf("rank %d: %s\n", self->rank, rsched_last_error());
     RANK_CHECK(strstr(rsched_last_error(),
                       "the limit on locked memory (ulimit -l) is 64 KiB") !=
                NULL);
+    RANK_CHECK(run_epochs(self, before) == 0);
     limit.rlim_cur = limit.rlim_max;
     RANK_CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     RANK_CHECK(create(self, 2, &h) == 0);
-    RANK_CHECK(run_epochs(self, h) == 0);
+    RANK_CHECK(run_epochs(self, h) == 0 && run_epochs(self, before) == 0);
     mesh_barrier(self->end);
     halo_destroy(h);
+    halo_destroy(before);
     return 0;
 }
 
-/* Rank 1 dies; rank 0 also has an exchange with rank 2. */
-static int run_kill(struct rank *self)
+/* What rank 0 has to do with others than rank 1: rank 2, of its node, and rank 3,
+ * of the other one. NULL: not with this rank. */
+struct others {
+    struct halo *near, *far;
+};
+
+static int create_others(struct rank *self, struct others *o)
 {
-    struct halo *far = NULL, *near = NULL, *again;
+    *o = (struct others){0};
+    if (self->rank == 0 || self->rank == 2)
+        RANK_CHECK(halo_create(self, near_edges, NUM_NEAR, 10, 0, &o->near) ==
+                   0);
+    if (self->rank == 0 || self->rank == 3)
+        RANK_CHECK(halo_create(self, far_edges, NUM_FAR, 11, 0, &o->far) == 0);
+    if (o->far != NULL)
+        RANK_CHECK(o->far->x->num_out == 2 && o->far->x->num_in == 2);
+    return 0;
+}
+
+static int run_others(struct rank *self, const struct others *o)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < NUM_FAR; i++)
+        bytes += far_edges[i].from == self->rank ? far_edges[i].bytes : 0;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        RANK_CHECK(o->near == NULL || halo_step(o->near, epoch) == 0);
+        RANK_CHECK(o->far == NULL || halo_step(o->far, epoch) == 0);
+    }
+    RANK_CHECK(o->near == NULL || verbs_bytes(o->near) == 0);
+    RANK_CHECK(o->far == NULL || verbs_bytes(o->far) == EPOCHS * bytes);
+    return 0;
+}
+
+/* Two ranks meet; all cannot any more where one is dead. */
+static int meet(struct rank *self, int peer)
+{
+    char here = 1;
+
+    RANK_CHECK(mesh_send(self->end, peer, 2, &here, sizeof(here)) == 0);
+    RANK_CHECK(mesh_receive(self->end, peer, 2, &here, sizeof(here)) == 0);
+    return 0;
+}
+
+/* What is on its way to one that has it not arrives before this ends. */
+static int destroy_others(struct rank *self, const struct others *o)
+{
+    if (o->near != NULL)
+        RANK_CHECK(meet(self, 2 - self->rank) == 0);
+    if (o->far != NULL)
+        RANK_CHECK(meet(self, 3 - self->rank) == 0);
+    if (o->near != NULL)
+        halo_destroy(o->near);
+    if (o->far != NULL)
+        halo_destroy(o->far);
+    return 0;
+}
+
+/* Rank 1 dies; rank 0, which waits for it, finds that out. */
+static int lose_peer(struct rank *self, struct halo *h)
+{
+    struct halo *again;
     int error = 0;
 
-    if (self->rank != 2)
-        RANK_CHECK(create(self, 1, &far) == 0);
-    if (self->rank != 1)
-        RANK_CHECK(halo_create(self, near_edges, 2, 2, 0, &near) == 0);
-    if (far != NULL)
-        RANK_CHECK(run_epochs(self, far) == 0);
-    if (self->rank == 1)
-        raise(SIGKILL);
-    if (self->rank == 0) {
-        while (error == 0)
-            error = halo_step(far, 0);
-        printf("rank 0: %s\n", rsched_last_error());
-        RANK_CHECK(error == RSCHED_EPEER && names_the_cause(1));
-        RANK_CHECK(create(self, 3, &again) == RSCHED_EPEER);
-        RANK_CHECK(strstr(rsched_last_error(), "process 1") != NULL);
-        RANK_CHECK(rsched_exchange_start(far->x) == RSCHED_EPEER);
-        halo_destroy(far);
-    }
-    for (int epoch = 0; epoch < EPOCHS; epoch++)
-        RANK_CHECK(halo_step(near, epoch) == 0);
-    RANK_CHECK(verbs_bytes(near) == 0);
-    halo_destroy(near);
+    while (error == 0)
+        error = halo_step(h, 0);
+    printf("rank 0: %s\n", rsched_last_error());
+    RANK_CHECK(error == RSCHED_EPEER && names_the_cause(1));
+    RANK_CHECK(create(self, 3, &again) == RSCHED_EPEER);
+    RANK_CHECK(strstr(rsched_last_error(), "process 1") != NULL);
+    RANK_CHECK(rsched_exchange_start(h->x) == RSCHED_EPEER);
+    halo_destroy(h);
     return 0;
 }
 
+/* Ranks 2 and 3 have started meanwhile, and wait for rank 0. */
+static int run_kill(struct rank *self)
+{
+    struct halo *h = NULL;
+    struct others others;
+
+    if (self->rank < 2)
+        RANK_CHECK(create(self, 1, &h) == 0);
+    RANK_CHECK(create_others(self, &others) == 0);
+    if (h != NULL)
+        RANK_CHECK(run_epochs(self, h) == 0);
+    if (self->rank == 1)
+        raise(SIGKILL);
+    if (self->rank == 0)
+        RANK_CHECK(lose_peer(self, h) == 0);
+    RANK_CHECK(run_others(self, &others) == 0);
+    return destroy_others(self, &others);
+}
+
+/* Rank 0 waits until a process is stopped. */
+static int see_stopped(struct rank *self, pid_t process)
+{
+    char path[64], state = '?';
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)process);
+    while (state != 'T') {
+        FILE *file = fopen(path, "r");
+
+        RANK_CHECK(file != NULL);
+        RANK_CHECK(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(file);
+        usleep(1000);
+    }
+    return 0;
+}
+
+/* Rank 1 is stopped; the others do without it. When they have, and rank 0 has
+ * waited for it for seconds, rank 3 lets it go on. */
 static int run_stop(struct rank *self)
 {
-    struct halo *h;
+    pid_t stopped = getpid();
+    struct halo *h = NULL;
+    struct others others;
 
-    RANK_CHECK(create(self, 1, &h) == 0);
-    RANK_CHECK(run_epochs(self, h) == 0);
-    if (self->rank == 1 && fork() == 0) {
-        sleep(STOP_SECONDS);
-        kill(getppid(), SIGCONT);
-        _exit(0);
-    }
+    if (self->rank < 2)
+        RANK_CHECK(create(self, 1, &h) == 0);
+    RANK_CHECK(create_others(self, &others) == 0);
+    if (h != NULL)
+        RANK_CHECK(run_epochs(self, h) == 0);
+    for (int to = 0; self->rank == 1 && to < 4; to += 3)
+        RANK_CHECK(mesh_send(self->end, to, 3, &stopped, sizeof(stopped)) == 0);
     if (self->rank == 1)
         raise(SIGSTOP);
-    RANK_CHECK(run_epochs(self, h) == 0);
+    else if (self->rank != 2)
+        RANK_CHECK(mesh_receive(self->end, 1, 3, &stopped, sizeof(stopped)) ==
+                   0);
+    if (self->rank == 0)
+        RANK_CHECK(see_stopped(self, stopped) == 0);
+    if (self->rank != 1)
+        RANK_CHECK(run_others(self, &others) == 0);
+    if (self->rank == 3) {
+        sleep(STOP_SECONDS);
+        RANK_CHECK(kill(stopped, SIGCONT) == 0);
+    }
+    if (h != NULL)
+        RANK_CHECK(run_epochs(self, h) == 0);
     mesh_barrier(self->end);
-    halo_destroy(h);
-    return 0;
+    if (h != NULL)
+        halo_destroy(h);
+    return destroy_others(self, &others);
 }
 
 int main(int argc, char **argv)
@@ -418,8 +525,8 @@ int main(int argc, char **argv)
         /* 2 MiB take 2 s then. */
         {"given-up", run_given_up, {"rail h1r0 rate 8", "rail h1r0 rate 0",
                                     false}, 2, 0},
-        {"kill", run_kill, {0}, 3, RANKS_KILLED},
-        {"stop", run_stop, {0}, 2, 0},
+        {"kill", run_kill, {0}, 4, RANKS_KILLED},
+        {"stop", run_stop, {0}, 4, 0},
         {"memlock", run_memlock, {0}, 2, 0},
         {"remap", run_remap, {0}, 2, 0},
     };

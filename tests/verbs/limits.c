@@ -2,8 +2,8 @@
 /*
  * What the verbs engine makes of the limits and of the GIDs of a device:
  * libibverbs' functions that it needs to open a port are defined here, for one
- * device that says what it can do, and makes queue pairs that are no larger than it
- * likes.
+ * device that says what it can do, and makes queue pairs that are no larger than
+ * it likes.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -343,7 +343,7 @@ Test(limits, more_requests_than_a_queue_has_are_refused)
     port->ops->close(port);
 }
 
-/* Of which GID the port tells its peers, and which one its packets come from. */
+/* Which GID the port tells its peers, and which one its packets come from. */
 static void expect_gid(int index)
 {
     unsigned char address[RS_PORT_ADDRESS_BYTES];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What queue pairs a process has, and in which order they carry what was planned:
- * over the interpreter. There is no thread that could post meanwhile. */
-#include <stdatomic.h>
+/* What queue pairs a process has, and in which order they carry what was
+ * planned: over the interpreter. There is no thread that could post meanwhile. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ enum { RAILS = 2, NEIGHBORS = 2, EXCHANGES = 3, FEW = 3, MANY = 12, PUTS = 10 };
 /* What the registered memory of one process comes to, among few and many. */
 static uint64_t bytes_among[MANY + 1];
 
-/* Each rank has puts, some of them long, for both of its neighbors in a ring. */
+/* Each rank has puts, some of them long, for both neighbors in a ring. */
 static int make_ring(int num_ranks, struct halo_edge *edges)
 {
     int n = 0;
@@ -86,8 +85,8 @@ static void watch(unsigned rail, uint64_t remote)
     }
 }
 
-/* That the writes of each rail were those of its lane, in its order; the k-th put
- * to a process is its k-th receive. */
+/* That the writes of each rail were those of its lane, in its order; the k-th
+ * put to a process is its k-th receive. */
 static int check_order(struct rank *self, const struct rsched_exchange *x)
 {
     for (uint32_t i = 0; i < RAILS; i++) {
