@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/verbs/queues.h"
+#include "bench/verbs/start.h"
 
 enum { HOSTS_MOST = 16 };
 
@@ -58,7 +59,7 @@ struct poster {
     struct queue *queues; /* all of them */
     size_t num_queues;
     pthread_barrier_t *ready, *go;
-    const uint64_t *start;
+    const uint64_t *start; /* set between `ready` and `go` */
 };
 
 /* Whether the queue is not done yet, after a look at both of its ends. */
@@ -82,6 +83,7 @@ static void *post(void *argument)
 
     pthread_barrier_wait(poster->ready);
     pthread_barrier_wait(poster->go);
+    start_wait(*poster->start);
     for (size_t i = 0; i < poster->num_queues; i++) {
         struct queue *queue = &poster->queues[i];
         struct ibv_send_wr *bad;
@@ -100,6 +102,7 @@ static void wait_for_all(struct queue *queues, size_t num_queues,
 {
     bool pending = true;
 
+    start_sleep(start);
     while (pending) {
         pending = false;
         lane_nap();
@@ -160,7 +163,7 @@ uint64_t queues_run(struct queue *queues, size_t num_queues)
               "pthread_create");
     }
     pthread_barrier_wait(&ready);
-    start = now_ns();
+    start = now_ns() + START_AHEAD_NS;
     pthread_barrier_wait(&go);
     wait_for_all(queues, num_queues, start);
     for (unsigned h = 0; h < hosts; h++)

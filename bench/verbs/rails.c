@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench/verbs/rails.h"
+#include "bench/verbs/start.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,10 +39,7 @@ void check(int error, const char *what)
 
 uint64_t now_ns(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    return start_clock();
 }
 
 /* ---- rails ---- */
