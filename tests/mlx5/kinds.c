@@ -3,13 +3,21 @@
 
 #include <string.h>
 
-enum { PIECES = 2, PIECE_BYTES = 64, PIECE_AT = 512, OP_AT = 2 * PIECE_BYTES };
+enum {
+    PIECES = 5,
+    PIECE_BYTES = 64,
+    PIECE_AT = 192,
+    OP_AT = PIECES * PIECE_BYTES,
+};
 
 /* Addresses and keys are filled in for each run. Lengths are such that no
  * single bit makes one shorter that is legal. */
 static const struct rs_rdma_piece one_piece = {.bytes = PIECE_BYTES};
-static const struct rs_rdma_piece two_pieces[PIECES] = {{.bytes = PIECE_BYTES},
-                                                        {.bytes = PIECE_BYTES}};
+static const struct rs_rdma_piece pieces_of[PIECES] = {{.bytes = PIECE_BYTES},
+                                                       {.bytes = PIECE_BYTES},
+                                                       {.bytes = PIECE_BYTES},
+                                                       {.bytes = PIECE_BYTES},
+                                                       {.bytes = PIECE_BYTES}};
 static const struct rs_rdma_piece inline_piece = {.bytes = 100};
 static const struct rs_rdma_piece result_piece = {.bytes = 8};
 
@@ -28,9 +36,13 @@ const struct kind kinds[NUM_KINDS] = {
                         .num_ops = 1,
                         .blocks = 1},
     [KIND_TWO_PIECES] = {.name = "write of two pieces",
-                         .ops = {WRITE(two_pieces, PIECES)},
+                         .ops = {WRITE(pieces_of, 2)},
                          .num_ops = 1,
                          .blocks = 1},
+    [KIND_MANY_PIECES] = {.name = "write of pieces over two blocks",
+                          .ops = {WRITE(pieces_of, PIECES)},
+                          .num_ops = 1,
+                          .blocks = 2},
     [KIND_EPOCH] = {.name = "epoch",
                     .ops = {EPOCH},
                     .num_ops = 1,
@@ -61,7 +73,7 @@ const struct kind kinds[NUM_KINDS] = {
                         .num_ops = 1,
                         .blocks = 1},
     [KIND_PADDED] = {.name = "list with padding",
-                     .ops = {WRITE(two_pieces, PIECES), WRITE(&one_piece, 1),
+                     .ops = {WRITE(pieces_of, 2), WRITE(&one_piece, 1),
                              EPOCH},
                      .num_ops = 3,
                      .recur = true,

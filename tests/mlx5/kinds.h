@@ -18,6 +18,7 @@ struct kind {
 enum {
     KIND_ONE_PIECE,
     KIND_TWO_PIECES,
+    KIND_MANY_PIECES,
     KIND_EPOCH,
     KIND_INLINE,
     KIND_IMM_ALONE,

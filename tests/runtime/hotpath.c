@@ -5,24 +5,19 @@
  * ranks outnumber cores.
  */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/runtime/counted.h"
 #include "tests/runtime/halo.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !COUNTED
 int main(void)
 {
     printf("SKIP: sanitizers allocate and make system calls of their own\n");
@@ -30,109 +25,27 @@ int main(void)
 }
 #else
 
-/* ---- counting ---- */
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t bytes);
-void __libc_free(void *p);
-
-static _Thread_local uint64_t allocations;
-
-void *malloc(size_t bytes)
-{
-    allocations++;
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    allocations++;
-    return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *p, size_t bytes)
-{
-    allocations++;
-    return __libc_realloc(p, bytes);
-}
-
-void free(void *p)
-{
-    allocations++;
-    __libc_free(p);
-}
-
-static volatile sig_atomic_t calls, last_call;
-
-static void on_call(int signal, siginfo_t *info, void *context)
-{
-    (void)signal;
-    (void)context;
-    calls++;
-    last_call = info->si_syscall;
-}
-
-/* From now on each system call of this thread is counted instead of made, but
- * for those that the end needs. */
-static int count_calls(void)
-{
-    static const unsigned allowed[] = {SYS_rt_sigreturn, SYS_write,
-                                       SYS_exit_group, SYS_munmap};
-    enum { NUM = sizeof(allowed) / sizeof(allowed[0]) };
-    struct sock_filter code[NUM + 3] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
-    struct sock_fprog program = {.len = NUM + 3, .filter = code};
-    struct sigaction action = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO};
-
-    for (unsigned i = 0; i < NUM; i++)
-        code[1 + i] = (struct sock_filter)BPF_JUMP(
-            BPF_JMP | BPF_JEQ | BPF_K, allowed[i], (unsigned char)(NUM - i), 0);
-    code[NUM + 1] =
-        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
-    code[NUM + 2] =
-        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    sigaction(SIGSYS, &action, NULL);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        return -1;
-    return 0;
-}
-
 /* ---- nothing but the copies ---- */
 
 enum { EPOCHS = 2000 };
-
-static int finish_counted(struct rank *self, uint64_t allocated)
-{
-    if (allocated != 0 || calls != 0)
-        return RANK_FAIL("rank %d: %llu allocations, %d system calls, the last "
-                         "of them %d",
-                         self->rank, (unsigned long long)allocated, (int)calls,
-                         (int)last_call);
-    fflush(NULL);
-    _exit(0); /* the filter stays */
-}
 
 static int run_self(struct rank *self)
 {
     const struct halo_edge edges[8] = {{0, 0, 8}, {0, 0, 8}, {0, 0, 8},
                                        {0, 0, 8}, {0, 0, 8}, {0, 0, 8},
                                        {0, 0, 8}, {0, 0, 40000}};
-    uint64_t before;
     struct halo *h;
     int error = 0;
 
     RANK_CHECK(halo_create(self, edges, 8, 1, 0, &h) == 0);
-    if (count_calls() != 0)
+    if (counted_begin() != 0)
         return RANK_FAIL("no system call filter: %s", strerror(errno));
-    before = allocations;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         error |= rsched_exchange_start(h->x);
         error |= rsched_exchange_wait(h->x);
     }
     RANK_CHECK(error == 0);
-    return finish_counted(self, allocations - before);
+    return counted_end(self);
 }
 
 /* Whose turn it is, so that each finds the other's message there. */
@@ -155,9 +68,9 @@ static int run_ready(struct rank *self)
 
     RANK_CHECK(halo_create(self, edges, 5, 1, 0, &h) == 0);
     mesh_barrier(self->end);
-    if (self->rank == 0 && count_calls() != 0)
+    if (self->rank == 0 && counted_begin() != 0)
         return RANK_FAIL("no system call filter: %s", strerror(errno));
-    before = allocations;
+    before = counted_now().allocations;
     for (int epoch = 0; epoch < EPOCHS / 4; epoch++) {
         await(2 * epoch + 1 - self->rank);
         error |= rsched_exchange_start(h->x);
@@ -170,11 +83,11 @@ static int run_ready(struct rank *self)
             atomic_store(turn, 2 * epoch + 2);
         }
         if (self->rank == 1 && epoch + 1 == EPOCHS / 4)
-            RANK_CHECK(error == 0 && allocations == before);
+            RANK_CHECK(error == 0 && counted_now().allocations == before);
     }
     if (self->rank == 0) {
         RANK_CHECK(error == 0);
-        return finish_counted(self, allocations - before);
+        return counted_end(self);
     }
     halo_destroy(h);
     return 0;
