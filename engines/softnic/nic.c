@@ -14,7 +14,6 @@
 
 enum {
     MAX_RING = 32768,
-    PAGE = 4096,
     RECEIVE_STRIDE = 16,
     DOORBELL_BYTES = 256,
     IDLE_SPINS = 200,
@@ -91,9 +90,11 @@ int rs_softnic_create(const struct rs_softnic_options *options,
     return 0;
 }
 
+/* With the lock. */
 static void qp_free(struct rs_softnic_qp *qp)
 {
-    free(qp->memory);
+    softnic_slot_give_back(&qp->slot);
+    softnic_pages_free(qp->rings, qp->ring_bytes);
     free(qp->send_cq.queue);
     free(qp->receive_cq.queue);
     free(qp->hashes);
@@ -108,6 +109,7 @@ void rs_softnic_destroy(struct rs_softnic *nic)
         next = qp->next;
         qp_free(qp);
     }
+    softnic_shelves_fini(&nic->shelves);
     if (nic->wire >= 0)
         close(nic->wire);
     free(nic->regions);
@@ -131,8 +133,9 @@ static uint32_t new_key(struct rs_softnic *nic)
     }
 }
 
-int rs_softnic_register(struct rs_softnic *nic, uint32_t domain, void *base,
-                        uint64_t bytes, unsigned access, uint32_t *key)
+int rs_softnic_register_at(struct rs_softnic *nic, uint32_t domain,
+                           uint64_t base, void *memory, uint64_t bytes,
+                           unsigned access, uint32_t *key)
 {
     struct softnic_region *regions;
     int error = 0;
@@ -150,11 +153,19 @@ int rs_softnic_register(struct rs_softnic *nic, uint32_t domain, void *base,
             .domain = domain,
             .access = access,
             .base = base,
+            .memory = memory,
             .bytes = bytes,
         };
     }
     pthread_mutex_unlock(&nic->lock);
     return error;
+}
+
+int rs_softnic_register(struct rs_softnic *nic, uint32_t domain, void *base,
+                        uint64_t bytes, unsigned access, uint32_t *key)
+{
+    return rs_softnic_register_at(nic, domain, (uintptr_t)base, base, bytes,
+                                  access, key);
 }
 
 void rs_softnic_deregister(struct rs_softnic *nic, uint32_t key)
@@ -174,13 +185,13 @@ char *softnic_find(struct rs_softnic *nic, uint32_t domain, uint32_t key,
 {
     for (size_t i = 0; i < nic->num_regions; i++) {
         const struct softnic_region *r = &nic->regions[i];
-        uint64_t offset = address - (uint64_t)(uintptr_t)r->base;
+        uint64_t offset = address - r->base;
 
         if (r->key != key || r->domain != domain)
             continue;
         return (r->access & access) == access && offset <= r->bytes &&
                        bytes <= r->bytes - offset
-                   ? r->base + offset
+                   ? r->memory + offset
                    : NULL;
     }
     return NULL;
@@ -193,36 +204,44 @@ static bool is_ring(uint32_t entries)
     return entries != 0 && entries <= MAX_RING && (entries & (entries - 1)) == 0;
 }
 
-static size_t cq_bytes(const struct rs_softnic_qp_attr *a)
+static size_t whole_pages(size_t bytes)
 {
-    return (size_t)a->cq_entries * a->cqe_bytes;
+    return (bytes + SOFTNIC_PAGE - 1) / SOFTNIC_PAGE * SOFTNIC_PAGE;
 }
 
-/* What the producer sees: two pages of records and doorbells, then the rings. */
-static size_t memory_bytes(const struct rs_softnic_qp_attr *a)
+static size_t receive_bytes(const struct rs_softnic_qp_attr *a)
 {
-    size_t bytes = 2 * PAGE + 2 * cq_bytes(a) +
-                   (size_t)a->send_blocks * SOFTNIC_BLOCK +
-                   (size_t)a->receive_entries * RECEIVE_STRIDE;
+    size_t bytes = (size_t)a->receive_entries * RECEIVE_STRIDE;
 
-    return (bytes + PAGE - 1) / PAGE * PAGE;
+    return (bytes + SOFTNIC_BLOCK - 1) / SOFTNIC_BLOCK * SOFTNIC_BLOCK;
+}
+
+static size_t cq_bytes(const struct rs_softnic_qp_attr *a)
+{
+    return whole_pages((size_t)a->cq_entries * a->cqe_bytes);
+}
+
+/* The completion queues, then receives and sends, which share pages. */
+static size_t ring_bytes(const struct rs_softnic_qp_attr *a)
+{
+    return 2 * cq_bytes(a) +
+           whole_pages((size_t)a->send_blocks * SOFTNIC_BLOCK +
+                       receive_bytes(a));
 }
 
 static void lay_out(struct rs_softnic_qp *qp,
                     const struct rs_softnic_qp_attr *a)
 {
     struct rs_softnic_qp_view *v = &qp->view;
-    char *at = qp->memory;
 
-    v->dbrec = (void *)at;
-    v->send_cq.dbrec = (void *)(at + 64);
-    v->receive_cq.dbrec = (void *)(at + 128);
-    v->doorbell = (void *)(at + PAGE);
-    v->send_cq.ring = at + 2 * PAGE;
+    v->dbrec = (void *)qp->slot.records;
+    v->send_cq.dbrec = (void *)(qp->slot.records + 64);
+    v->receive_cq.dbrec = (void *)(qp->slot.records + 128);
+    v->doorbell = (void *)qp->slot.registers;
+    v->send_cq.ring = qp->rings;
     v->receive_cq.ring = (char *)v->send_cq.ring + cq_bytes(a);
-    v->send_ring = (char *)v->receive_cq.ring + cq_bytes(a);
-    v->receive_ring =
-        (char *)v->send_ring + (size_t)a->send_blocks * SOFTNIC_BLOCK;
+    v->receive_ring = (char *)v->receive_cq.ring + cq_bytes(a);
+    v->send_ring = (char *)v->receive_ring + receive_bytes(a);
 }
 
 static void set_sizes(struct rs_softnic_qp *qp,
@@ -246,27 +265,28 @@ static void set_sizes(struct rs_softnic_qp *qp,
 static void set_contents(struct rs_softnic_qp *qp,
                          const struct rs_softnic_qp_attr *a)
 {
-    char *rings = (char *)qp->memory + 2 * PAGE;
-
-    memset(qp->memory, 0, 2 * PAGE);
-    memset(rings, 0xa5, memory_bytes(a) - 2 * PAGE);
-    memset(rings, 0xf1, 2 * cq_bytes(a)); /* invalid */
+    memset(qp->rings, 0xa5, ring_bytes(a));
+    memset(qp->rings, 0xf1, 2 * cq_bytes(a)); /* invalid */
 }
 
-static struct rs_softnic_qp *qp_allocate(const struct rs_softnic_qp_attr *a)
+/* With the lock. */
+static struct rs_softnic_qp *qp_allocate(struct rs_softnic *nic,
+                                         const struct rs_softnic_qp_attr *a)
 {
     struct rs_softnic_qp *qp = calloc(1, sizeof(*qp));
 
     if (qp == NULL)
         return NULL;
-    qp->memory = aligned_alloc(PAGE, memory_bytes(a));
+    qp->ring_bytes = ring_bytes(a);
+    qp->rings = softnic_pages_allocate(qp->ring_bytes);
     qp->send_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
     qp->receive_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
     qp->hashes = calloc(a->send_blocks, sizeof(*qp->hashes));
     qp->window = calloc(SOFTNIC_WINDOW, sizeof(*qp->window));
-    if (qp->memory == NULL || qp->send_cq.queue == NULL ||
+    if (qp->rings == NULL || qp->send_cq.queue == NULL ||
         qp->receive_cq.queue == NULL || qp->hashes == NULL ||
-        qp->window == NULL) {
+        qp->window == NULL ||
+        softnic_slot_take(&nic->shelves, &qp->slot) != 0) {
         qp_free(qp);
         return NULL;
     }
@@ -286,10 +306,12 @@ int rs_softnic_qp_create(struct rs_softnic *nic,
         (attr->receive_entries != 0 && !is_ring(attr->receive_entries)) ||
         (attr->cqe_bytes != 64 && attr->cqe_bytes != 128))
         return rs_fail(RSCHED_EINVAL, "softnic: sizes of a queue pair");
-    q = qp_allocate(attr);
-    if (q == NULL)
-        return rs_fail(RSCHED_ENOMEM, "softnic: no memory for a queue pair");
     pthread_mutex_lock(&nic->lock);
+    q = qp_allocate(nic, attr);
+    if (q == NULL) {
+        pthread_mutex_unlock(&nic->lock);
+        return rs_fail(RSCHED_ENOMEM, "softnic: no memory for a queue pair");
+    }
     q->nic = nic;
     q->domain = attr->domain;
     q->qpn = q->view.qpn = nic->next_qpn;
@@ -327,8 +349,8 @@ void rs_softnic_qp_destroy(struct rs_softnic_qp *qp)
     nic->num_qps--;
     if (qp->peer != NULL)
         qp->peer->peer = NULL;
-    pthread_mutex_unlock(&nic->lock);
     qp_free(qp);
+    pthread_mutex_unlock(&nic->lock);
 }
 
 void rs_softnic_qp_reset(struct rs_softnic_qp *qp)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "engines/softnic/decode.h"
+#include "engines/softnic/pages.h"
 #include "engines/softnic/softnic.h"
 
 enum {
@@ -28,7 +29,8 @@ enum softnic_syndrome {
 struct softnic_region {
     uint32_t key, domain;
     unsigned access;
-    char *base;
+    uint64_t base; /* address, by which it is asked for */
+    char *memory;  /* the same bytes, as this device has them */
     uint64_t bytes;
 };
 
@@ -83,7 +85,9 @@ struct rs_softnic_qp {
     struct rs_softnic_address far;
     uint32_t far_qpn;
     uint32_t domain, qpn;
-    void *memory; /* all that the producer sees */
+    struct softnic_slot slot;  /* of its records and registers */
+    void *rings;                /* in pages of their own */
+    size_t ring_bytes;
     struct rs_softnic_qp_view view;
     struct softnic_cq send_cq, receive_cq;
     bool failed; /* what comes is flushed */
@@ -112,6 +116,7 @@ struct rs_softnic {
     uint64_t random;
     struct softnic_region *regions;
     size_t num_regions, room_regions;
+    struct softnic_shelves shelves;
     struct rs_softnic_qp *qps;
     uint32_t num_qps, next_qpn;
     char violation[256];

@@ -106,6 +106,11 @@ void rs_softnic_destroy(struct rs_softnic *nic);
 /** Register memory of a domain. @param[out] key for both uses */
 int rs_softnic_register(struct rs_softnic *nic, uint32_t domain, void *base,
                         uint64_t bytes, unsigned access, uint32_t *key);
+/** The same of memory that is asked for by other addresses, from `base` on, than
+ * those that processors have it at. */
+int rs_softnic_register_at(struct rs_softnic *nic, uint32_t domain,
+                           uint64_t base, void *memory, uint64_t bytes,
+                           unsigned access, uint32_t *key);
 void rs_softnic_deregister(struct rs_softnic *nic, uint32_t key);
 
 int rs_softnic_qp_create(struct rs_softnic *nic,

@@ -31,11 +31,6 @@ int fake_num_gpus(void)
     return fake_setting("FAKE_CUDA_GPUS", 2);
 }
 
-bool fake_is_coherent(void)
-{
-    return fake_setting("FAKE_CUDA_COHERENT", 0) != 0;
-}
-
 CUresult fake_initialised(void)
 {
     return initialised == getpid() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;

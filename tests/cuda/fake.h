@@ -33,8 +33,12 @@
  *   - a handle is not opened in the process that it is of, nor twice; what is
  *     closed was open
  *   - a kernel reaches memory of its own GPU, what has been opened in its
- *     context, and pinned host memory at the address that kernels see it at;
- *     each access is aligned
+ *     context, and pinned host memory at the address that kernels see it at,
+ *     which is another one than that of processors; each access is aligned.
+ *     Kernels of programs run in a process of their own, with no more than that
+ *   - pages of host memory are registered once, by whoever has them mapped, and
+ *     until he unregisters them; registers of a device (pages of a file named so)
+ *     are registered as such, and nothing else is
  *   - what is open, or under way, when its owner ends is told on stderr
  *     ("fake driver: ..."), and the process aborts
  *
@@ -47,6 +51,7 @@
  *   FAKE_CUDA_DIRECT=0    no GPUDirect RDMA
  *   FAKE_CUDA_DMABUF=0    no dma-bufs
  *   FAKE_CUDA_FLUSH=0     no flush; FAKE_CUDA_ORDERING=100 no need of one
+ *   FAKE_CUDA_REGISTERS=0 registers of devices are not mapped: not permitted
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
@@ -54,9 +59,6 @@
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
- *   FAKE_CUDA_COHERENT=1  processors may touch device memory, and kernels see
- *                         host memory where processors do, so that threads can
- *                         do what a kernel of the program does
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
  *                         told: others go on meanwhile
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M

@@ -26,8 +26,6 @@ extern unsigned long long fake_counts[FAKE_NUM_COUNTS];
 
 int fake_setting(const char *name, int otherwise);
 int fake_num_gpus(void);
-/** FAKE_CUDA_COHERENT */
-bool fake_is_coherent(void);
 CUresult fake_initialised(void);
 /** The thread's context if somebody holds it, else NULL. */
 CUcontext fake_current(void);
@@ -51,6 +49,7 @@ struct fake_memory {
     struct fake_memory *next;
     char *address;
     char *touch; /* the same bytes, for processors */
+    char *there; /* the same, of host memory, for kernels; NULL: not for them */
     size_t bytes;
     CUmemorytype type;
     bool managed;
@@ -74,10 +73,15 @@ struct fake_memory *fake_find(const char *address, size_t bytes);
  * so. With the lock. */
 struct fake_memory *fake_find_mapped(const char *address, size_t bytes,
                                      int gpu);
-/** What host memory an address means that kernels see it at. */
+/** The host memory that kernels see these bytes of at this address; NULL: none.
+ * With the lock. */
+struct fake_memory *fake_find_there(const char *address, size_t bytes);
+/** What address of the host's it means; NULL: none. With the lock. */
 char *fake_of_kernels(const char *address);
 /** Know of memory from now on. @return it */
 struct fake_memory *fake_add(const struct fake_memory *memory);
+/** The same, with the lock. */
+struct fake_memory *fake_add_locked(const struct fake_memory *memory);
 /** It is freed, closed or unmapped: its addresses are nobody else's. With the
  * lock. */
 void fake_bury(struct fake_memory *m);
@@ -144,6 +148,16 @@ atomic_uint *fake_word(CUdeviceptr address);
 /** Host memory by the address that kernels and streams have of it. With the
  * lock. */
 void *fake_seen_by_kernels(uint64_t address, size_t bytes);
+
+/** Run a kernel of the program in a process of its own, which has nothing of host
+ * memory but what is mapped for kernels, where it is mapped. It ends with this
+ * call. Without the lock. */
+void fake_run_program(CUcontext context, CUhostFn kernel, void *arg);
+/** Do something with all memory that there is. With the lock. */
+void fake_for_all(void (*f)(const struct fake_memory *m, void *arg), void *arg);
+/** Whether a kernel in this context reaches it, by the address of the host's
+ * (there) or the driver's. */
+bool fake_is_reached(const struct fake_memory *m, CUcontext context, bool there);
 
 /** Call a function that may not call the driver. Without the lock. */
 void fake_call_host(CUhostFn function, void *arg);

@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels see host memory at another address than processors do, so whoever
- * does not ask for it is found out. */
-#define SEEN_BY_KERNELS (UINT64_C(1) << 56)
-
 /* What a nvcc's fat binary begins with. */
 enum { IMAGE_MAGIC = 0xba55ed50 };
 
@@ -35,29 +31,45 @@ static const struct {
 static CUcontext running;
 static bool failed;
 static struct fake_memory *last; /* that was found */
-static bool is_reached(const struct fake_memory *m, bool host)
+
+bool fake_is_reached(const struct fake_memory *m, CUcontext context, bool there)
 {
     if (m->type == CU_MEMORYTYPE_HOST || m->managed)
-        return fake_is_coherent() || host != m->managed;
-    if (host)
+        return there != m->managed;
+    if (there)
         return false;
     if (m->physical != NULL)
-        return (m->access >> running->gpu & 1) != 0;
-    return m->opened ? m->context == running : m->gpu == running->gpu;
+        return (m->access >> context->gpu & 1) != 0;
+    return m->opened ? m->context == context : m->gpu == context->gpu;
+}
+
+/* @return where processors may touch what a kernel has at an address */
+static char *touch_in(const struct fake_memory *m, char *at, size_t bytes)
+{
+    if (m->there != NULL && at >= m->there &&
+        at + bytes <= m->there + m->bytes)
+        return m->touch + (at - m->there);
+    if (at >= m->address && at + bytes <= m->address + m->bytes)
+        return fake_is_reached(m, running, false) ? m->touch + (at - m->address)
+                                                  : NULL;
+    return NULL;
 }
 
 static void *reach(uint64_t address, size_t bytes, bool store)
 {
     static _Alignas(64) char nowhere[256];
-    bool host = (address & SEEN_BY_KERNELS) != 0;
-    char *at = (char *)(uintptr_t)(address & ~SEEN_BY_KERNELS);
+    char *at = (char *)(uintptr_t)address;
+    char *touch = last == NULL ? NULL : touch_in(last, at, bytes);
 
     (void)store;
-    if (last == NULL || at < last->address ||
-        at + bytes > last->address + last->bytes)
+    if (touch == NULL) {
         last = fake_find(at, bytes);
-    if (last != NULL && is_reached(last, host))
-        return last->touch + (at - last->address);
+        if (last == NULL)
+            last = fake_find_there(at, bytes);
+        touch = last == NULL ? NULL : touch_in(last, at, bytes);
+    }
+    if (touch != NULL)
+        return touch;
     if (!fake_is_gone(at))
         fake_die("is not in reach of a kernel", at);
     failed = true;
@@ -66,19 +78,11 @@ static void *reach(uint64_t address, size_t bytes, bool store)
 
 #include "tests/cuda/pack_here.h"
 
-char *fake_of_kernels(const char *address)
-{
-    return ((uintptr_t)address & SEEN_BY_KERNELS) == 0
-               ? (fake_is_coherent() ? (char *)(uintptr_t)address : NULL)
-               : (char *)((uintptr_t)address & ~SEEN_BY_KERNELS);
-}
-
 void *fake_seen_by_kernels(uint64_t address, size_t bytes)
 {
-    char *at = fake_of_kernels((const char *)(uintptr_t)address);
-    const struct fake_memory *m = at == NULL ? NULL : fake_find(at, bytes);
+    const char *at = (const char *)(uintptr_t)address;
 
-    return m != NULL && m->type == CU_MEMORYTYPE_HOST ? at : NULL;
+    return fake_find_there(at, bytes) != NULL ? fake_of_kernels(at) : NULL;
 }
 
 CUresult fake_run_kernel(CUcontext context, const struct fake_launch *l)
@@ -190,27 +194,5 @@ API CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned x, unsigned y,
         fake_count(FAKE_LAUNCHES, 1);
     else
         free(l);
-    return result;
-}
-
-API CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *device, void *host,
-                                               unsigned flags)
-{
-    CUresult result = fake_check(device, 1);
-    struct fake_memory *m;
-
-    INJECT(cuMemHostGetDevicePointer);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&fake_lock);
-    m = fake_find(host, 1);
-    if (m == NULL || m->type != CU_MEMORYTYPE_HOST)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else
-        *device = (CUdeviceptr)(uintptr_t)host |
-                  (fake_is_coherent() ? 0 : SEEN_BY_KERNELS);
-    pthread_mutex_unlock(&fake_lock);
     return result;
 }

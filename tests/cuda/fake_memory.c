@@ -35,27 +35,68 @@ struct fake_memory *fake_find(const char *address, size_t bytes)
     return m;
 }
 
+struct fake_memory *fake_find_there(const char *address, size_t bytes)
+{
+    struct fake_memory *m = memories;
+
+    while (m != NULL &&
+           (m->there == NULL || address < m->there ||
+            address >= m->there + m->bytes ||
+            bytes > (size_t)(m->there + m->bytes - address)))
+        m = m->next;
+    return m;
+}
+
+char *fake_of_kernels(const char *address)
+{
+    const struct fake_memory *m = fake_find_there(address, 1);
+
+    return m == NULL ? NULL : m->address + (address - m->there);
+}
+
+void fake_for_all(void (*f)(const struct fake_memory *m, void *arg), void *arg)
+{
+    for (const struct fake_memory *m = memories; m != NULL; m = m->next)
+        f(m, arg);
+}
+
+static bool was_in(const struct fake_memory *m, const char *address)
+{
+    if (m->there != NULL && address >= m->there &&
+        address < m->there + m->bytes)
+        return true;
+    /* What was only registered may be anybody's again. */
+    return !m->registered && address >= m->address &&
+           address < m->address + m->bytes;
+}
+
 bool fake_is_gone(const char *address)
 {
     const struct fake_memory *m = graves;
 
-    /* What was only registered may be anybody's again. */
-    while (m != NULL && (m->registered || address < m->address ||
-                         address >= m->address + m->bytes))
+    while (m != NULL && !was_in(m, address))
         m = m->next;
     return m != NULL;
 }
 
-struct fake_memory *fake_add(const struct fake_memory *memory)
+struct fake_memory *fake_add_locked(const struct fake_memory *memory)
 {
     struct fake_memory *m = malloc(sizeof(*m));
 
     if (m == NULL)
         abort();
     *m = *memory;
-    pthread_mutex_lock(&fake_lock);
     m->next = memories;
     memories = m;
+    return m;
+}
+
+struct fake_memory *fake_add(const struct fake_memory *memory)
+{
+    struct fake_memory *m;
+
+    pthread_mutex_lock(&fake_lock);
+    m = fake_add_locked(memory);
     pthread_mutex_unlock(&fake_lock);
     return m;
 }
@@ -117,9 +158,8 @@ bool fake_map_twice(struct fake_memory *m, void *at, void *touch)
 {
     size_t bytes = whole_pages(m->bytes);
 
-    m->address = mmap(at, bytes,
-                      fake_is_coherent() ? PROT_READ | PROT_WRITE : PROT_NONE,
-                      MAP_SHARED | MAP_FIXED, m->fd, 0);
+    m->address =
+        mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, m->fd, 0);
     m->touch = mmap(touch, bytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | (touch != NULL ? MAP_FIXED : 0), m->fd, 0);
     return m->address != MAP_FAILED && m->touch != MAP_FAILED;
@@ -178,9 +218,11 @@ static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
     } else {
         m.address = m.touch =
             mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (m.address == MAP_FAILED)
             return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!managed)
+            m.there = fake_next_place(whole_pages(bytes));
     }
     *address = fake_add(&m)->address;
     return CUDA_SUCCESS;
@@ -274,57 +316,6 @@ API void *fakeTouch(CUdeviceptr device)
         touch = m->touch + (address - m->address);
     pthread_mutex_unlock(&fake_lock);
     return touch;
-}
-
-/* ---- host memory that copy engines reach ---- */
-
-API CUresult CUDAAPI cuMemHostRegister(void *address, size_t bytes,
-                                       unsigned flags)
-{
-    CUresult result = fake_check(address, bytes);
-    struct fake_memory m = {.address = address,
-                            .touch = address,
-                            .bytes = bytes,
-                            .type = CU_MEMORYTYPE_HOST,
-                            .registered = true,
-                            .fd = -1};
-
-    INJECT(cuMemHostRegister);
-    UNSAFE();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (flags !=
-        (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&fake_lock);
-    if (fake_find(address, 1) != NULL)
-        result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    else
-        fake_counts[FAKE_PINNED]++;
-    pthread_mutex_unlock(&fake_lock);
-    if (result == CUDA_SUCCESS)
-        fake_add(&m);
-    return result;
-}
-
-API CUresult CUDAAPI cuMemHostUnregister(void *address)
-{
-    CUresult result = fake_check(address, 1);
-    struct fake_memory *m;
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    UNSAFE();
-    fake_wait_for_streams();
-    fake_linger();
-    pthread_mutex_lock(&fake_lock);
-    m = fake_find(address, 1);
-    if (m == NULL || !m->registered || m->address != address)
-        fake_die("is unregistered and not registered", address);
-    fake_counts[FAKE_PINNED]--;
-    fake_bury(m);
-    pthread_mutex_unlock(&fake_lock);
-    return CUDA_SUCCESS;
 }
 
 /* ---- handles ---- */

@@ -175,7 +175,7 @@ static CUresult do_work(CUstream s, const struct fake_work *w)
     case FAKE_WORK_KERNEL:
         waiting++;
         pthread_mutex_unlock(&fake_lock);
-        fake_call_host(w->function, w->arg);
+        fake_run_program(s->context, w->function, w->arg);
         pthread_mutex_lock(&fake_lock);
         waiting--;
         return CUDA_SUCCESS;
