@@ -67,8 +67,7 @@ void rs_cuda_release(struct rsched_gpu_hold *h)
     free(h);
 }
 
-/* Calls of this thread are for the GPU until leave(). */
-static int enter(const struct rsched_gpu_hold *h, CUstreamCaptureMode *mode)
+int rs_cuda_enter(const struct rsched_gpu_hold *h, CUstreamCaptureMode *mode)
 {
     int error;
 
@@ -80,7 +79,7 @@ static int enter(const struct rsched_gpu_hold *h, CUstreamCaptureMode *mode)
     return error;
 }
 
-static void leave(const struct rsched_gpu_hold *h, CUstreamCaptureMode mode)
+void rs_cuda_leave(const struct rsched_gpu_hold *h, CUstreamCaptureMode mode)
 {
     CUcontext context;
 
@@ -94,7 +93,7 @@ int rs_cuda_extent(struct rsched_gpu_hold *h, const void *address,
     CUstreamCaptureMode mode;
     CUdeviceptr start;
     size_t bytes;
-    int error = enter(h, &mode);
+    int error = rs_cuda_enter(h, &mode);
 
     if (error != 0)
         return error;
@@ -103,7 +102,7 @@ int rs_cuda_extent(struct rsched_gpu_hold *h, const void *address,
         h->driver->cuMemGetAddressRange(&start, &bytes,
                                         (CUdeviceptr)(uintptr_t)address),
         "cuMemGetAddressRange");
-    leave(h, mode);
+    rs_cuda_leave(h, mode);
     if (error != 0)
         return error;
     *begin = start;
@@ -126,7 +125,7 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
                        "the driver exports no memory of GPU %d (the kernel or "
                        "its open modules are too old)",
                        h->gpu);
-    error = enter(h, &mode);
+    error = rs_cuda_enter(h, &mode);
     if (error != 0)
         return error;
     error = rs_cuda_error(h->driver,
@@ -134,7 +133,7 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
                               fd, (CUdeviceptr)(uintptr_t)address, bytes,
                               CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
                           "cuMemGetHandleForAddressRange");
-    leave(h, mode);
+    rs_cuda_leave(h, mode);
     return error;
 }
 
@@ -150,7 +149,7 @@ int rs_cuda_flush(struct rsched_gpu_hold *h)
                        "GPU %d neither orders what devices write, nor lets "
                        "processors have it made visible",
                        h->gpu);
-    error = enter(h, &mode);
+    error = rs_cuda_enter(h, &mode);
     if (error != 0)
         return error;
     error = rs_cuda_error(h->driver,
@@ -158,6 +157,16 @@ int rs_cuda_flush(struct rsched_gpu_hold *h)
                               CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                               CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
                           "cuFlushGPUDirectRDMAWrites");
-    leave(h, mode);
+    rs_cuda_leave(h, mode);
     return error;
+}
+
+int rs_cuda_orders(struct rsched_gpu_hold *h)
+{
+    return h->flush == FLUSH_NONE
+               ? 0
+               : rs_fail(RSCHED_ENOTSUP,
+                         "kernels of GPU %d do not see what devices write in "
+                         "its order",
+                         h->gpu);
 }

@@ -21,6 +21,22 @@ int rs_cuda_extent(struct rsched_gpu_hold *hold, const void *address,
 int rs_cuda_dmabuf(struct rsched_gpu_hold *hold, const void *address,
                    uint64_t bytes, int *fd);
 int rs_cuda_flush(struct rsched_gpu_hold *hold);
+int rs_cuda_orders(struct rsched_gpu_hold *hold);
+
+/** Calls of this thread are for the GPU until leave(). */
+int rs_cuda_enter(const struct rsched_gpu_hold *hold, CUstreamCaptureMode *mode);
+void rs_cuda_leave(const struct rsched_gpu_hold *hold, CUstreamCaptureMode mode);
+
+/* pages.c */
+
+int rs_cuda_pages_map(struct rsched_gpu_hold *hold, void *host, uint64_t bytes,
+                      bool is_register, void **mapped);
+void rs_cuda_pages_unmap(struct rsched_gpu_hold *hold, void *host);
+int rs_cuda_pages_create(struct rsched_gpu_hold *hold, uint64_t bytes,
+                         void **pages);
+int rs_cuda_pages_clear(struct rsched_gpu_hold *hold, void *memory,
+                        uint64_t bytes);
+void rs_cuda_pages_destroy(struct rsched_gpu_hold *hold, void *pages);
 
 /* stage.c */
 

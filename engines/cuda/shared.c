@@ -63,6 +63,65 @@ static int allocate(const struct rs_cuda_driver *driver, uint64_t host_bytes,
     return 0;
 }
 
+/* What the program has enqueued to other streams is not waited for. */
+static int open_stream(const struct rs_cuda_driver *driver, CUstream *stream)
+{
+    int lowest, highest, error;
+
+    error = rs_cuda_error(
+        driver, driver->cuCtxGetStreamPriorityRange(&lowest, &highest),
+        "cuCtxGetStreamPriorityRange");
+    if (error == 0)
+        error = rs_cuda_error(driver,
+                              driver->cuStreamCreateWithPriority(
+                                  stream, CU_STREAM_NON_BLOCKING, highest),
+                              "cuStreamCreateWithPriority");
+    return error;
+}
+
+static int copy(const struct rs_cuda_driver *driver, CUstream stream,
+                CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
+{
+    int error = rs_cuda_error(driver,
+                              driver->cuMemcpyAsync(to, from, bytes, stream),
+                              "cuMemcpyAsync");
+
+    if (error == 0)
+        error = rs_cuda_error(driver, driver->cuStreamSynchronize(stream),
+                              "cuStreamSynchronize");
+    return error;
+}
+
+int rs_cuda_copy(const struct rs_cuda_driver *driver, CUdeviceptr to,
+                 CUdeviceptr from, uint64_t bytes)
+{
+    CUstream stream;
+    int error = open_stream(driver, &stream);
+
+    if (error != 0)
+        return error;
+    error = copy(driver, stream, to, from, bytes);
+    driver->cuStreamDestroy(stream);
+    return error;
+}
+
+/* The context is current. */
+static int make(const struct rs_cuda_driver *driver, uint64_t host_bytes,
+                uint64_t gpu_bytes, struct rsched_gpu_memory *m)
+{
+    CUstream stream;
+    int error = open_stream(driver, &stream);
+
+    if (error != 0)
+        return error;
+    error = allocate(driver, host_bytes, gpu_bytes, m);
+    if (error != 0)
+        driver->cuStreamDestroy(stream);
+    else
+        m->stream = stream;
+    return error;
+}
+
 int rs_cuda_memory_create(int gpu, uint64_t host_bytes, uint64_t gpu_bytes,
                           struct rsched_gpu_memory *memory)
 {
@@ -85,7 +144,7 @@ int rs_cuda_memory_create(int gpu, uint64_t host_bytes, uint64_t gpu_bytes,
     error = rs_cuda_error(driver, driver->cuCtxPushCurrent(m.context),
                           "cuCtxPushCurrent");
     if (error == 0) {
-        error = allocate(driver, host_bytes, gpu_bytes, &m);
+        error = make(driver, host_bytes, gpu_bytes, &m);
         driver->cuCtxPopCurrent(&context);
     }
     if (error == 0)
@@ -97,39 +156,8 @@ out:
     return error == 0 ? 0 : rs_fail_within(error, "GPU %d", gpu);
 }
 
-/* The context is current. A stream of its own: what the program has enqueued to
- * others is not waited for. */
-static int copy(const struct rs_cuda_driver *driver,
-                const struct rsched_gpu_memory *m, const void *image,
-                uint64_t bytes)
-{
-    int lowest, highest, error;
-    CUstream stream;
-
-    error = rs_cuda_error(
-        driver, driver->cuCtxGetStreamPriorityRange(&lowest, &highest),
-        "cuCtxGetStreamPriorityRange");
-    if (error == 0)
-        error = rs_cuda_error(driver,
-                              driver->cuStreamCreateWithPriority(
-                                  &stream, CU_STREAM_NON_BLOCKING, highest),
-                              "cuStreamCreateWithPriority");
-    if (error != 0)
-        return error;
-    error = rs_cuda_error(driver,
-                          driver->cuMemcpyAsync(
-                              m->gpu, (CUdeviceptr)(uintptr_t)image, bytes,
-                              stream),
-                          "cuMemcpyAsync");
-    if (error == 0)
-        error = rs_cuda_error(driver, driver->cuStreamSynchronize(stream),
-                              "cuStreamSynchronize");
-    driver->cuStreamDestroy(stream);
-    return error;
-}
-
-int rs_cuda_memory_fill(const struct rsched_gpu_memory *m, const void *image,
-                        uint64_t bytes)
+static int copy_part(const struct rsched_gpu_memory *m, CUdeviceptr to,
+                     CUdeviceptr from, uint64_t bytes)
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
     CUstreamCaptureMode mode = rs_cuda_relax(driver);
@@ -138,11 +166,23 @@ int rs_cuda_memory_fill(const struct rsched_gpu_memory *m, const void *image,
                               "cuCtxPushCurrent");
 
     if (error == 0) {
-        error = copy(driver, m, image, bytes);
+        error = copy(driver, m->stream, to, from, bytes);
         driver->cuCtxPopCurrent(&context);
     }
     rs_cuda_restore(driver, mode);
     return error == 0 ? 0 : rs_fail_within(error, "GPU %d", m->number);
+}
+
+int rs_cuda_memory_fill(const struct rsched_gpu_memory *m, const void *image,
+                        uint64_t bytes)
+{
+    return copy_part(m, m->gpu, (uintptr_t)image, bytes);
+}
+
+int rs_cuda_memory_read(const struct rsched_gpu_memory *m, void *image,
+                        uint64_t bytes)
+{
+    return copy_part(m, (uintptr_t)image, m->gpu, bytes);
 }
 
 void rs_cuda_memory_destroy(struct rsched_gpu_memory *m)
@@ -154,6 +194,7 @@ void rs_cuda_memory_destroy(struct rsched_gpu_memory *m)
     if (driver->cuCtxPushCurrent(m->context) == CUDA_SUCCESS) {
         driver->cuMemFree(m->gpu);
         driver->cuMemFreeHost(m->host);
+        driver->cuStreamDestroy(m->stream);
         driver->cuCtxPopCurrent(&context);
     }
     let_go(driver, m);

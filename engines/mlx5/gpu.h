@@ -52,7 +52,7 @@ struct rs_gpu_lane {
  * where whoever makes the exchange has it. */
 struct rs_gpu_ring;
 
-/** @param memory of those who write the ring
+/** @param memory of those who write the ring; allocates nothing
  * @param looks  of those who look at `arrived`
  * @param lane   not needed afterwards; pieces and queue pair are
  * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT (a list does not fit into half of a

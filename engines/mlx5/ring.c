@@ -8,14 +8,14 @@
 
 #include "engines/mlx5/gpu.h"
 #include "engines/mlx5/queue.h"
+#include "engines/mlx5/ring_gpu.h"
 #include "engines/rdma/program.h"
 #include "librsched/base/error.h"
 
 /* What the peer must know. */
 struct descriptor {
-    uint64_t arrivals; /* address */
-    uint32_t rkey;
-    uint32_t reserved;
+    uint64_t last, arrived; /* addresses of words */
+    uint32_t last_rkey, arrived_rkey;
     struct rs_rdma_endpoint endpoint;
     struct rs_rdma_table tables[2]; /* of even and odd epochs */
     uint64_t hash; /* of all before */
@@ -28,6 +28,7 @@ struct rsched_ring {
     struct rs_rdma_arrivals *arrivals;
     struct rs_rdma_queue *queue; /* NULL: given back */
     struct rs_rdma_regions receive[2], send[2];
+    struct rs_ring_gpu gpu; /* whose kernels write it */
     bool joined; /* the peer says when it is through */
     struct rs_gpu_ring *given;
 };
@@ -40,6 +41,14 @@ static struct rsched_ring *ring_of(struct rs_rdma_lane *lane)
 static struct rs_rdma_port *port_of(const struct rsched_ring *r)
 {
     return r->lane.link->memory->port;
+}
+
+/* That the peer's kernel writes, and this one's looks at. */
+static const uint64_t *arrived_of(const struct rsched_ring *r)
+{
+    return r->gpu.arrived == NULL
+               ? (const uint64_t *)(const void *)&r->arrivals->arrived
+               : r->gpu.arrived->memory;
 }
 
 static int fail(const struct rsched_ring *r, int error)
@@ -59,7 +68,10 @@ static void give_queue_back(struct rsched_ring *r)
 
 static void dispose(struct rs_rdma_lane *lane)
 {
-    give_queue_back(ring_of(lane));
+    struct rsched_ring *r = ring_of(lane);
+
+    give_queue_back(r);
+    rs_ring_gpu_give_back(&r->gpu);
     rs_rdma_lane_free(lane);
 }
 
@@ -80,7 +92,7 @@ static uint64_t meta_of(const struct rsched_message *message)
     return message->bytes | (uint64_t)message->signature << 48;
 }
 
-static int check_port(const struct rs_rdma_port *port, int gpu)
+static int check_port(const struct rs_rdma_port *port)
 {
     if (!port->rings)
         return rs_fail(RSCHED_ENOTSUP, "its queue pairs are driven by "
@@ -88,8 +100,6 @@ static int check_port(const struct rs_rdma_port *port, int gpu)
     if (!port->in_order)
         return rs_fail(RSCHED_ENOTSUP,
                        "the device does not keep writes in order");
-    if (gpu >= 0)
-        return rs_fail(RSCHED_ENOTSUP, "rings are not mapped for GPUs");
     return 0;
 }
 
@@ -102,14 +112,17 @@ static int make_tables(struct rsched_ring *r,
 
     for (int set = 0; set < 2 && error == 0; set++) {
         const struct rsched_message *m = receive[set];
+        struct rsched_gpu_hold *gpu = NULL;
 
         tables[set].meta = meta_of(m);
         if (m->bytes >> 48 != 0)
             error = rs_fail(RSCHED_ELIMIT, "a message of %llu bytes",
                             (unsigned long long)m->bytes);
         else if (m->bytes > 0)
+            error = rs_ring_gpu_find(&r->gpu, m, true, &gpu);
+        if (error == 0 && m->bytes > 0)
             error = rs_rdma_table_make(&tables[set], r->lane.link->memory, NULL,
-                                       m, meta_of(m), NULL, &r->receive[set]);
+                                       m, meta_of(m), gpu, &r->receive[set]);
     }
     return error == 1 ? RSCHED_ENOTSUP : error;
 }
@@ -120,6 +133,16 @@ static void release_regions(struct rsched_ring *r)
         rs_rdma_regions_release(r->lane.link->memory, &r->receive[set]);
         rs_rdma_regions_release(r->lane.link->memory, &r->send[set]);
     }
+}
+
+/* Where the peer's host writes, and where its kernel. */
+static void describe_words(const struct rsched_ring *r, struct descriptor *d)
+{
+    d->last = (uintptr_t)&r->arrivals->last;
+    d->last_rkey = r->lane.block->keys->rkey;
+    d->arrived = (uintptr_t)arrived_of(r);
+    d->arrived_rkey = r->gpu.arrived == NULL ? d->last_rkey
+                                             : r->gpu.arrived->keys->rkey;
 }
 
 int rs_mlx5_ring_create(struct rsched_connection *connection,
@@ -139,7 +162,9 @@ int rs_mlx5_ring_create(struct rsched_connection *connection,
     port = port_of(r);
     rs_rdma_lane_lock(l);
     rs_rdma_lanes_bury(l->link);
-    error = check_port(port, spec->gpu);
+    error = check_port(port);
+    if (error == 0)
+        error = rs_ring_gpu_take(&r->gpu, spec->gpu, l->link->memory);
     if (error == 0)
         error = rs_rdma_block_allocate(l->link->memory, sizeof(*r->arrivals),
                                        l->link, &l->block);
@@ -158,8 +183,7 @@ int rs_mlx5_ring_create(struct rsched_connection *connection,
     }
     rs_rdma_lane_unlock(l);
     r->arrivals = (void *)l->block->memory;
-    d.arrivals = (uintptr_t)r->arrivals;
-    d.rkey = l->block->keys->rkey;
+    describe_words(r, &d);
     d.hash = XXH64(&d, offsetof(struct descriptor, hash), 0);
     memcpy(descriptor, &d, sizeof(d));
     *ring = r;
@@ -177,8 +201,9 @@ static int add_message(struct rsched_ring *r, const struct descriptor *d,
     const struct rs_rdma_op notice = {
         .opcode = RS_RDMA_WRITE,
         .stamp = RS_STAMP_EPOCH,
-        .remote = d->arrivals + offsetof(struct rs_rdma_arrivals, arrived),
-        .rkey = d->rkey};
+        .remote = d->arrived,
+        .rkey = d->arrived_rkey};
+    struct rsched_gpu_hold *gpu = NULL;
     struct rs_copies copies = {0};
     int error = 0;
 
@@ -186,8 +211,10 @@ static int add_message(struct rsched_ring *r, const struct descriptor *d,
         return rs_fail(RSCHED_EMISMATCH, "it expects something else");
     writes->max_pieces = port_of(r)->max_pieces;
     if (message->bytes > 0) {
-        error = rs_rdma_regions_acquire(r->lane.link->memory, message,
-                                        RS_RDMA_LOCAL, NULL, &r->send[set]);
+        error = rs_ring_gpu_find(&r->gpu, message, false, &gpu);
+        if (error == 0)
+            error = rs_rdma_regions_acquire(r->lane.link->memory, message,
+                                            RS_RDMA_LOCAL, gpu, &r->send[set]);
         if (error == 0)
             error = rs_rdma_table_pair(&d->tables[set], message, NULL, &copies);
         if (error == 0)
@@ -209,8 +236,8 @@ static int give(struct rsched_ring *r, const struct descriptor *d,
     const struct rs_mlx5_queue *q = (const struct rs_mlx5_queue *)r->queue;
     struct rs_rdma_writes writes[2] = {{0}};
     struct rs_gpu_lane lane = {.queue = &q->memory,
-                               .arrived = (const uint64_t *)(const void *)
-                                   &r->arrivals->arrived};
+                               .arrived = arrived_of(r)};
+    const struct rs_gpu_memory memory = rs_ring_gpu_memory(&r->gpu);
     int error = 0;
 
     for (int set = 0; set < 2 && error == 0; set++) {
@@ -219,8 +246,8 @@ static int give(struct rsched_ring *r, const struct descriptor *d,
         lane.num_ops[set] = writes[set].num_ops;
     }
     if (error == 0)
-        error = rs_gpu_ring_create(&rs_gpu_memory_plain, &rs_gpu_memory_plain,
-                                   &lane, &r->given);
+        error = rs_gpu_ring_create(&memory, &rs_gpu_memory_plain, &lane,
+                                   &r->given);
     for (int set = 0; set < 2; set++)
         rs_rdma_writes_fini(&writes[set]);
     return error;
@@ -239,9 +266,7 @@ int rs_mlx5_ring_join(struct rsched_ring *r,
         return fail(r, rs_fail(RSCHED_EMISMATCH, "a ring that is none"));
     rs_rdma_lane_lock(&r->lane);
     /* First: whatever fails from here on, either side hears of the other. */
-    error = rs_rdma_link_word(
-        link, d.arrivals + offsetof(struct rs_rdma_arrivals, last), d.rkey,
-        &r->lane.last);
+    error = rs_rdma_link_word(link, d.last, d.last_rkey, &r->lane.last);
     if (error == 0) {
         r->joined = true;
         atomic_store(&link->in_use, true);

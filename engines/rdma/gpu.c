@@ -19,6 +19,7 @@
  */
 #include <stdlib.h>
 
+#include "engines/rdma/places.h"
 #include "engines/rdma/rdma.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
@@ -223,41 +224,6 @@ void rs_rdma_gpu_tx_destroy(struct rsched_lane *lane)
 
 /* ---- loading ---- */
 
-/* Where the pieces lie. */
-struct places {
-    int gpu;  /* of the first that lies in GPU memory; -1: none does */
-    bool all; /* the others do too, and on the same GPU */
-};
-
-static int look_at(const struct rsched_message *m, struct places *places)
-{
-    const struct rsched_gpu_ops *gpus = rsched_gpus();
-
-    *places = (struct places){-1, true};
-    if (gpus == NULL || !gpus->attach())
-        return 0;
-    for (size_t i = 0; i < m->num_pieces; i++) {
-        const struct rsched_piece *p = &m->pieces[i];
-        int64_t last = (int64_t)(p->count - 1) * p->stride;
-        const char *low = p->address + (last < 0 ? last : 0);
-        const char *high = p->address + (last > 0 ? last : 0) + p->bytes;
-        struct rsched_place place;
-
-        if (p->bytes == 0 || p->count == 0)
-            continue;
-        gpus->place(low, (uint64_t)(high - low), &place);
-        if (place.kind == RSCHED_PLACE_UNKNOWN)
-            return rs_fail(RSCHED_ENOTSUP,
-                           "a block that does not lie in one allocation of GPU "
-                           "or host memory");
-        if (place.kind == RSCHED_PLACE_GPU && places->gpu < 0)
-            places->gpu = place.gpu;
-        places->all = places->all && place.kind == RSCHED_PLACE_GPU &&
-                      place.gpu == places->gpu;
-    }
-    return 0;
-}
-
 static int load_inner(struct gpu_lane *w, const struct rsched_message *message,
                       struct rsched_gpu_hold *gpu)
 {
@@ -267,7 +233,7 @@ static int load_inner(struct gpu_lane *w, const struct rsched_message *message,
 
 /* @return RSCHED_ENOTSUP: it cannot be, and the text says why */
 static int load_direct(struct gpu_lane *w, const struct rsched_message *message,
-                       const struct places *places)
+                       const struct rs_rdma_places *places)
 {
     int error = 0;
 
@@ -307,7 +273,7 @@ static void tell(struct gpu_lane *w)
 }
 
 static int load_gpu(struct gpu_lane *w, const struct rsched_message *message,
-                    const struct places *places)
+                    const struct rs_rdma_places *places)
 {
     int error = rsched_gpus()->hold(places->gpu, &w->gpu);
 
@@ -328,8 +294,8 @@ static int load(struct gpu_lane *w, const struct rsched_message *message)
 {
     struct rsched_gpu_stage *stage = w->stage;
     struct rsched_gpu_hold *gpu = w->gpu;
-    struct places places;
-    int error = look_at(message, &places);
+    struct rs_rdma_places places;
+    int error = rs_rdma_places_find(message, &places);
 
     if (error != 0)
         return fail(w, error);

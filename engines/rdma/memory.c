@@ -37,6 +37,7 @@ void rs_rdma_memory_init(struct rs_rdma_memory *memory,
 
 void rs_rdma_memory_fini(struct rs_rdma_memory *memory)
 {
+    rs_rdma_gpu_blocks_fini(memory);
     for (struct rs_rdma_block *b = memory->blocks, *next; b != NULL; b = next) {
         next = b->next;
         free(b);

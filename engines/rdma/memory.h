@@ -26,6 +26,19 @@ struct rs_rdma_block {
     struct rs_rdma_link *writer; /* NULL: nobody else writes it */
 };
 
+/* A line of GPU memory, of a page that stays as long as the engine: to free it the
+ * driver may wait for kernels, and who finds out that the writer is through may be
+ * one whom kernels wait for. */
+struct rs_rdma_gpu_block {
+    struct rs_rdma_gpu_block *next;
+    void *memory;
+    struct rsched_gpu_hold *hold;
+    const struct rs_rdma_keys *keys;
+    int gpu; /* its number */
+    bool in_use;
+};
+struct rs_rdma_gpu_page;
+
 /* Memory of the user, whole pages. They belong to those who hold it: once one of
  * them has let go, the same addresses may be other pages, which this
  * registration does not reach. So it is shared no more then. */
@@ -43,6 +56,8 @@ struct rs_rdma_memory {
     struct rs_rdma_slab *slabs;
     struct rs_rdma_block *blocks;
     struct rs_rdma_region *regions;
+    struct rs_rdma_gpu_page *gpu_pages;
+    struct rs_rdma_gpu_block *gpu_blocks;
     uint64_t bytes; /* of the slabs */
 };
 
@@ -102,6 +117,17 @@ void rs_rdma_regions_retire(struct rs_rdma_regions *regions);
 int rs_rdma_gpu_register(struct rs_rdma_port *port, struct rsched_gpu_hold *gpu,
                          uintptr_t address, uint64_t bytes,
                          enum rs_rdma_access access, struct rs_rdma_keys *keys);
+
+/** A line of zeros in the memory of a GPU, registered for peers to write, which
+ * kernels of that GPU see in the order in which they are written (gpu_blocks.c).
+ * @return 0; RSCHED_ENOTSUP: the GPU or the device does not; or what the driver
+ *         said */
+int rs_rdma_gpu_block_allocate(struct rs_rdma_memory *memory, int gpu,
+                               struct rs_rdma_gpu_block **block);
+/** Nobody writes it any more. NULL is allowed. */
+void rs_rdma_gpu_block_release(struct rs_rdma_gpu_block *block);
+/** No kernel uses any of them. */
+void rs_rdma_gpu_blocks_fini(struct rs_rdma_memory *memory);
 
 /** The keys for an address in one of them. */
 const struct rs_rdma_keys *

@@ -194,6 +194,8 @@ static void run_kernel(struct rank *r, struct jacobi *j)
               r->sets, r->mode == GPU ? r->number % num_gpus : RSCHED_NO_GPU,
               &opening),
           "open");
+    /* Opening may wait for kernels, which wait for those that have not opened. */
+    pthread_barrier_wait(&barrier);
     j->halo = rsched_opening_view(opening);
     if (r->mode == GPU)
         run_on_gpu(r, j);

@@ -34,8 +34,9 @@
  *   - what arrives from a neighbor is at most 64 contiguous blocks in either set,
  *     and what is sent to it fits into half of the queue pair's ring;
  *   - sizes that do not change (no RSCHED_EXCHANGE_VARIABLE);
- *   - so far, threads in the place of kernels (RSCHED_NO_GPU): rings are not
- *     mapped for GPUs.
+ *   - for kernels of a GPU: what arrives lies in its memory, what is sent there or
+ *     in the host's; the GPU orders what devices write; and its driver maps queue
+ *     pairs and their doorbells (docs/gpu.md). That has not run on hardware.
  *
  * All that goes to a neighbor by a ring goes over the first rail, directly into its
  * receive buffers.
@@ -69,6 +70,10 @@
  * which a driver may wait for running kernels: have the host start and wait for
  * one epoch of each set before. (The program knows when it has: epochs of the
  * host before the opening do not count.)
+ *
+ * Opening and closing map and free memory, for which a driver may wait for all
+ * kernels of the process. Where several contexts of a process open, none of their
+ * kernels is launched before all of them have.
  *
  * ## Threads
  *

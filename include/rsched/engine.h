@@ -431,7 +431,7 @@ struct rsched_gpu {
 /** Memory that kernels of a GPU and threads of the host use together. */
 struct rsched_gpu_memory {
     int number;               /**< of the GPU */
-    void *context;            /**< the driver's */
+    void *context, *stream;   /**< the driver's */
     void *host;               /**< pinned, as processors see it */
     uint64_t host_of_kernels; /**< the same, as kernels see it */
     uint64_t gpu;             /**< in GPU memory, which processors do not see */
@@ -507,6 +507,10 @@ struct rsched_gpu_ops {
      * when this returns. */
     int (*memory_fill)(const struct rsched_gpu_memory *memory,
                        const void *image, uint64_t bytes);
+    /** Read it, also while kernels write it: 8 aligned bytes are some that were
+     * there. Any thread. */
+    int (*memory_read)(const struct rsched_gpu_memory *memory, void *image,
+                       uint64_t bytes);
     /** No kernel uses it. The driver may wait for streams. */
     void (*memory_destroy)(struct rsched_gpu_memory *memory);
 
@@ -531,6 +535,28 @@ struct rsched_gpu_ops {
      * @return 0; RSCHED_ENOTSUP, each time: it can neither; or what the driver
      * said */
     int (*flush)(struct rsched_gpu_hold *hold);
+    /** Whether the GPU's own kernels see what a device writes to its memory in the
+     * order in which it does, while they run. @return 0, or RSCHED_ENOTSUP */
+    int (*orders)(struct rsched_gpu_hold *hold);
+
+    /** Map memory of the host for kernels, or registers of a device, in whole
+     * pages. Pages that are mapped already are shared; the driver has each once in
+     * a process. It may wait for kernels, here and below.
+     * @param mapped where kernels have it
+     * @return 0; RSCHED_ENOTSUP: the driver or the system does not; or what the
+     *         driver said */
+    int (*pages_map)(struct rsched_gpu_hold *hold, void *host, uint64_t bytes,
+                     bool is_register, void **mapped);
+    /** No kernel uses it; the memory is still there. @param host as above */
+    void (*pages_unmap)(struct rsched_gpu_hold *hold, void *host);
+    /** Have whole pages of GPU memory, which nobody else's memory is in. */
+    int (*pages_create)(struct rsched_gpu_hold *hold, uint64_t bytes,
+                        void **pages);
+    /** Make bytes of them zero. */
+    int (*pages_clear)(struct rsched_gpu_hold *hold, void *memory,
+                       uint64_t bytes);
+    /** Neither kernels nor devices use it. */
+    void (*pages_destroy)(struct rsched_gpu_hold *hold, void *pages);
 
     /** Make the copies between a message, of which blocks may lie in host memory,
      * and host memory of its own that holds its bytes one after the other.

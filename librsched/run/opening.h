@@ -64,6 +64,12 @@ int rs_opening_memory_create(struct rsched_opening *o, int gpu);
 void rs_opening_memory_destroy(struct rsched_opening *o);
 /** Write it, once it is known which rings there are. */
 int rs_opening_memory_fill(struct rsched_opening *o);
+/** Look at what is the kernels' own: where it is, or, of a GPU, at a copy, which is
+ * freed by the second one. Any thread. @return 0, or why that cannot be */
+int rs_opening_memory_look(const struct rsched_opening *o,
+                           const struct rs_opening_gpu **own);
+void rs_opening_memory_looked(const struct rsched_opening *o,
+                              const struct rs_opening_gpu *own);
 
 /* ---- errors ---- */
 

@@ -111,3 +111,31 @@ int rs_opening_memory_fill(struct rsched_opening *o)
     free(image);
     return error;
 }
+
+int rs_opening_memory_look(const struct rsched_opening *o,
+                           const struct rs_opening_gpu **own)
+{
+    struct rs_opening_gpu *copy;
+    int error;
+
+    if (o->gpus == NULL) {
+        *own = RS_OF_KERNELS(o->memory.gpu);
+        return 0;
+    }
+    copy = malloc(o->gpu_bytes);
+    if (copy == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory to look at an opening's");
+    error = o->gpus->memory_read(&o->memory, copy, o->gpu_bytes);
+    if (error != 0)
+        free(copy);
+    else
+        *own = copy;
+    return error;
+}
+
+void rs_opening_memory_looked(const struct rsched_opening *o,
+                              const struct rs_opening_gpu *own)
+{
+    if (o->gpus != NULL)
+        free((void *)(uintptr_t)own);
+}

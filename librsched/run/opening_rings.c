@@ -11,23 +11,24 @@
 #include "librsched/base/error.h"
 #include "librsched/run/opening.h"
 
-static const struct rs_opening_gpu *own_of(const struct rsched_opening *o)
-{
-    return RS_OF_KERNELS(o->memory.gpu);
-}
-
-/* @return 0, or the error of the first ring by which a kernel has failed */
+/* @return 0, or the error of the first ring by which a kernel has failed, or why
+ * that is not to be known */
 static int find_failure(const struct rsched_opening *o)
 {
-    const struct rsched_device_lane *lane = own_of(o)->lanes;
-    int error = 0;
+    const struct rsched_device_lane *lane;
+    const struct rs_opening_gpu *own;
+    int error = rs_opening_memory_look(o, &own);
 
+    if (error != 0)
+        return error;
+    lane = own->lanes;
     for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
         const struct rs_neighbor *n = &o->neighbors.of[i];
 
         if (n->ring != NULL)
             error = n->ops->ring_status(n->ring, lane++);
     }
+    rs_opening_memory_looked(o, own);
     return error;
 }
 
@@ -129,19 +130,30 @@ void rs_opening_divide(struct rsched_opening *o, bool open)
 
 bool rs_opening_is_idle(const struct rsched_opening *o)
 {
-    const struct rsched_device_exchange *view = &own_of(o)->view;
+    const struct rs_opening_gpu *own;
+    bool idle;
 
-    return o->num_rings == 0 ||
-           (view->status == 0 && view->complete == view->epochs);
+    if (o->num_rings == 0)
+        return true;
+    if (rs_opening_memory_look(o, &own) != 0)
+        return false;
+    idle = own->view.status == 0 && own->view.complete == own->view.epochs;
+    rs_opening_memory_looked(o, own);
+    return idle;
 }
 
 void rs_opening_ring_stats(const struct rsched_opening *o,
                            struct rsched_opening_stats *stats)
 {
+    const struct rs_opening_gpu *own;
+
+    if (o->num_rings == 0 || rs_opening_memory_look(o, &own) != 0)
+        return;
     for (uint32_t i = 0; i < o->num_rings; i++)
-        stats->doorbells += rsched_device_load(&own_of(o)->lanes[i].posted);
+        stats->doorbells += rsched_device_load(&own->lanes[i].posted);
     if (!o->proxied) {
-        stats->asked = rsched_device_load(&own_of(o)->view.epochs);
-        stats->completed = rsched_device_load(&own_of(o)->view.complete);
+        stats->asked = rsched_device_load(&own->view.epochs);
+        stats->completed = rsched_device_load(&own->view.complete);
     }
+    rs_opening_memory_looked(o, own);
 }
