@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     double mean, most, shared, incast;
     size_t count;
 
-    if (!fabric_open(&fabric)) {
+    if (!fabric_open(&fabric, RAIL_TIMEOUT_MEASURED)) {
         puts("SKIP: there are no devices h0r0, h0r1, ...");
         return SKIP;
     }

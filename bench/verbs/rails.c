@@ -81,7 +81,7 @@ static int compare_rails(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-bool fabric_open(struct fabric *fabric)
+bool fabric_open(struct fabric *fabric, uint8_t timeout)
 {
     int count = 0;
     struct ibv_device **devices = ibv_get_device_list(&count);
@@ -99,6 +99,7 @@ bool fabric_open(struct fabric *fabric)
                    &rail->number) != 2)
             continue;
         rail_open(rail, devices[i]);
+        rail->timeout = timeout;
         if (rail->host >= fabric->num_hosts)
             fabric->num_hosts = rail->host + 1;
         if (rail->number >= fabric->num_rails)
@@ -192,8 +193,6 @@ static void end_create(struct lane_end *end, struct rail *rail, uint64_t bytes,
         "ibv_reg_mr");
 }
 
-/* A guest whose CPUs are taken away stalls for long, and on slow rails what is
- * in flight both ways takes a second: hence the timeout, 4 s. */
 static void end_connect(struct lane_end *end, const struct lane_end *peer)
 {
     struct ibv_qp_attr attr = {
@@ -213,7 +212,7 @@ static void end_connect(struct lane_end *end, const struct lane_end *peer)
           "RTR");
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
-        .timeout = 20,
+        .timeout = end->rail->timeout,
         .retry_cnt = 7,
         .rnr_retry = 7,
         .max_rd_atomic = 1,

@@ -27,9 +27,18 @@ void check(int error, const char *what);
 /** Now, ns; the same clock on all simulated hosts. */
 uint64_t now_ns(void);
 
+/* Timeouts of queue pairs, 4.096 us * 2^n. The first one, 4 s: a guest whose CPUs
+ * are taken away stalls for long, and on slow rails what is in flight both ways
+ * takes a second. But Soft-RoCE's timer runs on when all is acknowledged, until
+ * more is; if it runs out before, all that is in flight by then is sent again,
+ * though nothing was lost. The second one, 137 s, is for series of exchanges that
+ * are measured, where nothing is lost. */
+enum { RAIL_TIMEOUT = 20, RAIL_TIMEOUT_MEASURED = 25 };
+
 /** An open device. */
 struct rail {
     unsigned host, number;
+    uint8_t timeout; /* of its queue pairs that are made from now on */
     struct ibv_context *context;
     struct ibv_pd *pd;
     union ibv_gid gid; /* RoCE v2 over IPv4 */
@@ -42,8 +51,9 @@ struct fabric {
     struct rail *rails;            /* host by host */
 };
 
-/** Open all devices named hHrR. @return false if there are none */
-bool fabric_open(struct fabric *fabric);
+/** Open all devices named hHrR, whose queue pairs have this timeout.
+ * @return false if there are none */
+bool fabric_open(struct fabric *fabric, uint8_t timeout);
 void fabric_close(struct fabric *fabric);
 
 /** How often, since the devices were made, a requester had to start again from

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 
     if (repetitions == 0)
         die("usage: replay FILE REPETITIONS");
-    if (!fabric_open(&fabric)) {
+    if (!fabric_open(&fabric, RAIL_TIMEOUT_MEASURED)) {
         puts("SKIP: there are no devices h0r0, h0r1, ...");
         return SKIP;
     }

@@ -298,7 +298,7 @@ int main(int argc, char **argv)
     };
     struct fabric fabric;
 
-    if (!fabric_open(&fabric)) {
+    if (!fabric_open(&fabric, RAIL_TIMEOUT)) {
         puts("SKIP: there are no devices h0r0, h0r1, ...");
         return SKIP;
     }
