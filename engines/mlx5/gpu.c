@@ -72,7 +72,7 @@ static int check_queue(const struct rs_mlx5_memory *q)
     return 0;
 }
 
-static void unmap_queue(const struct rs_gpu_memory *memory,
+void rs_gpu_queue_unmap(const struct rs_gpu_memory *memory,
                         struct rs_gpu_mapped_queue *mapped)
 {
     while (mapped->num_mappings > 0) {
@@ -98,9 +98,7 @@ static void *map_part(const struct rs_gpu_memory *memory,
     return there;
 }
 
-/* The queue pair for who writes its ring: with `memory` the GPU, else a thread
- * of the host. */
-static int map_queue(const struct rs_gpu_memory *memory,
+int rs_gpu_queue_map(const struct rs_gpu_memory *memory,
                      const struct rs_mlx5_memory *from,
                      struct rs_gpu_mapped_queue *mapped,
                      struct rsched_device_queue *to)
@@ -126,7 +124,7 @@ static int map_queue(const struct rs_gpu_memory *memory,
     q.cq_dbrec = map_part(memory, mapped, (void *)from->cq_dbrec, 4, false,
                           &error);
     if (error != 0) {
-        unmap_queue(memory, mapped);
+        rs_gpu_queue_unmap(memory, mapped);
         return error;
     }
     q.dbrec = dbrec + RS_MLX5_DBREC_SEND;
@@ -234,7 +232,7 @@ int rs_gpu_ring_create(const struct rs_gpu_memory *memory,
     r->memory_of_queue = *lane->queue;
     error = make_lists(lane, r->lists);
     if (error == 0)
-        error = map_queue(memory, lane->queue, &r->mapped, &r->queue);
+        error = rs_gpu_queue_map(memory, lane->queue, &r->mapped, &r->queue);
     if (error == 0)
         error = looks->map(looks->arg, arrived, sizeof(*lane->arrived), false,
                            &there);
@@ -253,7 +251,7 @@ void rs_gpu_ring_destroy(struct rs_gpu_ring *r)
         return;
     if (r->arrived.host != NULL)
         r->looks.unmap(r->looks.arg, r->arrived.host, r->arrived.mapped);
-    unmap_queue(&r->memory, &r->mapped);
+    rs_gpu_queue_unmap(&r->memory, &r->mapped);
     for (int set = 0; set < 2; set++) {
         if (r->lists[set] != NULL)
             rs_wqe_list_destroy(r->lists[set]);
@@ -281,7 +279,7 @@ void rs_gpu_ring_fill(const struct rs_gpu_ring *r,
     fill_ring(&r->memory_of_queue, r->lists);
 }
 
-static int explain(uint32_t qpn, const struct rsched_device_failure *failure,
+int rs_gpu_explain(uint32_t qpn, const struct rsched_device_failure *failure,
                    int status, uint32_t op)
 {
     if (status == RSCHED_ESYS)
@@ -307,7 +305,7 @@ int rs_gpu_ring_check(const struct rs_gpu_ring *r,
 
     return status == 0
                ? 0
-               : explain(r->queue.qpn, &lane->failure, status,
+               : rs_gpu_explain(r->queue.qpn, &lane->failure, status,
                          rs_wqe_list_op_at(r->lists[completed & 1], block));
 }
 
@@ -443,115 +441,4 @@ int rs_gpu_exchange_check(const struct rs_gpu_exchange *x)
         return rs_fail(x->view->status, "the exchange was stopped: %s",
                        rsched_strerror(x->view->status));
     return 0;
-}
-
-/* ---- targets ---- */
-
-static int allocate_target(struct rs_gpu_target *t)
-{
-    const struct rs_gpu_memory *m = &t->memory;
-    void *memory;
-    int error = m->allocate(m->arg, sizeof(*t->view), false, &memory);
-
-    if (error != 0)
-        return error;
-    t->view = memory;
-    if (t->proxy == NULL)
-        return 0;
-    error = m->allocate(m->arg, sizeof(*t->word), true, &memory);
-    if (error != 0)
-        return error;
-    t->word = memory;
-    t->host = calloc(1, sizeof(*t->host));
-    return t->host != NULL ? 0 : rs_fail(RSCHED_ENOMEM, "mlx5: no memory");
-}
-
-static void join_proxy(struct rs_gpu_target *t)
-{
-    *t->host = *t->view;
-    t->view->proxy = t->proxy->view;
-    t->view->host = t;
-    t->view->flushed = &t->word->flushed;
-    t->view->proxy_status = &t->word->status;
-    t->next = t->proxy->targets;
-    t->proxy->targets = t;
-}
-
-int rs_gpu_target_create(const struct rs_gpu_memory *memory,
-                         const struct rs_mlx5_memory *queue, uint64_t remote,
-                         uint32_t rkey, uint64_t bytes,
-                         struct rs_gpu_proxy *proxy,
-                         struct rs_gpu_target **target)
-{
-    struct rs_gpu_target *t;
-    int error;
-
-    if (remote % 8 != 0)
-        return rs_fail(RSCHED_EINVAL,
-                       "mlx5 qp 0x%x: words at a remote address that is not a "
-                       "multiple of 8",
-                       queue->qpn);
-    if (queue->max_inline < 8 || queue->send_blocks < RSCHED_DEVICE_MAX_GROUP)
-        return rs_fail(RSCHED_ENOTSUP,
-                       "mlx5 qp 0x%x: %u bytes inline, %u blocks: too little "
-                       "for a warp's words",
-                       queue->qpn, queue->max_inline, queue->send_blocks);
-    t = calloc(1, sizeof(*t));
-    if (t == NULL)
-        return rs_fail(RSCHED_ENOMEM, "mlx5: no memory for a target");
-    t->memory = *memory;
-    t->proxy = proxy;
-    error = allocate_target(t);
-    if (error == 0)
-        error = map_queue(proxy == NULL ? memory : &rs_gpu_memory_plain, queue,
-                          &t->queue, &t->view->queue);
-    if (error != 0) {
-        rs_gpu_target_destroy(t);
-        return error;
-    }
-    t->view->remote = remote;
-    t->view->bytes = bytes;
-    t->view->rkey = rkey;
-    t->view->max_inline = queue->max_inline;
-    if (proxy != NULL)
-        join_proxy(t);
-    *target = t;
-    return 0;
-}
-
-void rs_gpu_target_destroy(struct rs_gpu_target *t)
-{
-    const struct rs_gpu_memory *m = &t->memory;
-
-    if (t->proxy != NULL) {
-        struct rs_gpu_target **link = &t->proxy->targets;
-
-        while (*link != NULL && *link != t)
-            link = &(*link)->next;
-        if (*link == t)
-            *link = t->next;
-    }
-    unmap_queue(t->proxy == NULL ? m : &rs_gpu_memory_plain, &t->queue);
-    if (t->view != NULL)
-        m->release(m->arg, t->view);
-    if (t->word != NULL)
-        m->release(m->arg, t->word);
-    free(t->host);
-    free(t);
-}
-
-struct rsched_device_target *
-rs_gpu_target_view(const struct rs_gpu_target *target)
-{
-    return target->view;
-}
-
-int rs_gpu_target_check(const struct rs_gpu_target *target)
-{
-    const struct rsched_device_target *t =
-        target->proxy == NULL ? target->view : target->host;
-
-    return t->status == 0
-               ? 0
-               : explain(t->queue.qpn, &t->failure, t->status, 0);
 }

@@ -98,6 +98,27 @@ void rs_gpu_exchange_stop(struct rs_gpu_exchange *exchange, int error);
  * @return 0, or its error with the text: queue pair, operation, cause */
 int rs_gpu_exchange_check(const struct rs_gpu_exchange *exchange);
 
+/* A queue pair in the hands of those who put words, without the target: that lies
+ * where whoever opens it has it. */
+struct rs_gpu_words;
+
+/** Let kernels write words to `bytes` bytes of a neighbor's memory.
+ * @param memory of those who put; allocates nothing
+ * @return 0, RSCHED_ENOMEM, RSCHED_ENOTSUP, RSCHED_EINVAL: not aligned */
+int rs_gpu_words_create(const struct rs_gpu_memory *memory,
+                        const struct rs_mlx5_memory *queue, uint64_t remote,
+                        uint32_t rkey, uint64_t bytes,
+                        struct rs_gpu_words **words);
+/** NULL is allowed. */
+void rs_gpu_words_destroy(struct rs_gpu_words *words);
+/** What kernels are given. */
+void rs_gpu_words_fill(const struct rs_gpu_words *words,
+                       struct rsched_device_target *target);
+/** What has become of a target. @return 0, or its error with the text: queue pair,
+ * cause */
+int rs_gpu_words_check(const struct rs_gpu_words *words,
+                       const struct rsched_device_target *target);
+
 struct rs_gpu_target;
 
 /** Let kernels write words to `bytes` bytes of a neighbor's memory.

@@ -20,6 +20,19 @@ struct rs_gpu_mapped_queue {
     uint32_t num_mappings;
 };
 
+/** The queue pair for who writes its ring: with `memory` the GPU, else a thread
+ * of the host. */
+int rs_gpu_queue_map(const struct rs_gpu_memory *memory,
+                     const struct rs_mlx5_memory *from,
+                     struct rs_gpu_mapped_queue *mapped,
+                     struct rsched_device_queue *to);
+void rs_gpu_queue_unmap(const struct rs_gpu_memory *memory,
+                        struct rs_gpu_mapped_queue *mapped);
+/** Set the text of a work request that has failed. @param op of its list
+ * @return status */
+int rs_gpu_explain(uint32_t qpn, const struct rsched_device_failure *failure,
+                   int status, uint32_t op);
+
 struct rs_gpu_ring {
     struct rs_gpu_memory memory, looks;
     struct rs_mlx5_memory memory_of_queue;
@@ -52,7 +65,7 @@ struct rs_gpu_target {
     struct rs_gpu_target *next; /* of the same proxy */
     struct rs_gpu_memory memory;
     struct rs_gpu_proxy *proxy;
-    struct rs_gpu_mapped_queue queue;
+    struct rs_gpu_words *words;
     struct rsched_device_target *view;
     struct rsched_device_target *host; /* that the proxy uses */
     struct rs_gpu_target_word *word;

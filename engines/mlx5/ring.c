@@ -16,6 +16,9 @@
 struct descriptor {
     uint64_t last, arrived; /* addresses of words */
     uint32_t last_rkey, arrived_rkey;
+    uint64_t words, words_bytes; /* that may be put to; 0 bytes: none */
+    uint32_t words_rkey;
+    uint32_t for_words; /* 1: the ring carries them, and no messages */
     struct rs_rdma_endpoint endpoint;
     struct rs_rdma_table tables[2]; /* of even and odd epochs */
     uint64_t hash; /* of all before */
@@ -30,7 +33,9 @@ struct rsched_ring {
     struct rs_rdma_regions receive[2], send[2];
     struct rs_ring_gpu gpu; /* whose kernels write it */
     bool joined; /* the peer says when it is through */
-    struct rs_gpu_ring *given;
+    bool for_words;
+    struct rs_gpu_ring *given;   /* once it is joined: this, */
+    struct rs_gpu_words *words;  /* or, for words, that */
 };
 
 static struct rsched_ring *ring_of(struct rs_rdma_lane *lane)
@@ -57,10 +62,18 @@ static int fail(const struct rsched_ring *r, int error)
                           port_of(r)->name, r->lane.link->peer);
 }
 
-static void give_queue_back(struct rsched_ring *r)
+/* From kernels; the queue pair stays. */
+static void take_back(struct rsched_ring *r)
 {
     rs_gpu_ring_destroy(r->given);
+    rs_gpu_words_destroy(r->words);
     r->given = NULL;
+    r->words = NULL;
+}
+
+static void give_queue_back(struct rsched_ring *r)
+{
+    take_back(r);
     if (r->queue != NULL)
         port_of(r)->ops->queue_destroy(r->queue);
     r->queue = NULL;
@@ -127,6 +140,29 @@ static int make_tables(struct rsched_ring *r,
     return error == 1 ? RSCHED_ENOTSUP : error;
 }
 
+/* The engine's lock is held. */
+static int offer_words(struct rsched_ring *r, const struct rsched_message *m,
+                       struct descriptor *d)
+{
+    struct rsched_gpu_hold *gpu = NULL;
+    int error;
+
+    d->for_words = 1;
+    if (m->bytes == 0)
+        return 0;
+    error = rs_ring_gpu_find(&r->gpu, m, true, &gpu);
+    if (error == 0)
+        error = rs_rdma_regions_acquire(r->lane.link->memory, m, RS_RDMA_REMOTE,
+                                        gpu, &r->receive[0]);
+    if (error != 0)
+        return error;
+    d->words = (uintptr_t)m->pieces[0].address;
+    d->words_bytes = m->bytes;
+    d->words_rkey =
+        rs_rdma_regions_find(&r->receive[0], m->pieces[0].address)->rkey;
+    return 0;
+}
+
 static void release_regions(struct rsched_ring *r)
 {
     for (int set = 0; set < 2; set++) {
@@ -168,8 +204,10 @@ int rs_mlx5_ring_create(struct rsched_connection *connection,
     if (error == 0)
         error = rs_rdma_block_allocate(l->link->memory, sizeof(*r->arrivals),
                                        l->link, &l->block);
+    r->for_words = spec->words != NULL;
     if (error == 0)
-        error = make_tables(r, spec->receive, d.tables);
+        error = r->for_words ? offer_words(r, spec->words, &d)
+                             : make_tables(r, spec->receive, d.tables);
     if (error == 0)
         error = port->ops->queue_create(port, &d.endpoint, &r->queue);
     if (error != 0) {
@@ -240,6 +278,9 @@ static int give(struct rsched_ring *r, const struct descriptor *d,
     const struct rs_gpu_memory memory = rs_ring_gpu_memory(&r->gpu);
     int error = 0;
 
+    if (r->for_words)
+        return rs_gpu_words_create(&memory, &q->memory, d->words, d->words_rkey,
+                                   d->words_bytes, &r->words);
     for (int set = 0; set < 2 && error == 0; set++) {
         error = add_message(r, d, send[set], set, &writes[set]);
         lane.ops[set] = writes[set].ops;
@@ -264,6 +305,8 @@ int rs_mlx5_ring_join(struct rsched_ring *r,
     memcpy(&d, descriptor, sizeof(d));
     if (d.hash != XXH64(&d, offsetof(struct descriptor, hash), 0))
         return fail(r, rs_fail(RSCHED_EMISMATCH, "a ring that is none"));
+    if (d.for_words != r->for_words)
+        return fail(r, rs_fail(RSCHED_EMISMATCH, "a ring of another kind"));
     rs_rdma_lane_lock(&r->lane);
     /* First: whatever fails from here on, either side hears of the other. */
     error = rs_rdma_link_word(link, d.last, d.last_rkey, &r->lane.last);
@@ -305,6 +348,20 @@ int rs_mlx5_ring_status(const struct rsched_ring *r,
     return error == 0 ? 0 : fail(r, error);
 }
 
+void rs_mlx5_ring_target(const struct rsched_ring *r,
+                         struct rsched_device_target *target)
+{
+    rs_gpu_words_fill(r->words, target);
+}
+
+int rs_mlx5_ring_target_status(const struct rsched_ring *r,
+                               const struct rsched_device_target *target)
+{
+    int error = rs_gpu_words_check(r->words, target);
+
+    return error == 0 ? 0 : fail(r, error);
+}
+
 void rs_mlx5_ring_abandon(struct rsched_ring *r)
 {
     rs_rdma_lane_abandon(&r->lane);
@@ -313,8 +370,7 @@ void rs_mlx5_ring_abandon(struct rsched_ring *r)
 void rs_mlx5_ring_destroy(struct rsched_ring *r, enum rsched_ring_end end)
 {
     rs_rdma_lane_lock(&r->lane);
-    rs_gpu_ring_destroy(r->given);
-    r->given = NULL;
+    take_back(r);
     if (end != RSCHED_RING_IDLE)
         give_queue_back(r); /* it may read what the user may free now */
     if (end == RSCHED_RING_ALONE)

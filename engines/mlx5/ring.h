@@ -26,6 +26,10 @@ void rs_mlx5_ring_fill(struct rsched_ring *, struct rsched_device_lane *,
 int rs_mlx5_ring_check(struct rsched_ring *);
 int rs_mlx5_ring_status(const struct rsched_ring *,
                         const struct rsched_device_lane *);
+void rs_mlx5_ring_target(const struct rsched_ring *,
+                         struct rsched_device_target *);
+int rs_mlx5_ring_target_status(const struct rsched_ring *,
+                               const struct rsched_device_target *);
 void rs_mlx5_ring_abandon(struct rsched_ring *);
 void rs_mlx5_ring_destroy(struct rsched_ring *, enum rsched_ring_end);
 
@@ -38,6 +42,8 @@ void rs_mlx5_ring_destroy(struct rsched_ring *, enum rsched_ring_end);
     .ring_fill = rs_mlx5_ring_fill,                                         \
     .ring_join = rs_mlx5_ring_join,                                         \
     .ring_status = rs_mlx5_ring_status,                                     \
+    .ring_target = rs_mlx5_ring_target,                                     \
+    .ring_target_status = rs_mlx5_ring_target_status,                       \
     .ring_words = rs_mlx5_ring_words
 
 #endif

@@ -47,6 +47,19 @@
  * wait() == 0 says: the send buffers of the epoch are free, the receive
  * buffers hold its data, for all threads of the group.
  *
+ * ## Words
+ *
+ * struct rsched_device_target is made by the host too
+ * (rsched_exchange_open_targets()): a neighbor's memory, and a queue pair. Any
+ * number of threads put words of 8 bytes to it, from registers
+ * (rsched/device_put.h):
+ *
+ *     rsched_device_put(t, &group, offset, value);  // thread or warp
+ *     rsched_device_flush(t);                       // all have been taken
+ *
+ * The neighbor looks at them by rsched_device_load(). Words of one group come in
+ * the order of its puts, so the last one may say that the others are there.
+ *
  * ## Who may call
  *
  * An exchange belongs to one **group** of threads at a time: one thread, a

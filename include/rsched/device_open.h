@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * OPENING: exchanges given to kernels, the host's side of rsched/device.h.
+ * OPENING: exchanges given to kernels, and memory that they put words to: the
+ * host's side of rsched/device.h.
  *
  * A program makes two exchanges of one pattern, one for each set of buffers,
  * and opens them together. What it gets is a pointer that it hands to its
@@ -201,6 +202,79 @@ rsched_opening_get_stats(const struct rsched_opening *opening,
  * wait for it in vain, and learn that. The driver may wait for streams.
  */
 RSCHED_API void rsched_opening_close(struct rsched_opening *opening);
+
+struct rsched_device_target;
+struct rsched_targets;
+
+/**
+ * Open memory of each neighbor for single words that kernels put (rsched_device_put()),
+ * and memory of this process for theirs. Collective among the exchange's neighbors,
+ * as rsched_exchange_open_rings(): all of them call it, each with memory of its
+ * own, which may be of any length. Of the exchange only the neighbors count; it may
+ * be started as before, or be open for kernels itself, and several such openings may
+ * be made of it, one after the other.
+ *
+ * There is a target for each neighbor that all puts of the exchange go to over the
+ * verbs engine, with RSCHED_MLX5; for kernels of a GPU the memory is that GPU's, and
+ * what is said of rings above holds. There is no proxy for words: of other neighbors
+ * rsched_targets_reason() says why.
+ *
+ * From this call on all neighbors may write the memory, in no order among each
+ * other; what one has put arrives in its order, 8 bytes at once. A word is
+ * looked at by rsched_device_load(). Before it closes its own, or frees the memory,
+ * a process has to know that the neighbors put no more (an epoch of the exchange that
+ * they start after their last flush says so): what comes later is refused, and fails
+ * the target there.
+ *
+ * @param exchange loaded or not; closed before it is destroyed
+ * @param gpu      that the kernels run on, or RSCHED_NO_GPU
+ * @param memory   aligned to 8 bytes
+ * @param bytes    a multiple of 8; 0: nothing is put to this process
+ * @param targets  where it is stored; close it with rsched_targets_close()
+ * @return as rsched_exchange_open_rings(); RSCHED_EINVAL also for memory that is not
+ *         aligned; RSCHED_EMISMATCH where a neighbor opens rings at the same time
+ */
+RSCHED_API int rsched_exchange_open_targets(struct rsched_exchange *exchange,
+                                            int gpu, void *memory,
+                                            uint64_t bytes,
+                                            struct rsched_targets **targets);
+
+/** What kernels put to a neighbor's memory by: valid as rsched_opening_view(), until
+ * it is closed. Any number of threads and kernels may use it at once.
+ * @return NULL: there is none */
+RSCHED_API struct rsched_device_target *
+rsched_targets_view(const struct rsched_targets *targets, int process);
+
+/** Bytes of that memory. */
+RSCHED_API uint64_t rsched_targets_bytes(const struct rsched_targets *targets,
+                                         int process);
+
+/** Why there is no target. @return NULL: there is one, or it is no neighbor. Valid
+ * until it is closed. */
+RSCHED_API const char *
+rsched_targets_reason(const struct rsched_targets *targets, int process);
+
+/** What has become of them: kernels have the code, here is the text.
+ * @return 0, or the error that one has failed with, of the lowest neighbor */
+RSCHED_API int rsched_targets_check(const struct rsched_targets *targets);
+
+/** What kernels have put by all of them. */
+struct rsched_targets_stats {
+    uint32_t targets;   /**< that there are */
+    uint64_t puts;      /**< words */
+    uint64_t wqes;      /**< that have carried them: fewer, where warps were
+                             coalesced */
+    uint64_t doorbells; /**< that were rung for them */
+};
+
+/** No kernel uses them meanwhile. */
+RSCHED_API void
+rsched_targets_get_stats(const struct rsched_targets *targets,
+                         struct rsched_targets_stats *stats);
+
+/** Close them; NULL is allowed. Local; no kernel uses them any more. What was put and
+ * not flushed may be lost. The driver may wait for kernels. */
+RSCHED_API void rsched_targets_close(struct rsched_targets *targets);
 
 #ifdef __cplusplus
 }

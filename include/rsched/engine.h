@@ -114,6 +114,7 @@ struct rsched_place {
 struct rsched_engine;
 struct rsched_connection;
 struct rsched_device_lane;
+struct rsched_device_target;
 struct rsched_group;
 struct rsched_order;
 struct rsched_ring;
@@ -141,6 +142,10 @@ struct rsched_lane_spec {
 struct rsched_ring_spec {
     int gpu; /**< whose kernels write it; negative: threads of this process */
     const struct rsched_message *receive[2];
+    /** NULL, or: the ring carries no epochs, but words that kernels put to the
+     * other process's memory. This is what the other's may put to: one block of
+     * words, or 0 bytes. Both ends make it so. */
+    const struct rsched_message *words;
 };
 
 /** What a ring is when it is destroyed. */
@@ -336,7 +341,7 @@ struct rsched_engine_ops {
      * themselves, by rsched/device.h, and what comes back from that peer over
      * its own. Each of both processes makes one, gives its descriptor to the
      * other, and joins it with the other's; when each knows that the other has
-     * done so too, its kernels may start. All eight are NULL for engines without
+     * done so too, its kernels may start. All ten are NULL for engines without
      * rings.
      *
      * Make one for a connection that has been accepted, over its first rail.
@@ -345,7 +350,8 @@ struct rsched_engine_ops {
     int (*ring_create)(struct rsched_connection *connection,
                        const struct rsched_ring_spec *spec,
                        unsigned char *descriptor, struct rsched_ring **ring);
-    /** Join it with the peer's. @param send of even and odd epochs
+    /** Join it with the peer's. @param send of even and odd epochs; not looked at
+     * where it is for words
      * @return as ring_create; RSCHED_EMISMATCH: the peer expects something else.
      *         It can only be destroyed then. */
     int (*ring_join)(struct rsched_ring *ring,
@@ -365,6 +371,12 @@ struct rsched_engine_ops {
      * @return 0, or its error, with the text */
     int (*ring_status)(const struct rsched_ring *ring,
                        const struct rsched_device_lane *lane);
+    /** The same two of a ring for words: write what kernels use of it, and what
+     * has become of that. */
+    void (*ring_target)(const struct rsched_ring *ring,
+                        struct rsched_device_target *target);
+    int (*ring_target_status)(const struct rsched_ring *ring,
+                              const struct rsched_device_target *target);
     /** No kernel writes it any more. Tell the peer, unless it was done before;
      * never waits. */
     void (*ring_abandon)(struct rsched_ring *ring);

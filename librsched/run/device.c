@@ -216,23 +216,6 @@ static int check_sets(struct rsched_exchange *const sets[2])
     return error;
 }
 
-static int find_gpus(int gpu, const struct rsched_gpu_ops **gpus)
-{
-    *gpus = NULL;
-    if (gpu == RSCHED_NO_GPU)
-        return 0;
-    if (gpu < 0)
-        return rs_fail(RSCHED_EINVAL, "GPU %d: no such number", gpu);
-    if (rsched_gpus() == NULL)
-        return rs_fail(RSCHED_ENOTSUP, "exchanges for kernels: built without "
-                                       "cuda.h");
-    if (!rsched_gpus()->attach())
-        return rs_fail(RSCHED_ENOTSUP, "exchanges for kernels: no driver of "
-                                       "GPUs is loaded");
-    *gpus = rsched_gpus();
-    return 0;
-}
-
 static int new_opening(struct rsched_exchange *const sets[2], const char *reason,
                        struct rsched_opening **opening)
 {
@@ -270,8 +253,7 @@ static void destroy(struct rsched_opening *o, enum rsched_ring_end end)
     pthread_mutex_unlock(&context->lock);
     if (o->num_rings > 0)
         rs_safety_watch(context);
-    if (o->memory.host != NULL)
-        rs_opening_memory_destroy(o);
+    rs_kernel_memory_destroy(&o->memory);
     rs_neighbors_fini(&o->neighbors);
     pthread_mutex_destroy(&o->lock);
     free(o->vain);
@@ -287,7 +269,7 @@ static int begin(struct rsched_opening *o)
     for (uint32_t i = 0; i < o->neighbors.number; i++)
         o->num_rings += o->neighbors.of[i].ring != NULL;
     o->proxied = o->num_rings < o->neighbors.number || o->num_rings == 0;
-    o->host = o->memory.host;
+    o->host = o->memory.at.host;
     rs_opening_divide(o, true);
     error = rs_opening_memory_fill(o);
     if (error == 0)
@@ -300,19 +282,19 @@ static int begin(struct rsched_opening *o)
 int rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
                                 struct rsched_opening **opening)
 {
-    const struct rsched_gpu_ops *gpus;
+    struct rs_kernel_memory memory = {0};
     struct rsched_opening *o = NULL;
     int error = check_pair(sets);
 
     if (error == 0)
         error = check_sets(sets);
     if (error == 0)
-        error = find_gpus(gpu, &gpus);
+        error = rs_kernel_memory_find(&memory, gpu);
     if (error == 0)
         error = new_opening(sets, "opened without the neighbors", &o);
     if (error != 0)
         return error;
-    o->gpus = gpus;
+    o->memory = memory;
     error = rs_opening_memory_create(o, gpu);
     if (error == 0)
         error = begin(o);
@@ -328,14 +310,14 @@ int rsched_exchange_open_device(struct rsched_exchange *const sets[2], int gpu,
 static int open_rings(struct rsched_opening *o, int gpu)
 {
     struct rs_ring_talks talks;
-    int error = rs_ring_talks_init(&talks, &o->neighbors, o->sets);
+    int error = rs_ring_talks_init(&talks, &o->neighbors, o->sets, NULL);
 
     if (error != 0)
         return error;
     /* From here on the neighbors are told. */
     error = check_sets(o->sets);
     if (error == 0)
-        error = find_gpus(gpu, &o->gpus);
+        error = rs_kernel_memory_find(&o->memory, gpu);
     error = rs_ring_talks_begin(&talks, gpu, error);
     if (error == 0)
         error = rs_opening_memory_create(o, gpu);
@@ -373,7 +355,8 @@ const char *rsched_opening_reason(const struct rsched_opening *o, int process)
 struct rsched_device_exchange *
 rsched_opening_view(const struct rsched_opening *o)
 {
-    return RS_OF_KERNELS(o->memory.gpu + offsetof(struct rs_opening_gpu, view));
+    return RS_OF_KERNELS(o->memory.at.gpu +
+                         offsetof(struct rs_opening_gpu, view));
 }
 
 void rsched_opening_stop(struct rsched_opening *o, int error)

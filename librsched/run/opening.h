@@ -13,6 +13,7 @@
 #include <rsched/device.h>
 #include <rsched/device_open.h>
 
+#include "librsched/run/kernel_memory.h"
 #include "librsched/run/rings.h"
 
 /* A kernel has one epoch under way. */
@@ -38,9 +39,7 @@ struct rsched_opening {
     struct rs_neighbors neighbors;
     uint32_t num_rings;
     bool proxied; /* not all goes by rings */
-    const struct rsched_gpu_ops *gpus; /* NULL: processors */
-    struct rsched_gpu_memory memory;
-    uint64_t gpu_bytes;
+    struct rs_kernel_memory memory;
     struct rs_opening_host *host;
     pthread_t thread;
     atomic_bool end;        /* of the thread */
@@ -57,11 +56,8 @@ struct rsched_opening {
 
 /* ---- memory ---- */
 
-#define RS_OF_KERNELS(address) ((void *)(uintptr_t)(address))
-
 /** With room for all rings that there are by now; some may be dropped later. */
 int rs_opening_memory_create(struct rsched_opening *o, int gpu);
-void rs_opening_memory_destroy(struct rsched_opening *o);
 /** Write it, once it is known which rings there are. */
 int rs_opening_memory_fill(struct rsched_opening *o);
 /** Look at what is the kernels' own: where it is, or, of a GPU, at a copy, which is

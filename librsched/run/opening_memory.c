@@ -5,24 +5,6 @@
 #include "librsched/base/error.h"
 #include "librsched/run/opening.h"
 
-/* Processors in the place of a GPU: all memory is theirs. */
-static int plain_create(struct rsched_gpu_memory *m, uint64_t host_bytes,
-                        uint64_t gpu_bytes)
-{
-    void *host = aligned_alloc(64, (host_bytes + 63) / 64 * 64);
-    void *gpu = malloc(gpu_bytes);
-
-    if (host == NULL || gpu == NULL) {
-        free(host);
-        free(gpu);
-        return rs_fail(RSCHED_ENOMEM, "no memory for an opening");
-    }
-    *m = (struct rsched_gpu_memory){.host = host,
-                                    .host_of_kernels = (uintptr_t)host,
-                                    .gpu = (uintptr_t)gpu};
-    return 0;
-}
-
 /* With all rings that there are by now; some may be dropped later. */
 int rs_opening_memory_create(struct rsched_opening *o, int gpu)
 {
@@ -35,28 +17,15 @@ int rs_opening_memory_create(struct rsched_opening *o, int gpu)
             bytes += sizeof(struct rsched_device_lane) +
                      n->ops->ring_words(n->ring) * sizeof(uint32_t);
     }
-    o->gpu_bytes = bytes;
-    if (o->gpus == NULL)
-        return plain_create(&o->memory, sizeof(*o->host), bytes);
-    return o->gpus->memory_create(gpu, sizeof(*o->host), bytes, &o->memory);
-}
-
-void rs_opening_memory_destroy(struct rsched_opening *o)
-{
-    if (o->gpus != NULL) {
-        o->gpus->memory_destroy(&o->memory);
-    } else {
-        free(o->memory.host);
-        free((void *)(uintptr_t)o->memory.gpu);
-    }
+    return rs_kernel_memory_create(&o->memory, gpu, sizeof(*o->host), bytes);
 }
 
 /* A member as kernels see it. */
 #define IN_HOST(o, member)                                                   \
-    RS_OF_KERNELS((o)->memory.host_of_kernels +                              \
+    RS_OF_KERNELS((o)->memory.at.host_of_kernels +                              \
                   offsetof(struct rs_opening_host, member))
 #define IN_GPU(o, member)                                                    \
-    RS_OF_KERNELS((o)->memory.gpu + offsetof(struct rs_opening_gpu, member))
+    RS_OF_KERNELS((o)->memory.at.gpu + offsetof(struct rs_opening_gpu, member))
 
 static struct rs_opening_gpu image_of(const struct rsched_opening *o)
 {
@@ -88,15 +57,15 @@ static void fill_lanes(const struct rsched_opening *o,
         if (n->ring == NULL)
             continue;
         n->ops->ring_fill(n->ring, lane++, table,
-                          RS_OF_KERNELS(o->memory.gpu + offset));
+                          RS_OF_KERNELS(o->memory.at.gpu + offset));
         table += n->ops->ring_words(n->ring);
     }
 }
 
 int rs_opening_memory_fill(struct rsched_opening *o)
 {
-    struct rs_opening_gpu *image = calloc(1, o->gpu_bytes);
-    int error = 0;
+    struct rs_opening_gpu *image = calloc(1, o->memory.bytes);
+    int error;
 
     if (image == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an opening");
@@ -104,10 +73,7 @@ int rs_opening_memory_fill(struct rsched_opening *o)
     fill_lanes(o, image);
     memset(o->host, 0, sizeof(*o->host));
     o->host->lane.arrived = IN_HOST(o, lane.completed);
-    if (o->gpus != NULL)
-        error = o->gpus->memory_fill(&o->memory, image, o->gpu_bytes);
-    else
-        memcpy(RS_OF_KERNELS(o->memory.gpu), image, o->gpu_bytes);
+    error = rs_kernel_memory_fill(&o->memory, image);
     free(image);
     return error;
 }
@@ -115,27 +81,16 @@ int rs_opening_memory_fill(struct rsched_opening *o)
 int rs_opening_memory_look(const struct rsched_opening *o,
                            const struct rs_opening_gpu **own)
 {
-    struct rs_opening_gpu *copy;
-    int error;
+    const void *memory;
+    int error = rs_kernel_memory_look(&o->memory, &memory);
 
-    if (o->gpus == NULL) {
-        *own = RS_OF_KERNELS(o->memory.gpu);
-        return 0;
-    }
-    copy = malloc(o->gpu_bytes);
-    if (copy == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory to look at an opening's");
-    error = o->gpus->memory_read(&o->memory, copy, o->gpu_bytes);
-    if (error != 0)
-        free(copy);
-    else
-        *own = copy;
+    if (error == 0)
+        *own = memory;
     return error;
 }
 
 void rs_opening_memory_looked(const struct rsched_opening *o,
                               const struct rs_opening_gpu *own)
 {
-    if (o->gpus != NULL)
-        free((void *)(uintptr_t)own);
+    rs_kernel_memory_looked(&o->memory, own);
 }

@@ -10,7 +10,10 @@
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
-enum { NEWS_MAGIC = 0x676e6972 }; /* "ring" */
+enum {
+    RINGS_MAGIC = 0x676e6972, /* "ring" */
+    WORDS_MAGIC = 0x64726f77, /* "word" */
+};
 
 /* What is said in either round; the end of the ring in the first one only. */
 struct rs_ring_news {
@@ -127,15 +130,15 @@ static struct meeting meeting_with(struct rsched_exchange *const sets[2],
 }
 
 /* @return the connection for a ring, or NULL: the last error says why not */
-static struct rs_peer *find_connection(struct rsched_exchange *const sets[2],
+static struct rs_peer *find_connection(const struct rs_ring_talks *talks,
                                        int process)
 {
-    struct meeting m = meeting_with(sets, process);
+    struct meeting m = meeting_with(talks->sets, process);
     bool variable = false;
 
-    for (int set = 0; set < 2; set++)
-        variable =
-            variable || (sets[set]->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    for (int set = 0; set < 2 && talks->words == NULL; set++)
+        variable = variable ||
+                   (talks->sets[set]->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     if (variable)
         rs_fail(RSCHED_ENOTSUP, "an exchange is variable");
     else if (m.without != NULL)
@@ -148,14 +151,16 @@ static struct rs_peer *find_connection(struct rsched_exchange *const sets[2],
 }
 
 int rs_ring_talks_init(struct rs_ring_talks *talks, struct rs_neighbors *n,
-                       struct rsched_exchange *const sets[2])
+                       struct rsched_exchange *const sets[2],
+                       const struct rsched_message *words)
 {
     uint64_t timeout = rs_config()->setup_timeout_ps;
     struct rs_creation *c = &talks->creation;
     struct rs_ring_news *news =
         calloc(2 * ((size_t)n->number + 1), sizeof(*news));
 
-    *talks = (struct rs_ring_talks){.sets = sets, .neighbors = n};
+    *talks = (struct rs_ring_talks){
+        .sets = sets, .neighbors = n, .words = words};
     c->context = sets[0]->context;
     c->x = sets[0];
     c->deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout;
@@ -208,11 +213,12 @@ static int make_ring(struct rs_ring_talks *talks, struct rs_neighbor *n, int gpu
     struct rsched_message messages[2];
     const struct rsched_ring_spec spec = {.gpu = gpu,
                                           .receive = {&messages[0],
-                                                      &messages[1]}};
-    const struct rs_peer *peer = find_connection(talks->sets, n->process);
+                                                      &messages[1]},
+                                          .words = talks->words};
+    const struct rs_peer *peer = find_connection(talks, n->process);
     int error = peer == NULL ? RSCHED_ENOTSUP : 0;
 
-    for (int set = 0; set < 2 && error == 0; set++)
+    for (int set = 0; set < 2 && error == 0 && talks->words == NULL; set++)
         error = rs_exchange_message(talks->sets[set], n->process, false,
                                     &messages[set]);
     if (error != 0)
@@ -232,7 +238,7 @@ static int join_ring(struct rs_ring_talks *talks, struct rs_neighbor *n,
     const struct rsched_message *const send[2] = {&messages[0], &messages[1]};
     int error = 0;
 
-    for (int set = 0; set < 2 && error == 0; set++)
+    for (int set = 0; set < 2 && error == 0 && talks->words == NULL; set++)
         error = rs_exchange_message(talks->sets[set], n->process, true,
                                     &messages[set]);
     if (error != 0)
@@ -268,12 +274,13 @@ static void tell(struct rs_ring_talks *talks, const char *name,
                  rs_talk_round_fn *messages, enum rsched_ring_end without)
 {
     struct rs_creation *c = &talks->creation;
+    uint32_t magic = talks->words == NULL ? RINGS_MAGIC : WORDS_MAGIC;
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct rs_talk *t = &c->talks[i];
         const struct rs_neighbor *n = neighbor_of(talks, t);
 
-        t->news_out->magic = NEWS_MAGIC;
+        t->news_out->magic = magic;
         t->news_out->able = n->ring != NULL;
         t->news_out->status = rs_talk_status(c, t, t->news_out->reason);
         if (t->news_out->status == 0)
@@ -287,10 +294,12 @@ static void tell(struct rs_ring_talks *talks, const char *name,
         if (t->over)
             continue;
         t->news_in->reason[RS_TALK_REASON_BYTES - 1] = '\0';
-        if (t->news_in->magic != NEWS_MAGIC) {
-            rs_talk_end(c, t, rs_fail(RSCHED_EMISMATCH,
-                                      "process %d opens no exchange for kernels",
-                                      t->process));
+        if (t->news_in->magic != magic) {
+            rs_talk_end(c, t,
+                        rs_fail(RSCHED_EMISMATCH, "process %d opens no %s",
+                                t->process,
+                                talks->words == NULL ? "exchange for kernels"
+                                                     : "memory for words"));
         } else if (t->news_in->status != 0) {
             rs_talk_peer_failed(c, t, t->news_in->status, t->news_in->reason);
         } else if (t->news_in->able == 0 && n->ring != NULL) {

@@ -44,11 +44,15 @@ struct rs_ring_talks {
     struct rs_creation creation;
     struct rsched_exchange *const *sets;
     struct rs_neighbors *neighbors;
+    const struct rsched_message *words;
 };
 
-/** Have them. @return 0, RSCHED_ENOMEM: the neighbors will wait in vain */
+/** Have them. @param words NULL: rings for the epochs of `sets`; or for words, that
+ * neighbors may put to this memory of the process (struct rsched_ring_spec)
+ * @return 0, RSCHED_ENOMEM: the neighbors will wait in vain */
 int rs_ring_talks_init(struct rs_ring_talks *talks, struct rs_neighbors *n,
-                       struct rsched_exchange *const sets[2]);
+                       struct rsched_exchange *const sets[2],
+                       const struct rsched_message *words);
 void rs_ring_talks_fini(struct rs_ring_talks *talks);
 
 /** The first round: make rings for kernels of a GPU (negative: of none) and join

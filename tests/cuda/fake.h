@@ -108,7 +108,8 @@
 #define FAKE_OWN(XX)                                                         \
     XX(fakeTouch)                                                            \
     XX(fakeCount)                                                            \
-    XX(fakeOnFlush)
+    XX(fakeOnFlush)                                                          \
+    XX(fakeRun)
 
 /** Where processors may touch device memory of this process: the same bytes at
  * another address. NULL: it is none. */
@@ -139,5 +140,9 @@ unsigned long long fakeCount(enum fake_count what);
 /** Call a function at each flush: a device in software then makes visible what it
  * has written. */
 void fakeOnFlush(void (*hook)(void));
+
+/** Run a function of the program as a kernel of the current context would, by one
+ * thread, and wait for its end. `arg` may be the host's, to be read. */
+void fakeRun(void (*kernel)(void *arg), void *arg);
 
 #endif

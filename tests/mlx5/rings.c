@@ -17,8 +17,7 @@
 #include <rsched/device.h>
 #include <rsched/rsched.h>
 
-#include "librsched/run/run.h"
-#include "tests/conformance/node.h"
+#include "tests/mlx5/only_engine.h"
 #include "tests/runtime/ranks.h"
 
 enum { MAX_RANKS = 4, BLOCKS = 6, WORDS = 40, EPOCHS = 120, MOST_THREADS = 4 };
@@ -57,28 +56,6 @@ static bool sends(const struct plan *p, int from, int to)
 }
 
 /* ---- ranks ---- */
-
-/* Between ranks the engine that is tested, and loopback for a rank itself. */
-static int change_engines(struct rank *self)
-{
-    struct rs_engine *engines = self->context->engines, loopback = {0};
-    struct rsched_engine_env env = {.process = self->rank,
-                                    .job = 1,
-                                    .chunk_bytes = 65536,
-                                    .ring_bytes = 524288};
-
-    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
-        if (engines[i].ops != NULL &&
-            strcmp(engines[i].ops->name, "loopback") == 0)
-            loopback = engines[i];
-        else if (engines[i].ops != NULL)
-            engines[i].ops->close(engines[i].engine);
-        engines[i] = (struct rs_engine){0};
-    }
-    engines[0].ops = node_engine_at(0);
-    engines[1] = loopback;
-    return engines[0].ops->open(&env, &engines[0].engine);
-}
 
 static uint64_t *new_buffer(uint32_t blocks)
 {
@@ -147,7 +124,7 @@ static int begin(struct rank *self, const struct plan *plan,
     RANK_CHECK(w != NULL);
     w->plan = plan;
     w->rank = self->rank;
-    RANK_CHECK(change_engines(self) == 0);
+    RANK_CHECK(only_engine(self) == 0);
     for (int set = 0; set < 2; set++)
         RANK_CHECK(create_set(self, w, set) == 0);
     *world = w;
