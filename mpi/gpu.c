@@ -5,6 +5,8 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* The table, if there may be anything but host memory. */
 static const struct rsched_gpu_ops *attached(void)
@@ -207,6 +209,34 @@ struct rs_plan *rs_plan_off_gpu(const struct rs_comm *comm,
 
 /* ---- blocks that a GPU packs ---- */
 
+/* Of `size`, in whole pages, which can be pinned. */
+static size_t stage_bytes(const struct rs_packed *packed)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (packed->size + page - 1) / page * page;
+}
+
+/* Memory to stage through. @return 0, or an error that is in the log */
+static int stage_memory(struct rs_packed *packed)
+{
+    size_t bytes = stage_bytes(packed);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+    int error;
+
+    if (memory == MAP_FAILED) {
+        rs_log(RS_LOG_ERROR, "%zu bytes to stage through: %m", bytes);
+        return RSCHED_ENOMEM;
+    }
+    packed->bytes = memory;
+    error = rsched_gpus()->stage_pin(packed->stage, memory, bytes);
+    if (error != 0)
+        rs_log(RS_LOG_ERROR, "%s", rsched_last_error());
+    return error;
+}
+
 static bool stage_create(const struct rs_flat *block, void *address, bool send,
                          int gpu, struct rs_packed *packed)
 {
@@ -214,7 +244,6 @@ static bool stage_create(const struct rs_flat *block, void *address, bool send,
     struct rsched_message message = {.num_pieces = block->num_runs,
                                      .bytes = block->size};
     struct rsched_piece *pieces = calloc(block->num_runs, sizeof(*pieces));
-    void *bytes = NULL;
     int error;
 
     if (pieces == NULL)
@@ -229,20 +258,22 @@ static bool stage_create(const struct rs_flat *block, void *address, bool send,
     message.pieces = pieces;
     error = gpus->hold(gpu, &packed->gpu);
     if (error == 0)
-        error = gpus->stage_create(packed->gpu, &message, send, &packed->stage,
-                                   &bytes);
+        error = gpus->stage_create(packed->gpu, &message, send, block->size,
+                                   &packed->stage);
     free(pieces);
-    packed->bytes = bytes;
     packed->size = block->size;
-    if (error != 0)
-        rs_log(RS_LOG_ERROR, "%s", rsched_last_error());
-    return error == 0;
+    if (error == 0)
+        return stage_memory(packed) == 0;
+    rs_log(RS_LOG_ERROR, "%s", rsched_last_error());
+    return false;
 }
 
 void rs_stage_destroy(struct rs_packed *packed)
 {
     rsched_gpus()->stage_destroy(packed->stage);
     rsched_gpus()->release(packed->gpu);
+    if (packed->bytes != NULL)
+        munmap(packed->bytes, stage_bytes(packed));
     free(packed);
 }
 
@@ -275,7 +306,7 @@ static int stage_failed(int error)
 
 int rs_stage_begin(const struct rs_packed *packed)
 {
-    int error = rsched_gpus()->stage_begin(packed->stage);
+    int error = rsched_gpus()->stage_begin(packed->stage, 0, packed->bytes);
 
     return error == 0 ? MPI_SUCCESS : stage_failed(error);
 }
@@ -284,7 +315,7 @@ int rs_stage_finish(const struct rs_packed *packed)
 {
     int status;
 
-    while ((status = rsched_gpus()->stage_poll(packed->stage)) ==
+    while ((status = rsched_gpus()->stage_poll(packed->stage, 0)) ==
            RSCHED_LANE_PENDING)
         sched_yield(); /* nobody else has to do anything for that */
     if (status < 0)

@@ -351,6 +351,7 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .pages_clear = rs_cuda_pages_clear,
     .pages_destroy = rs_cuda_pages_destroy,
     .stage_create = rs_cuda_stage_create,
+    .stage_pin = rs_cuda_stage_pin,
     .stage_begin = rs_cuda_stage_begin,
     .stage_poll = rs_cuda_stage_poll,
     .stage_drain = rs_cuda_stage_drain,

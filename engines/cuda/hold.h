@@ -42,9 +42,12 @@ void rs_cuda_pages_destroy(struct rsched_gpu_hold *hold, void *pages);
 
 int rs_cuda_stage_create(struct rsched_gpu_hold *hold,
                          const struct rsched_message *message, bool to_host,
-                         struct rsched_gpu_stage **stage, void **memory);
-int rs_cuda_stage_begin(struct rsched_gpu_stage *stage);
-int rs_cuda_stage_poll(struct rsched_gpu_stage *stage);
+                         uint64_t piece_bytes, struct rsched_gpu_stage **stage);
+int rs_cuda_stage_pin(struct rsched_gpu_stage *stage, void *memory,
+                      uint64_t bytes);
+int rs_cuda_stage_begin(struct rsched_gpu_stage *stage, uint32_t piece,
+                        void *memory);
+int rs_cuda_stage_poll(struct rsched_gpu_stage *stage, uint32_t piece);
 void rs_cuda_stage_drain(struct rsched_gpu_stage *stage);
 void rs_cuda_stage_destroy(struct rsched_gpu_stage *stage);
 

@@ -203,7 +203,7 @@ int rs_mlx5_ring_create(struct rsched_connection *connection,
         error = rs_ring_gpu_take(&r->gpu, spec->gpu, l->link->memory);
     if (error == 0)
         error = rs_rdma_block_allocate(l->link->memory, sizeof(*r->arrivals),
-                                       l->link, &l->block);
+                                       false, l->link, &l->block);
     r->for_words = spec->words != NULL;
     if (error == 0)
         error = r->for_words ? offer_words(r, spec->words, &d)

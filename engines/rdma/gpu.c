@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lanes of which the own end may lie in GPU memory: a lane of the host's, and what
- * has to be done before its epoch (sender) or after it (receiver).
+ * Lanes of which the own end may lie in GPU memory: a lane of the host's, and how it
+ * gets at the memory.
  *
  * Each end by itself decides, when it is loaded, whether its device gets at the
  * memory. Then the inner lane has the message as it is, and no processor touches
  * it: the sender's device gathers it, be it into landing slots or straight into the
  * receive buffer; the receiver's is written to directly, whatever its length, and
  * flushed before the epoch is complete, since the notification is seen by a
- * processor, and the data by the GPU. Else the inner lane has host memory, which
- * copy engines fill before the sender's epoch begins, or empty after the
- * receiver's. A message is copied as a whole, so it is not pipelined with the
- * network; messages to several peers are. A lane beside another one refuses such a
+ * processor, and the data by the GPU. Else the inner lane has a stage, copies by copy
+ * engines between the message and host memory, piece by piece, which it begins and
+ * waits for in the course of its epoch. A lane beside another one refuses such a
  * message instead, since that one has better ways.
  *
  * As inner lanes are none of librsched's, their counters are those of the outer
@@ -25,12 +24,6 @@
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
 
-enum step {
-    STEP_INNER, /* the inner lane has the epoch */
-    STEP_COPY,  /* copies are under way: before (tx), or after (rx) */
-    STEP_OVER
-};
-
 struct gpu_lane {
     struct rsched_lane lane; /* first: the public part */
     struct rsched_lane *inner;
@@ -39,10 +32,6 @@ struct gpu_lane {
     bool warned;
     struct rsched_gpu_hold *gpu; /* of the loaded message; NULL: host memory */
     int number;                  /* of that GPU */
-    struct rsched_gpu_stage *stage; /* NULL: the device gets at the memory */
-    enum step step;
-    uint64_t copies; /* finished */
-    uint64_t staged; /* bytes that were gathered from the stage's memory */
 };
 
 static struct gpu_lane *gpu_lane_of(struct rsched_lane *lane)
@@ -55,19 +44,11 @@ static struct rs_rdma_lane *inner_of(const struct gpu_lane *w)
     return (struct rs_rdma_lane *)(void *)w->inner;
 }
 
-/* What the device gathers from the stage's memory was packed. */
 static int mirror(struct gpu_lane *w, int status)
 {
-    uint64_t gathered = w->lane.stats.gathered + w->staged;
-
-    if (w->stage != NULL)
-        w->staged += w->inner->stats.gathered - gathered;
     w->lane.stats = w->inner->stats;
-    w->lane.stats.gathered -= w->staged;
-    w->lane.stats.packed += w->staged;
-    w->lane.stats.chunks += w->copies;
-    w->lane.streams = w->inner->streams || (w->stage != NULL && !w->sends);
-    w->lane.copying = w->step == STEP_COPY && !w->sends;
+    w->lane.streams = w->inner->streams;
+    w->lane.copying = w->inner->copying;
     return status;
 }
 
@@ -162,8 +143,8 @@ int rs_rdma_gpu_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 /* No copy of ours touches anybody's memory from now on. */
 static void drain(struct gpu_lane *w)
 {
-    if (w->stage != NULL)
-        rsched_gpus()->stage_drain(w->stage);
+    if (inner_of(w)->stage != NULL)
+        rsched_gpus()->stage_drain(inner_of(w)->stage);
 }
 
 void rs_rdma_gpu_rx_abandon(struct rsched_lane *lane)
@@ -180,9 +161,6 @@ void rs_rdma_gpu_tx_abandon(struct rsched_lane *lane)
 
 int rs_rdma_gpu_rx_check(struct rsched_lane *lane)
 {
-    /* What has come is on its way out of the stage's memory, or is there. */
-    if (gpu_lane_of(lane)->step != STEP_INNER)
-        return 0;
     return rs_rdma_rx_check(gpu_lane_of(lane)->inner);
 }
 
@@ -191,12 +169,18 @@ int rs_rdma_gpu_tx_check(struct rsched_lane *lane)
     return rs_rdma_tx_check(gpu_lane_of(lane)->inner);
 }
 
-/* The inner lane is gone, or has other memory: its device reads and writes the
- * stage's no more, or what it does is of no matter, in pages that stay. */
-static void let_go(struct rsched_gpu_stage *stage, struct rsched_gpu_hold *gpu)
+/* End the copies. The pages that were pinned for them are the inner lane's, where its
+ * device may be at them still. */
+static void end_stage(struct gpu_lane *w)
 {
-    if (stage != NULL)
-        rsched_gpus()->stage_destroy(stage);
+    if (inner_of(w)->stage != NULL)
+        rsched_gpus()->stage_destroy(inner_of(w)->stage);
+    inner_of(w)->stage = NULL;
+}
+
+/* The inner lane is gone, or has other memory. */
+static void let_go(struct rsched_gpu_hold *gpu)
+{
     if (gpu != NULL)
         rsched_gpus()->release(gpu);
 }
@@ -205,10 +189,10 @@ void rs_rdma_gpu_rx_destroy(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
 
-    drain(w);
+    end_stage(w);
     w->inner->attached = lane->attached;
     rs_rdma_rx_destroy(w->inner);
-    let_go(w->stage, w->gpu);
+    let_go(w->gpu);
     free(w);
 }
 
@@ -216,9 +200,9 @@ void rs_rdma_gpu_tx_destroy(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
 
-    drain(w);
+    end_stage(w);
     rs_rdma_tx_destroy(w->inner);
-    let_go(w->stage, w->gpu);
+    let_go(w->gpu);
     free(w);
 }
 
@@ -248,18 +232,12 @@ static int load_direct(struct gpu_lane *w, const struct rsched_message *message,
 
 static int load_staged(struct gpu_lane *w, const struct rsched_message *message)
 {
-    struct rsched_message staged = *message;
-    struct rsched_piece piece = {.bytes = message->bytes, .count = 1};
-    void *memory;
-    int error = rsched_gpus()->stage_create(w->gpu, message, w->sends, &w->stage,
-                                            &memory);
+    struct rs_rdma_lane *inner = inner_of(w);
+    int error = rsched_gpus()->stage_create(w->gpu, message, w->sends,
+                                            inner->ring.chunk_bytes,
+                                            &inner->stage);
 
-    if (error != 0)
-        return error;
-    piece.address = memory;
-    staged.pieces = &piece;
-    staged.num_pieces = 1;
-    return load_inner(w, &staged, NULL);
+    return error != 0 ? error : load_inner(w, message, NULL);
 }
 
 static void tell(struct gpu_lane *w)
@@ -288,18 +266,15 @@ static int load_gpu(struct gpu_lane *w, const struct rsched_message *message,
     return load_staged(w, message);
 }
 
-/* What the last message was staged through is freed once the inner lane has
- * another one. */
 static int load(struct gpu_lane *w, const struct rsched_message *message)
 {
-    struct rsched_gpu_stage *stage = w->stage;
     struct rsched_gpu_hold *gpu = w->gpu;
     struct rs_rdma_places places;
     int error = rs_rdma_places_find(message, &places);
 
     if (error != 0)
         return fail(w, error);
-    w->stage = NULL;
+    end_stage(w);
     w->gpu = NULL;
     if (places.gpu < 0 && w->beside)
         error = rs_fail(RSCHED_ENOTSUP, "the message lies in host memory");
@@ -308,7 +283,7 @@ static int load(struct gpu_lane *w, const struct rsched_message *message)
     else
         error = load_gpu(w, message, &places);
     mirror(w, 0);
-    let_go(stage, gpu);
+    let_go(gpu);
     return error == 0 ? 0 : fail(w, error);
 }
 
@@ -326,79 +301,31 @@ int rs_rdma_gpu_rx_load(struct rsched_lane *lane,
 
 /* ---- running ---- */
 
-static int begin_copy(struct gpu_lane *w)
-{
-    int error = rsched_gpus()->stage_begin(w->stage);
-
-    if (error != 0)
-        return fail(w, error);
-    w->step = STEP_COPY;
-    return RSCHED_LANE_DONE;
-}
-
-static int poll_copy(struct gpu_lane *w)
-{
-    int status = rsched_gpus()->stage_poll(w->stage);
-
-    if (status == RSCHED_LANE_DONE)
-        w->copies++;
-    return status < 0 ? fail(w, status) : status;
-}
-
 int rs_rdma_gpu_tx_progress(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
-    int status;
 
-    if (w->step == STEP_INNER)
-        return mirror(w, rs_rdma_tx_progress(w->inner));
-    status = poll_copy(w);
-    if (status != RSCHED_LANE_DONE)
-        return status;
-    w->step = STEP_INNER;
-    return mirror(w, rs_rdma_tx_start(w->inner));
+    return mirror(w, rs_rdma_tx_progress(w->inner));
 }
 
 int rs_rdma_gpu_tx_start(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
-    int status;
 
-    w->step = STEP_INNER;
-    if (w->stage == NULL)
-        return mirror(w, rs_rdma_tx_start(w->inner));
-    status = begin_copy(w);
-    return status == RSCHED_LANE_DONE ? rs_rdma_gpu_tx_progress(lane) : status;
-}
-
-/* The inner lane has all of it. */
-static int finish(struct gpu_lane *w)
-{
-    int error;
-
-    if (w->stage != NULL)
-        return begin_copy(w);
-    error = w->gpu == NULL ? 0 : rsched_gpus()->flush(w->gpu);
-    if (error != 0)
-        return fail(w, error);
-    w->step = STEP_OVER;
-    return RSCHED_LANE_DONE;
+    return mirror(w, rs_rdma_tx_start(w->inner));
 }
 
 int rs_rdma_gpu_rx_progress(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
-    int status = RSCHED_LANE_DONE;
+    int status = rs_rdma_rx_progress(w->inner);
 
-    if (w->step == STEP_INNER) {
-        status = rs_rdma_rx_progress(w->inner);
-        if (status == RSCHED_LANE_DONE)
-            status = finish(w);
-    }
-    if (status == RSCHED_LANE_DONE && w->step == STEP_COPY) {
-        status = poll_copy(w);
-        if (status == RSCHED_LANE_DONE)
-            w->step = STEP_OVER;
+    if (status == RSCHED_LANE_DONE && w->gpu != NULL &&
+        inner_of(w)->stage == NULL) {
+        int error = rsched_gpus()->flush(w->gpu);
+
+        if (error != 0)
+            status = fail(w, error);
     }
     return mirror(w, status);
 }
@@ -407,6 +334,5 @@ int rs_rdma_gpu_rx_start(struct rsched_lane *lane)
 {
     struct gpu_lane *w = gpu_lane_of(lane);
 
-    w->step = STEP_INNER;
     return mirror(w, rs_rdma_rx_start(w->inner));
 }

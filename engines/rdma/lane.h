@@ -21,6 +21,12 @@
  * other (group.h). The sender makes its lists when it meets a version for the first
  * time.
  *
+ * Staged: what the device cannot get at, of a GPU's memory, copy engines bring to
+ * places like slots, or out of slots, chunk by chunk, each end by itself. While one
+ * chunk is copied those before it are on the wire, and copied on the other side. A
+ * message that is staged at its receiver always lands; one that is staged at its
+ * sender alone may go directly (tx_staged.c).
+ *
  * Both count epochs and chunks from 0; a block serves another lane only after
  * the last write of the one before, which says so.
  */
@@ -35,7 +41,10 @@ enum {
     RS_RDMA_LINE = 64,
     RS_RDMA_MAX_PIECES = 64, /* of a receiver's table */
     RS_RDMA_ANY_LEADER = RSCHED_MAX_RAILS,
+    RS_RDMA_MAX_SLOTS = 4, /* of an edge */
 };
+static_assert(RS_RDMA_MAX_SLOTS <= (int)RSCHED_STAGE_DEPTH,
+              "copies from all slots may be under way");
 
 /* Written by the sender; with RS_NOTIFY_IMM the receiver counts `arrived`. */
 struct rs_rdma_arrivals {
@@ -134,6 +143,9 @@ struct rs_rdma_lane {
     /* All of the message that is loaded next lies in this GPU's memory, which only
      * the device is to touch. NULL: it is the host's. */
     struct rsched_gpu_hold *gpu;
+    /* Or only copy engines are, between it and slots, each of which has a piece.
+     * NULL: processors or the device do. */
+    struct rsched_gpu_stage *stage;
     enum rs_rdma_notify notify;
     bool offers;
     struct rs_rdma_bundle *bundle; /* offers */

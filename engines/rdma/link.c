@@ -47,7 +47,8 @@ int rs_rdma_link_init(struct rs_rdma_link *link, struct rs_rdma_memory *memory,
         .memory = memory, .peer = peer, .engine = engine, .lock = ATOMIC_FLAG_INIT};
     int error;
 
-    error = rs_rdma_block_allocate(memory, sizeof(uint64_t), NULL, &l.probed);
+    error = rs_rdma_block_allocate(memory, sizeof(uint64_t), false, NULL,
+                                   &l.probed);
     if (error != 0)
         return error;
     *offer = (struct rs_rdma_link_offer){

@@ -61,13 +61,21 @@ static bool is_free(const struct rs_rdma_block *b)
            atomic_load_explicit(last, memory_order_acquire) == 1;
 }
 
+bool rs_rdma_block_has_pages(const struct rs_rdma_block *block)
+{
+    uint64_t page = page_bytes();
+
+    return (uintptr_t)block->memory % page == 0 && block->bytes % page == 0;
+}
+
 static struct rs_rdma_block *find_block(struct rs_rdma_memory *memory,
-                                        uint64_t bytes)
+                                        uint64_t bytes, bool pages)
 {
     struct rs_rdma_block *best = NULL;
 
     for (struct rs_rdma_block *b = memory->blocks; b != NULL; b = b->next) {
         if (b->bytes >= bytes && b->bytes <= 2 * bytes &&
+            (!pages || rs_rdma_block_has_pages(b)) &&
             (best == NULL || b->bytes < best->bytes) && is_free(b))
             best = b;
     }
@@ -108,14 +116,15 @@ err_free:
     return error;
 }
 
+/* Bytes are multiples of the unit, and so is the address. */
 static int add_block(struct rs_rdma_memory *memory, uint64_t bytes,
-                     struct rs_rdma_block **block)
+                     uint64_t unit, struct rs_rdma_block **block)
 {
     struct rs_rdma_slab *s = memory->slabs;
     struct rs_rdma_block *b;
     int error;
 
-    while (s != NULL && s->bytes - s->used < bytes)
+    while (s != NULL && round_up(s->used, unit) + bytes > s->bytes)
         s = s->next;
     if (s == NULL) {
         error = add_slab(memory, bytes, &s);
@@ -125,6 +134,7 @@ static int add_block(struct rs_rdma_memory *memory, uint64_t bytes,
     b = calloc(1, sizeof(*b));
     if (b == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a block");
+    s->used = round_up(s->used, unit);
     b->memory = s->memory + s->used;
     b->bytes = bytes;
     b->keys = &s->keys;
@@ -136,16 +146,17 @@ static int add_block(struct rs_rdma_memory *memory, uint64_t bytes,
 }
 
 int rs_rdma_block_allocate(struct rs_rdma_memory *memory, uint64_t bytes,
-                           struct rs_rdma_link *writer,
+                           bool pages, struct rs_rdma_link *writer,
                            struct rs_rdma_block **block)
 {
+    uint64_t unit = pages ? page_bytes() : LINE;
     struct rs_rdma_block *b;
     int error;
 
-    bytes = round_up(bytes, LINE);
-    b = find_block(memory, bytes);
+    bytes = round_up(bytes, unit);
+    b = find_block(memory, bytes, pages);
     if (b == NULL) {
-        error = add_block(memory, bytes, &b);
+        error = add_block(memory, bytes, unit, &b);
         if (error != 0)
             return error;
     } else {

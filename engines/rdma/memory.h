@@ -67,10 +67,14 @@ void rs_rdma_memory_init(struct rs_rdma_memory *memory,
 void rs_rdma_memory_fini(struct rs_rdma_memory *memory);
 
 /** A block of zeros that `writer` will learn of; NULL: nobody.
+ * @param pages whether it has whole pages to itself, which can be pinned
  * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS */
 int rs_rdma_block_allocate(struct rs_rdma_memory *memory, uint64_t bytes,
-                           struct rs_rdma_link *writer,
+                           bool pages, struct rs_rdma_link *writer,
                            struct rs_rdma_block **block);
+
+/** Whether it has whole pages to itself. */
+bool rs_rdma_block_has_pages(const struct rs_rdma_block *block);
 
 /** Give a block back. It is used again once its writer has said that it is
  * through, or cannot write any more. NULL is allowed. */

@@ -15,7 +15,12 @@
 #include "engines/rdma/writes.h"
 #include "librsched/base/sources.h"
 
-enum rs_rdma_source { RS_SOURCE_INLINE, RS_SOURCE_GATHER, RS_SOURCE_PACK };
+enum rs_rdma_source {
+    RS_SOURCE_INLINE,
+    RS_SOURCE_GATHER,
+    RS_SOURCE_PACK,
+    RS_SOURCE_STAGE, /* packed by copy engines (tx_staged.c) */
+};
 
 struct rs_rdma_program {
     struct rs_rdma_list **lists;

@@ -5,20 +5,17 @@
 
 #include <xxhash.h>
 
-#include "engines/rdma/program.h"
-#include "engines/rdma/rdma.h"
+#include "engines/rdma/rx.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-#include "librsched/base/log.h"
-#include "librsched/base/sources.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 enum {
     MIN_SLOTS = 2, /* one epoch ahead */
-    MAX_SLOTS = 4, /* for messages of one chunk */
+    MAX_SLOTS = RS_RDMA_MAX_SLOTS,
 };
 
 /* A sender that was told that it may write the receive buffers has so long to
@@ -28,32 +25,9 @@ enum {
  * fail, and the queue pairs of both with them. */
 #define GIVE_UP_PS (1000 * UINT64_C(1000000000))
 
-struct rx {
-    struct rs_rdma_lane lane; /* first */
-    struct rs_rdma_arrivals *arrivals;
-    char *slots;
-    uint64_t stride;
-    struct rs_rdma_table *table; /* what is written to the sender's */
-    uint32_t imm;     /* RS_NOTIFY_IMM */
-    bool listens;     /* to it */
-    uint64_t remote_credits;
-    uint32_t remote_rkey;
-    struct rs_rdma_list *consume, *version_word, *ready, *publish;
-    uint64_t consumed;  /* wanted to be told */
-    uint64_t told;      /* of them */
-    uint32_t credit_step; /* tell after so many chunks */
-    uint64_t version;   /* of the table */
-    bool is_direct;     /* the loaded message */
-};
-
-static struct rx *rx_of(struct rsched_lane *lane)
-{
-    return (struct rx *)lane;
-}
-
 static void dispose(struct rs_rdma_lane *lane)
 {
-    struct rx *rx = (struct rx *)lane;
+    struct rs_rdma_rx *rx = (struct rs_rdma_rx *)lane;
     const struct rs_rdma_queue_ops *ops = lane->link->queue->ops;
 
     if (rx->listens)
@@ -69,9 +43,28 @@ static void dispose(struct rs_rdma_lane *lane)
     rs_rdma_lane_free(lane);
 }
 
+/* Where copy engines may fill and empty slots, a message is cut into one for each
+ * of them, but into no smaller pieces than others are, nor into longer ones than
+ * all slots together may be: what it takes to begin a copy does not depend on its
+ * length. */
+static uint64_t slot_bytes(const struct rsched_engine_env *env,
+                           const struct rsched_lane_spec *spec)
+{
+    uint64_t most = env->ring_bytes / MAX_SLOTS;
+    uint64_t piece = (spec->bytes + MAX_SLOTS - 1) / MAX_SLOTS;
+
+    if (spec->bytes > 0 && spec->bytes <= env->chunk_bytes)
+        return spec->bytes;
+    most = most > RS_RDMA_LINE ? most - RS_RDMA_LINE : 0; /* for its front */
+    if (piece > most)
+        piece = most;
+    return spec->gpus && piece > env->chunk_bytes ? piece : env->chunk_bytes;
+}
+
 /* Messages that fit into a chunk have slots for some epochs; longer ones are
- * pipelined through two, if they land at all. */
-static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
+ * pipelined through two, if they land at all, or four, if copies take part. */
+static void choose_slots(struct rs_rdma_rx *rx,
+                         const struct rsched_engine_env *env,
                          const struct rsched_lane_spec *spec)
 {
     bool on_gpu = spec->gpus && spec->place.kind == RSCHED_PLACE_GPU;
@@ -80,27 +73,27 @@ static void choose_slots(struct rx *rx, const struct rsched_engine_env *env,
     uint64_t slots;
 
     ring->fixed = bytes != 0;
-    ring->chunk_bytes =
-        bytes == 0 || bytes > env->chunk_bytes ? env->chunk_bytes : bytes;
+    ring->chunk_bytes = slot_bytes(env, spec);
     rx->stride = rs_rdma_ring_stride(ring->chunk_bytes);
     /* What lies in GPU memory cannot be unpacked. */
     rx->lane.offers = bytes > (on_gpu ? 0 : env->chunk_bytes) &&
                       rs_config()->direct;
     slots = env->ring_bytes / rx->stride;
-    if (bytes == 0 || bytes > env->chunk_bytes || slots < MIN_SLOTS)
+    if (slots < MIN_SLOTS ||
+        (!spec->gpus && (bytes == 0 || bytes > env->chunk_bytes)))
         slots = MIN_SLOTS;
     ring->num_slots = slots > MAX_SLOTS ? MAX_SLOTS : (uint32_t)slots;
     /* With four slots the sender still has two when it learns of others. */
     rx->credit_step = ring->num_slots == MAX_SLOTS ? MAX_SLOTS / 2 : 1;
 }
 
-static int allocate_block(struct rx *rx)
+static int allocate_block(struct rs_rdma_rx *rx, bool gpus)
 {
     struct rs_rdma_lane *l = &rx->lane;
     uint64_t slots = rx->stride * l->ring.num_slots;
     uint64_t table = l->offers ? sizeof(struct rs_rdma_table) : 0;
     int error = rs_rdma_block_allocate(
-        l->link->memory, sizeof(struct rs_rdma_arrivals) + slots + table,
+        l->link->memory, sizeof(struct rs_rdma_arrivals) + slots + table, gpus,
         l->link, &l->block);
 
     if (error != 0)
@@ -117,18 +110,18 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
 {
     struct rs_rdma_descriptor d = {0};
     struct rs_rdma_lane *l;
-    struct rx *rx;
+    struct rs_rdma_rx *rx;
     int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*rx), dispose,
                                  &l);
 
     if (error != 0)
         return error;
-    rx = (struct rx *)l;
+    rx = (struct rs_rdma_rx *)l;
     pthread_mutex_lock(&connection->engine->lock);
     rs_rdma_lanes_bury(l->link);
     choose_slots(rx, &connection->engine->env, spec);
     l->notify = l->link->memory->port->notify;
-    error = allocate_block(rx);
+    error = allocate_block(rx, spec->gpus);
     if (error == 0 && l->offers)
         error = rs_rdma_lane_join(
             l, spec, spec->group != NULL ? &spec->group->in : NULL,
@@ -158,7 +151,7 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     return 0;
 }
 
-static int make_words(struct rx *rx)
+static int make_words(struct rs_rdma_rx *rx)
 {
     struct rs_rdma_link *link = rx->lane.link;
     uint64_t at = rx->remote_credits;
@@ -184,7 +177,7 @@ static int make_words(struct rx *rx)
 
 int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 {
-    struct rx *rx = rx_of(lane);
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
     struct rs_rdma_reply r;
 
     memcpy(&r, reply, sizeof(r));
@@ -199,17 +192,17 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 
 void rs_rdma_rx_abandon(struct rsched_lane *lane)
 {
-    rs_rdma_lane_abandon(&rx_of(lane)->lane);
+    rs_rdma_lane_abandon(&rs_rdma_rx_of(lane)->lane);
 }
 
 int rs_rdma_rx_check(struct rsched_lane *lane)
 {
-    struct rx *rx = rx_of(lane);
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
 
     return rs_rdma_lane_check(&rx->lane, &rx->arrivals->last);
 }
 
-static uint64_t arrived(const struct rx *rx)
+static uint64_t arrived(const struct rs_rdma_rx *rx)
 {
     struct rs_rdma_link *link = rx->lane.link;
 
@@ -223,7 +216,7 @@ static uint64_t arrived(const struct rx *rx)
 }
 
 /* Whether the sender may be about to write into the receive buffers. */
-static bool may_be_written(const struct rx *rx)
+static bool may_be_written(const struct rs_rdma_rx *rx)
 {
     return rx->is_direct && rx->lane.epoch > 0 && rx->lane.ring.next == 0 &&
            !rx->lane.bundle->ready_due && arrived(rx) == rx->lane.notices &&
@@ -234,7 +227,7 @@ static bool may_be_written(const struct rx *rx)
 /* A sender has its time from when it is told. One that cannot be told has it from
  * when that was asked for, so that lanes that are destroyed together are waited
  * for together, twice as long at most. */
-static uint64_t give_up_end_ps(const struct rx *rx)
+static uint64_t give_up_end_ps(const struct rs_rdma_rx *rx)
 {
     uint64_t asked_ps = rx->lane.asked_ps;
     uint64_t said_ps = atomic_load(&rx->lane.said_ps);
@@ -246,7 +239,7 @@ static uint64_t give_up_end_ps(const struct rx *rx)
 
 void rs_rdma_rx_destroy(struct rsched_lane *lane)
 {
-    struct rx *rx = rx_of(lane);
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
 
     /* All lanes of its exchange have been abandoned just before. */
     if (rx->lane.asked_ps == 0)
@@ -267,120 +260,9 @@ void rs_rdma_rx_destroy(struct rsched_lane *lane)
     rs_rdma_lane_drop(&rx->lane);
 }
 
-/* ---- loading ---- */
-
-/* Register where the message goes. @return whether it can go there directly; if
- * not, and it lies in GPU memory, the last error says why */
-static bool prepare_targets(struct rx *rx, const struct rsched_message *message,
-                            struct rs_rdma_regions *regions)
-{
-    struct rs_rdma_lane *l = &rx->lane;
-    int error = rs_rdma_table_make(rx->table, l->link->memory,
-                                   l->gpu != NULL ? NULL : rs_rdma_lane_costs(l),
-                                   message, l->meta, l->gpu, regions);
-
-    if (error < 0 && l->gpu == NULL)
-        rs_log(RS_LOG_WARN, "receive buffers go through landing slots: %s",
-               rsched_last_error());
-    return error == 0;
-}
-
-/* The table, if there is one, and behind it the word that says so. */
-static int make_publish(struct rx *rx, bool direct)
-{
-    const struct rs_rdma_lane *l = &rx->lane;
-    const struct rs_rdma_queue_ops *ops = l->link->queue->ops;
-    struct rs_rdma_piece piece = {
-        .address = (uintptr_t)rx->table,
-        .bytes = (uint32_t)(offsetof(struct rs_rdma_table, pieces) +
-                            rx->table->num_pieces *
-                                sizeof(struct rs_rdma_target)),
-        .lkey = l->block->keys->lkey};
-    struct rs_rdma_op ops_of[] = {
-        {.opcode = RS_RDMA_WRITE,
-         .remote = rx->remote_credits + sizeof(struct rs_rdma_credits),
-         .rkey = rx->remote_rkey,
-         .num_pieces = 1,
-         .pieces = &piece},
-        {.opcode = RS_RDMA_WRITE,
-         .stamp = RS_STAMP_EPOCH,
-         .inlined = true,
-         .remote = rx->remote_credits + offsetof(struct rs_rdma_credits, table),
-         .rkey = rx->remote_rkey},
-    };
-
-    if (rx->publish != NULL)
-        ops->list_destroy(rx->publish);
-    rx->publish = NULL;
-    return ops->list_create(l->link->queue, direct ? ops_of : ops_of + 1,
-                            direct ? 2 : 1, &rx->publish);
-}
-
-/* The sender reads its table between our `ready` and the data, so it does not
- * now. */
-static int publish(struct rx *rx, bool direct)
-{
-    struct rs_rdma_lane *l = &rx->lane;
-    int error = make_publish(rx, direct);
-
-    if (error != 0)
-        return error;
-    rx->version = rs_rdma_bundle_advance(l->bundle, rx->version);
-    while (!rs_rdma_lane_post(l, rx->publish,
-                              rx->version << 1 | direct)) {
-        if (rs_rdma_link_is_broken(l->link))
-            return rs_rdma_link_failed(l->link);
-        rs_clock_sleep(UINT64_C(50000000));
-    }
-    rx->is_direct = direct;
-    return 0;
-}
-
-/* Direct where the work requests for the receiver's pieces cost less than the
- * copy out of landing slots. */
-static int load_direct(struct rx *rx, const struct rsched_message *message)
-{
-    struct rs_rdma_regions *regions = &rx->lane.regions;
-    bool direct;
-
-    rx->is_direct = false;
-    /* The device may still read the last table. */
-    rs_rdma_lane_drain(&rx->lane, UINT64_MAX);
-    rs_rdma_lane_lock(&rx->lane);
-    /* First: at the same addresses there may be other pages now. */
-    rs_rdma_regions_release(rx->lane.link->memory, regions);
-    direct = prepare_targets(rx, message, regions);
-    rs_rdma_lane_unlock(&rx->lane);
-    /* Nothing has been said: it is loaded with other memory. */
-    if (!direct && rx->lane.gpu != NULL)
-        return RSCHED_ENOTSUP;
-    return publish(rx, direct);
-}
-
-int rs_rdma_rx_load(struct rsched_lane *lane,
-                    const struct rsched_message *message)
-{
-    struct rx *rx = rx_of(lane);
-    struct rs_rdma_lane *l = &rx->lane;
-    int error = rs_rdma_lane_load(l, message);
-
-    if (error == 0 && l->gpu != NULL && !l->offers)
-        error = rs_fail(RSCHED_ENOTSUP,
-                        "messages of variable length, and all with "
-                        "RSCHED_DIRECT=no, land in slots");
-    if (error == 0)
-        error = rs_copies_compile(&l->copies, message, l->ring.chunk_bytes);
-    if (error != 0)
-        return error;
-    rs_rdma_ring_load(&l->ring, l->copies.num_chunks);
-    if (l->offers)
-        error = load_direct(rx, message);
-    return error;
-}
-
 /* ---- running ---- */
 
-static void tell_consumed(struct rx *rx)
+static void tell_consumed(struct rs_rdma_rx *rx)
 {
     if (rx->consumed - rx->told < rx->credit_step)
         return;
@@ -388,7 +270,7 @@ static void tell_consumed(struct rx *rx)
         rx->told = rx->consumed;
 }
 
-static void tell_ready(struct rx *rx)
+static void tell_ready(struct rs_rdma_rx *rx)
 {
     struct rs_rdma_lane *l = &rx->lane;
     struct rs_rdma_bundle *b = l->bundle;
@@ -404,16 +286,19 @@ static void tell_ready(struct rx *rx)
     rs_rdma_link_unlock(l->link);
 }
 
-static bool owes_ready(const struct rx *rx)
+static bool owes_ready(const struct rs_rdma_rx *rx)
 {
     return rx->lane.leads && rx->lane.bundle->ready_due;
 }
 
-/* Where the message lands in several rounds we must empty slots. */
-static bool needs_help(const struct rx *rx)
+/* Where the message lands in several rounds we must empty slots, and copies must
+ * be begun. */
+static bool needs_help(const struct rs_rdma_rx *rx)
 {
-    return owes_ready(rx) || (!rx->is_direct && rx->lane.ring.num_chunks >
-                                                    rx->lane.ring.num_slots);
+    const struct rs_rdma_ring *ring = &rx->lane.ring;
+
+    return owes_ready(rx) || rx->lane.stage != NULL ||
+           (!rx->is_direct && ring->num_chunks > ring->num_slots);
 }
 
 static int __attribute__((cold))
@@ -433,45 +318,112 @@ wrong_message(const struct rs_rdma_lane *l, uint64_t meta)
                    (unsigned long long)l->bytes);
 }
 
-static bool chunk_is_there(const struct rx *rx, const struct rs_rdma_slot *slot)
+/* Find chunk i of the message in its slot. @return 1; 0: it is not there; or an
+ * error: it is of another message */
+static int find_chunk(struct rs_rdma_rx *rx, uint32_t i,
+                      struct rs_rdma_slot **found)
 {
-    if (rx->lane.notify != RS_NOTIFY_FLAG)
-        return arrived(rx) > rx->lane.notices;
-    /* Acquire: the data and meta are read after the number. */
-    return atomic_load_explicit(&slot->arrived, memory_order_acquire) ==
-           rs_rdma_ring_number(&rx->lane.ring) + 1;
+    struct rs_rdma_lane *l = &rx->lane;
+    uint64_t number = l->ring.position + i;
+    struct rs_rdma_slot *slot =
+        (void *)(rx->slots + number % l->ring.num_slots * rx->stride);
+
+    if (l->notify != RS_NOTIFY_FLAG) {
+        if (arrived(rx) <= l->notices)
+            return 0;
+    } else if (atomic_load_explicit(&slot->arrived, memory_order_acquire) !=
+               number + 1) { /* acquire: data and meta are read after it */
+        return 0;
+    }
+    if (unlikely(slot->meta != l->meta))
+        return wrong_message(l, slot->meta);
+    l->notices += l->notify != RS_NOTIFY_FLAG;
+    *found = slot;
+    return 1;
 }
 
-static int land(struct rx *rx)
+/* The next chunk has been taken out of its slot. */
+static void chunk_is_taken(struct rs_rdma_rx *rx)
+{
+    struct rs_rdma_ring *ring = &rx->lane.ring;
+
+    rx->lane.lane.stats.chunks++;
+    ring->next++;
+    rx->consumed = rs_rdma_ring_number(ring);
+    if (ring->next == ring->num_chunks) {
+        rs_rdma_ring_finish(ring);
+        rx->consumed = ring->position;
+    }
+    tell_consumed(rx);
+}
+
+static int land(struct rs_rdma_rx *rx)
 {
     struct rs_rdma_lane *l = &rx->lane;
     struct rs_rdma_ring *ring = &l->ring;
 
     while (ring->next < ring->num_chunks) {
-        const struct rs_rdma_slot *slot =
-            (void *)(rx->slots + rs_rdma_ring_slot(ring) * rx->stride);
+        struct rs_rdma_slot *slot;
+        int status = find_chunk(rx, ring->next, &slot);
 
-        if (!chunk_is_there(rx, slot))
-            return RSCHED_LANE_PENDING;
-        if (unlikely(slot->meta != l->meta))
-            return wrong_message(l, slot->meta);
+        if (status != 1)
+            return status == 0 ? RSCHED_LANE_PENDING : status;
         rs_copies_unpack(&l->copies, &l->copies.chunks[ring->next], slot->data);
-        l->lane.stats.chunks++;
-        l->notices += l->notify != RS_NOTIFY_FLAG;
-        ring->next++;
-        rx->consumed = rs_rdma_ring_number(ring);
-        if (ring->next == ring->num_chunks) {
-            rs_rdma_ring_finish(ring);
-            rx->consumed = ring->position;
-        }
-        tell_consumed(rx);
+        chunk_is_taken(rx);
     }
     return RSCHED_LANE_DONE;
 }
 
+static int stage_failed(const struct rs_rdma_lane *l, int error)
+{
+    return rs_fail_within(error, "%s: peer %d", l->link->engine, l->link->peer);
+}
+
+/* Begin to copy what has come. No more than there are slots can have. */
+static int begin_copies(struct rs_rdma_rx *rx)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+
+    while (rx->begun < l->ring.num_chunks &&
+           rx->begun - l->ring.next < l->ring.num_slots) {
+        struct rs_rdma_slot *slot;
+        int status = find_chunk(rx, rx->begun, &slot);
+
+        if (status != 1)
+            return status;
+        status = rsched_gpus()->stage_begin(l->stage, rx->begun, slot->data);
+        if (status != 0)
+            return stage_failed(l, status);
+        rx->begun++;
+    }
+    return 0;
+}
+
+static int land_staged(struct rs_rdma_rx *rx)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+    struct rs_rdma_ring *ring = &l->ring;
+    int status = begin_copies(rx);
+
+    while (status == 0 && ring->next < rx->begun) {
+        status = rsched_gpus()->stage_poll(l->stage, ring->next);
+        if (status < 0)
+            status = stage_failed(l, status);
+        if (status != RSCHED_LANE_DONE)
+            break;
+        chunk_is_taken(rx);
+        status = begin_copies(rx);
+    }
+    l->lane.copying = ring->next < rx->begun;
+    if (status != 0)
+        return status;
+    return ring->next == ring->num_chunks ? RSCHED_LANE_DONE
+                                          : RSCHED_LANE_PENDING;
+}
+
 int rs_rdma_rx_progress(struct rsched_lane *lane)
 {
-    struct rx *rx = rx_of(lane);
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
     struct rs_rdma_lane *l = &rx->lane;
 
     if (unlikely(owes_ready(rx))) {
@@ -479,6 +431,8 @@ int rs_rdma_rx_progress(struct rsched_lane *lane)
         lane->streams = needs_help(rx);
     }
     tell_consumed(rx);
+    if (unlikely(l->stage != NULL))
+        return land_staged(rx);
     if (!rx->is_direct)
         return land(rx);
     if (l->ring.next == 0 && arrived(rx) == l->notices)
@@ -493,11 +447,12 @@ int rs_rdma_rx_progress(struct rsched_lane *lane)
 
 int rs_rdma_rx_start(struct rsched_lane *lane)
 {
-    struct rx *rx = rx_of(lane);
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
     struct rs_rdma_lane *l = &rx->lane;
 
     l->epoch++;
     l->ring.next = 0;
+    rx->begun = 0;
     if (rx->lane.leads)
         tell_ready(rx);
     lane->streams = needs_help(rx);

@@ -23,6 +23,7 @@ static void dispose(struct rs_rdma_lane *lane)
     rs_rdma_block_release(tx->staging);
     rs_rdma_block_release(tx->straight_staging);
     free((void *)(uintptr_t)tx->message.pieces);
+    free(tx->ends);
     rs_rdma_lane_free(lane);
 }
 
@@ -30,7 +31,8 @@ static int check_descriptor(const struct rs_rdma_link *link,
                             const struct rs_rdma_descriptor *d)
 {
     if (d->hash == XXH64(d, offsetof(struct rs_rdma_descriptor, hash), 0) &&
-        d->num_slots > 0 && d->chunk_bytes > 0 && d->notify < RS_NUM_NOTIFIES)
+        d->num_slots > 0 && d->num_slots <= RS_RDMA_MAX_SLOTS &&
+        d->chunk_bytes > 0 && d->notify < RS_NUM_NOTIFIES)
         return 0;
     return rs_fail(RSCHED_EMISMATCH,
                    "%s: peer %d: a description of slots that is none",
@@ -43,7 +45,8 @@ static int allocate_block(struct rs_rdma_tx *tx)
     uint64_t table = l->offers ? sizeof(struct rs_rdma_table) : 0;
     int error = rs_rdma_block_allocate(
         l->link->memory,
-        sizeof(struct rs_rdma_credits) + table + 2 * RS_RDMA_WORD, l->link, &l->block);
+        sizeof(struct rs_rdma_credits) + table + 2 * RS_RDMA_WORD, false,
+        l->link, &l->block);
 
     if (error != 0)
         return error;
@@ -156,11 +159,11 @@ static void pack_parts(struct rs_rdma_tx *tx, uint32_t count)
 
 static void pack_chunk(struct rs_rdma_tx *tx, uint32_t chunk, uint32_t slot)
 {
-    char *at = tx->staging->memory + slot * tx->staging_stride;
+    struct rs_rdma_slot *place = rs_rdma_tx_place(tx, slot);
 
-    memcpy(at, tx->meta, RS_RDMA_WORD);
+    place->meta = tx->lane.meta;
     rs_copies_pack(&tx->lane.copies, &tx->lane.copies.chunks[chunk],
-                   at + RS_RDMA_WORD);
+                   place->data);
 }
 
 static bool has_credit(struct rs_rdma_tx *tx)
@@ -249,10 +252,13 @@ static void post_all(struct rs_rdma_tx *tx)
     rs_rdma_link_lock(link);
     rs_rdma_link_poll(link);
     while (!all_is_posted(tx) &&
+           (tx->source != RS_SOURCE_STAGE || rs_rdma_tx_stage_is_there(tx)) &&
            (tx->is_direct ? post_direct(tx) : post_chunk(tx))) {
         l->posted++;
         l->lane.stats.chunks++;
         posted = true;
+        if (tx->source == RS_SOURCE_STAGE)
+            rs_rdma_tx_stage_posted(tx);
         if (unlikely(is_head(tx)))
             break;
     }
@@ -366,7 +372,7 @@ static int begin(struct rs_rdma_tx *tx)
     tx->chosen = true;
     if (tx->source == RS_SOURCE_GATHER)
         tx->lane.lane.stats.gathered += tx->lane.bytes;
-    else if (tx->source == RS_SOURCE_PACK)
+    else if (tx->source != RS_SOURCE_INLINE)
         tx->lane.lane.stats.packed += tx->lane.bytes;
     tx->lane.lane.stats.bytes[tx->is_direct ? RSCHED_WAY_DIRECT
                                             : RSCHED_WAY_LANDING] +=
@@ -384,9 +390,13 @@ static bool is_free(struct rs_rdma_tx *tx)
 
 static int go_on(struct rs_rdma_tx *tx)
 {
-    if (!tx->chosen) {
-        int status = begin(tx);
+    int status = 1;
 
+    if (unlikely(tx->source == RS_SOURCE_STAGE) &&
+        (status = rs_rdma_tx_stage_go_on(tx)) != 0)
+        return status;
+    if (!tx->chosen) {
+        status = begin(tx);
         if (status != 1)
             return status;
     }
@@ -417,5 +427,6 @@ int rs_rdma_tx_start(struct rsched_lane *lane)
     tx->next = 0;
     tx->is_direct = false;
     tx->chosen = false;
+    tx->begun = tx->copied = tx->left = 0;
     return go_on(tx);
 }

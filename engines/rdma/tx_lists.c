@@ -7,7 +7,7 @@
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
 
-static int add_notify(struct rs_rdma_tx *tx, uint64_t flag)
+int rs_rdma_tx_add_notify(struct rs_rdma_tx *tx, uint64_t flag)
 {
     struct rs_rdma_piece sink = {.address = (uintptr_t)tx->sink,
                                  .bytes = RS_RDMA_WORD,
@@ -45,13 +45,11 @@ static int add_chunk(struct rs_rdma_tx *tx, uint32_t chunk, uint32_t slot,
     const struct rs_chunk *c = &l->copies.chunks[chunk];
     int error;
 
-    if (tx->source == RS_SOURCE_PACK) {
-        char *from = tx->staging->memory + slot * tx->staging_stride;
-
-        return rs_rdma_writes_add(&tx->writes, (uintptr_t)from,
-                                  tx->staging->keys->lkey, RS_RDMA_WORD + c->bytes,
-                                  remote, tx->remote_rkey);
-    }
+    if (tx->source == RS_SOURCE_PACK || tx->source == RS_SOURCE_STAGE)
+        return rs_rdma_writes_add(
+            &tx->writes, (uintptr_t)&rs_rdma_tx_place(tx, slot)->meta,
+            tx->staging->keys->lkey, RS_RDMA_WORD + c->bytes, remote,
+            tx->remote_rkey);
     error = rs_rdma_writes_add(&tx->writes, (uintptr_t)tx->meta,
                                l->block->keys->lkey, RS_RDMA_WORD, remote,
                                tx->remote_rkey);
@@ -76,7 +74,8 @@ static int compile_chunk(struct rs_rdma_tx *tx, uint32_t chunk, uint32_t slot)
     error =
         add_chunk(tx, chunk, slot, at + offsetof(struct rs_rdma_slot, meta));
     if (error == 0)
-        error = add_notify(tx, at + offsetof(struct rs_rdma_slot, arrived));
+        error = rs_rdma_tx_add_notify(
+            tx, at + offsetof(struct rs_rdma_slot, arrived));
     if (error != 0)
         return error;
     return rs_rdma_program_append(&tx->landing, tx->lane.link->queue,
@@ -113,17 +112,28 @@ static int keep_message(struct rs_rdma_tx *tx, const struct rsched_message *mess
     return 0;
 }
 
-/* Memory of at least `bytes` to pack into. */
+/* Memory of at least `bytes` to pack into, or to stage through. */
 static int provide_staging(struct rs_rdma_tx *tx, uint64_t bytes,
                            struct rs_rdma_block **staging)
 {
+    bool pages = tx->lane.stage != NULL;
     struct rs_rdma_block *b = *staging;
 
-    if (b != NULL && b->bytes >= bytes)
+    if (b != NULL && b->bytes >= bytes && (!pages || rs_rdma_block_has_pages(b)))
         return 0;
     *staging = NULL;
     rs_rdma_block_release(b);
-    return rs_rdma_block_allocate(tx->lane.link->memory, bytes, NULL, staging);
+    return rs_rdma_block_allocate(tx->lane.link->memory, bytes, pages, NULL,
+                                  staging);
+}
+
+static int provide_places(struct rs_rdma_tx *tx)
+{
+    const struct rs_rdma_ring *ring = &tx->lane.ring;
+
+    return provide_staging(
+        tx, rs_rdma_ring_stride(ring->chunk_bytes) * ring->num_slots,
+        &tx->staging);
 }
 
 /* The engine's lock is held. Where the user's memory cannot be registered, or has
@@ -135,6 +145,10 @@ static int prepare_source(struct rs_rdma_tx *tx, const struct rsched_message *me
 
     /* First: at the same addresses there may be other pages now. */
     rs_rdma_regions_release(memory, &l->regions);
+    if (l->stage != NULL) {
+        tx->source = RS_SOURCE_STAGE;
+        return provide_places(tx);
+    }
     tx->source = rs_rdma_source_choose(memory->port, rs_rdma_lane_costs(l),
                                        message->bytes,
                                        rs_rdma_count_blocks(&l->copies));
@@ -167,11 +181,7 @@ static int prepare_source(struct rs_rdma_tx *tx, const struct rsched_message *me
                rsched_last_error());
         tx->source = RS_SOURCE_PACK;
     }
-    if (tx->source != RS_SOURCE_PACK)
-        return 0;
-    tx->staging_stride = rs_rdma_ring_stride(l->ring.chunk_bytes);
-    return provide_staging(tx, tx->staging_stride * l->ring.num_slots,
-                           &tx->staging);
+    return tx->source == RS_SOURCE_PACK ? provide_places(tx) : 0;
 }
 
 int rs_rdma_tx_load(struct rsched_lane *lane,
@@ -196,6 +206,8 @@ int rs_rdma_tx_load(struct rsched_lane *lane,
     rs_rdma_lane_lock(l);
     error = prepare_source(tx, message);
     rs_rdma_lane_unlock(l);
+    if (error == 0 && l->stage != NULL)
+        error = rs_rdma_tx_stage_prepare(tx);
     if (error == 0)
         error = keep_message(tx, message);
     if (error == 0)
@@ -248,6 +260,11 @@ int __attribute__((cold)) rs_rdma_tx_compile_direct(struct rs_rdma_tx *tx)
 
     if (!rs_rdma_table_is_sound(tx->table, l->meta))
         return wrong_table(tx);
+    rs_rdma_program_clear(&tx->direct);
+    if (tx->source == RS_SOURCE_STAGE) {
+        tx->has_head = false;
+        return rs_rdma_tx_stage_compile_direct(tx);
+    }
     if (pack)
         error = prepare_packing(tx, head);
     if (error == 0)
@@ -256,7 +273,6 @@ int __attribute__((cold)) rs_rdma_tx_compile_direct(struct rs_rdma_tx *tx)
                                    &tx->straight);
     if (error != 0)
         return error;
-    rs_rdma_program_clear(&tx->direct);
     rs_rdma_writes_clear(&tx->writes);
     tx->writes.head_bytes = head;
     tx->has_head = head > 0;
@@ -264,8 +280,9 @@ int __attribute__((cold)) rs_rdma_tx_compile_direct(struct rs_rdma_tx *tx)
                                     pack ? tx->straight_staging->keys : NULL,
                                     tx->table);
     if (error == 0)
-        error = add_notify(tx, tx->remote_arrivals +
-                                   offsetof(struct rs_rdma_arrivals, arrived));
+        error = rs_rdma_tx_add_notify(
+            tx,
+            tx->remote_arrivals + offsetof(struct rs_rdma_arrivals, arrived));
     if (error == 0)
         error = rs_rdma_program_append(&tx->direct, l->link->queue, &tx->writes,
                                        l->link->memory->port->max_ops / 2);

@@ -69,6 +69,8 @@ enum {
     RSCHED_RING_DESCRIPTOR_BYTES = 3328,
     /** Most rails of a connection. */
     RSCHED_MAX_RAILS = 8,
+    /** Most pieces that a stage copies at a time. */
+    RSCHED_STAGE_DEPTH = 4,
 };
 
 /** Blocks of user memory: block i is the `bytes` bytes at address + i*stride.
@@ -571,21 +573,32 @@ struct rsched_gpu_ops {
     void (*pages_destroy)(struct rsched_gpu_hold *hold, void *pages);
 
     /** Make the copies between a message, of which blocks may lie in host memory,
-     * and host memory of its own that holds its bytes one after the other.
+     * and host memory, piece by piece: each has the next `piece_bytes` of the
+     * message one after the other, the last one what is left.
      * @param to_host whether it is copied there, or from there
-     * @param memory where that memory is stored: whole pages, pinned if possible
      * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, or what the driver said */
     int (*stage_create)(struct rsched_gpu_hold *hold,
                         const struct rsched_message *message, bool to_host,
-                        struct rsched_gpu_stage **stage, void **memory);
-    /** Begin to copy; none is under way. Never waits. */
-    int (*stage_begin)(struct rsched_gpu_stage *stage);
-    /** @return RSCHED_LANE_DONE: all of it has been copied, and is visible;
+                        uint64_t piece_bytes, struct rsched_gpu_stage **stage);
+    /** Pin the whole pages that pieces are to be copied to or from, until the
+     * stage is destroyed; once at most. What cannot be pinned, or is not, is
+     * copied all the same, with the driver's help.
+     * @return 0, or what the driver said */
+    int (*stage_pin)(struct rsched_gpu_stage *stage, void *memory,
+                     uint64_t bytes);
+    /** Begin to copy a piece, to or from `memory`. Pieces are begun in their
+     * order, from 0 again when all have been copied, or some have failed and
+     * nothing is under way; at most RSCHED_STAGE_DEPTH are under way. Never
+     * waits. */
+    int (*stage_begin)(struct rsched_gpu_stage *stage, uint32_t piece,
+                       void *memory);
+    /** Of the pieces under way the first is asked for until it is done.
+     * @return RSCHED_LANE_DONE: all of it has been copied, and is visible;
      *          RSCHED_LANE_PENDING; or what the driver said */
-    int (*stage_poll)(struct rsched_gpu_stage *stage);
+    int (*stage_poll)(struct rsched_gpu_stage *stage, uint32_t piece);
     /** Wait until nothing is under way, whether it went well or not. */
     void (*stage_drain)(struct rsched_gpu_stage *stage);
-    /** Nobody uses its memory any more; NULL is allowed. */
+    /** NULL is allowed. */
     void (*stage_destroy)(struct rsched_gpu_stage *stage);
 };
 
