@@ -13,113 +13,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rsched/rsched.h>
-
 #include "librsched/run/talk.h"
-#include "tests/cuda/buffer.h"
-#include "tests/runtime/ranks.h"
+#include "tests/cuda/swap.h"
 #include "tests/verbs/interpreter.h"
 #include "tests/verbs/interpreter_gpu.h"
 #include "tests/verbs/only.h"
 
-enum { EPOCHS = 3, ROWS = 100, ROW = 24, PITCH = 100, MOST = 4 };
+enum { EPOCHS = 3, ROWS = 100, MOST = 4 };
 
-struct kind {
-    uint64_t bytes;
-    bool from_gpu, to_gpu;
-    bool from_rows, to_rows;
-};
-
-static const struct kind tiny = {8, true, true, false, false};
-static const struct kind small = {1000, true, true, false, false};
-static const struct kind large = {300000, true, true, false, false};
-static const struct kind last_looped = {16161, true, true, false, false};
-static const struct kind first_pulled = {16162, true, true, false, false};
-static const struct kind to_gpu = {1000, false, true, false, false};
-static const struct kind to_host = {1000, true, false, false, false};
-static const struct kind from_rows = {ROWS * ROW, true, true, true, false};
-static const struct kind to_rows = {ROWS * ROW, true, true, false, true};
-
-static const struct rsched_run rows = {
-    .bytes = ROW, .count = ROWS, .stride = PITCH};
+static const struct swap_kind tiny = {8, 0, true, true, false, false};
+static const struct swap_kind small = {1000, 0, true, true, false, false};
+static const struct swap_kind large = {300000, 0, true, true, false, false};
+static const struct swap_kind last_looped = {16161, 0, true, true, false,
+                                             false};
+static const struct swap_kind first_pulled = {16162, 0, true, true, false,
+                                              false};
+static const struct swap_kind to_gpu = {1000, 0, false, true, false, false};
+static const struct swap_kind to_host = {1000, 0, true, false, false, false};
+static const struct swap_kind from_rows = {ROWS * SWAP_ROW, 0, true, true, true,
+                                           false};
+static const struct swap_kind to_rows = {ROWS * SWAP_ROW, 0, true, true, false,
+                                         true};
 
 struct world {
-    struct program p;
-    const struct kind *kind;
-    struct buffer send, receive;
-    struct rsched_exchange *x;
+    struct swap s;
     uint64_t sent[RSCHED_NUM_WAYS]; /* as last seen */
     uint64_t writes;                /* likewise, of the NIC */
-    uint64_t tag;
-    unsigned flags;
-    int epoch;
 };
-
-static size_t place(bool in_rows, size_t at)
-{
-    return in_rows ? at / ROW * PITCH + at % ROW : at;
-}
-
-static size_t span(const struct kind *k, bool in_rows)
-{
-    return in_rows ? (size_t)ROWS * PITCH : k->bytes;
-}
-
-static char byte_of(const struct world *w, int rank, size_t at)
-{
-    return (char)(rank * 89 + w->epoch * 41 + (int)(at % 251) + 1);
-}
-
-static void make_buffers(struct world *w, const struct kind *kind)
-{
-    w->kind = kind;
-    buffer_init(&w->p, &w->send, span(kind, kind->from_rows), kind->from_gpu);
-    buffer_init(&w->p, &w->receive, span(kind, kind->to_rows), kind->to_gpu);
-}
-
-static void free_buffers(struct world *w)
-{
-    buffer_fini(&w->p, &w->send);
-    buffer_fini(&w->p, &w->receive);
-}
-
-static struct rsched_pattern *make_pattern(const struct rank *self,
-                                           const struct kind *kind)
-{
-    struct rsched_put put = {.bytes = kind->bytes,
-                             .source = self->rank,
-                             .destination = 1 - self->rank};
-    struct rsched_pattern *pattern;
-
-    if (kind->from_rows)
-        put.layout = (struct rsched_layout){&rows, 1};
-    if (rsched_pattern_create("loop", &pattern) != 0 ||
-        rsched_pattern_add_put(pattern, &put) < 0)
-        abort();
-    put.source = 1 - self->rank;
-    put.destination = self->rank;
-    put.layout = kind->to_rows ? (struct rsched_layout){&rows, 1}
-                               : (struct rsched_layout){0};
-    if (rsched_pattern_add_receive(pattern, &put) < 0)
-        abort();
-    return pattern;
-}
 
 static int create(struct rank *self, struct world *w)
 {
-    const void *send = w->send.address;
-    void *receive = w->receive.address;
-    bool variable = (w->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
-    struct rsched_pattern *pattern = make_pattern(self, w->kind);
-    const struct rsched_exchange_params params = {
-        .pattern = pattern,
-        .send = variable ? NULL : &send,
-        .receive = variable ? NULL : &receive,
-        .flags = w->flags,
-        .tag = w->tag++};
-    int error = rsched_exchange_create(self->context, &params, &w->x);
+    int error = swap_create(self, &w->s);
 
-    rsched_pattern_destroy(pattern);
     memset(w->sent, 0, sizeof(w->sent));
     w->writes = interpreter_gpu_writes();
     return error;
@@ -128,50 +53,7 @@ static int create(struct rank *self, struct world *w)
 static int begin(struct rank *self, struct world *w)
 {
     *w = (struct world){0};
-    program_begin(&w->p, self->rank);
-    return 0;
-}
-
-static void forget(struct rank *self, struct world *w)
-{
-    rsched_exchange_destroy(w->x);
-    w->x = NULL;
-    mesh_barrier(self->end);
-    free_buffers(w);
-}
-
-static int start(struct rank *self, struct world *w)
-{
-    const struct kind *k = w->kind;
-
-    for (size_t at = 0; at < k->bytes; at++)
-        w->send.touch[place(k->from_rows, at)] = byte_of(w, self->rank, at);
-    memset(w->receive.touch, 0, span(k, k->to_rows));
-    return rsched_exchange_start(w->x);
-}
-
-static int wait(struct rank *self, struct world *w)
-{
-    const struct kind *k = w->kind;
-    int error = rsched_exchange_wait(w->x);
-
-    if (error != 0)
-        return error;
-    for (size_t at = 0; at < k->bytes; at++)
-        RANK_CHECK(w->receive.touch[place(k->to_rows, at)] ==
-                   byte_of(w, 1 - self->rank, at));
-    for (size_t at = 0; k->to_rows && at < span(k, true); at++)
-        RANK_CHECK(at % PITCH < ROW || w->receive.touch[at] == 0);
-    w->epoch++;
-    return 0;
-}
-
-static int run(struct rank *self, struct world *w, int epochs)
-{
-    for (int i = 0; i < epochs; i++) {
-        RANK_CHECK(start(self, w) == 0);
-        RANK_CHECK(wait(self, w) == 0);
-    }
+    program_begin(&w->s.p, self->rank);
     return 0;
 }
 
@@ -181,7 +63,7 @@ static uint64_t count_way(struct world *w, enum rsched_way way)
     struct rsched_stats stats;
     uint64_t before = w->sent[way];
 
-    rsched_exchange_get_stats(w->x, &stats);
+    rsched_exchange_get_stats(w->s.x, &stats);
     w->sent[way] = stats.way_bytes[way];
     return w->sent[way] - before;
 }
@@ -195,10 +77,10 @@ static int check_way(struct rank *self, struct world *w, enum rsched_way way,
     size_t number = (size_t)(nic - self->context->engines);
     struct rsched_stats stats;
 
-    rsched_exchange_get_stats(w->x, &stats);
+    rsched_exchange_get_stats(w->s.x, &stats);
     for (int k = 0; k < RSCHED_NUM_WAYS; k++) {
         RANK_CHECK(stats.way_bytes[k] - w->sent[k] ==
-                   (k == (int)way ? (uint64_t)epochs * w->kind->bytes : 0));
+                   (k == (int)way ? (uint64_t)epochs * w->s.kinds->bytes : 0));
         w->sent[k] = stats.way_bytes[k];
     }
     RANK_CHECK(stats.engine_bytes[number] ==
@@ -214,33 +96,34 @@ static int check_way(struct rank *self, struct world *w, enum rsched_way way,
     return 0;
 }
 
-static int goes(struct rank *self, struct world *w, const struct kind *kind,
-                enum rsched_way way)
+static int goes(struct rank *self, struct world *w,
+                const struct swap_kind *kind, enum rsched_way way)
 {
-    make_buffers(w, kind);
+    swap_make_buffers(&w->s, kind, 1);
     RANK_CHECK(create(self, w) == 0);
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, w, EPOCHS) == 0);
+    RANK_CHECK(swap_run(self, &w->s, EPOCHS) == 0);
     RANK_CHECK(check_way(self, w, way, EPOCHS) == 0);
-    forget(self, w);
+    swap_forget(self, &w->s);
     return 0;
 }
 
 /* With other buffers, which are this kind's. */
-static int rebind(struct rank *self, struct world *w, const struct kind *kind)
+static int rebind(struct rank *self, struct world *w,
+                  const struct swap_kind *kind)
 {
-    struct buffer send = w->send, receive = w->receive;
+    struct buffer send = w->s.send[0], receive = w->s.receive[0];
     const void *from;
     void *to;
 
     (void)self;
-    make_buffers(w, kind);
-    from = w->send.address;
-    to = w->receive.address;
-    RANK_CHECK(rsched_exchange_bind(w->x, &from, &to) == 0);
+    swap_make_buffers(&w->s, kind, 1);
+    from = w->s.send[0].address;
+    to = w->s.receive[0].address;
+    RANK_CHECK(rsched_exchange_bind(w->s.x, &from, &to) == 0);
     mesh_barrier(self->end);
-    buffer_fini(&w->p, &send);
-    buffer_fini(&w->p, &receive);
+    buffer_fini(&w->s.p, &send);
+    buffer_fini(&w->s.p, &receive);
     return 0;
 }
 
@@ -249,7 +132,7 @@ static int rebind(struct rank *self, struct world *w, const struct kind *kind)
 /* Where it was asked for. What has an end in host memory is staged. */
 static int case_moves(struct rank *self)
 {
-    const struct kind *through[] = {&tiny, &small, &large, &from_rows};
+    const struct swap_kind *through[] = {&tiny, &small, &large, &from_rows};
     struct world w;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
@@ -258,7 +141,7 @@ static int case_moves(struct rank *self)
     RANK_CHECK(goes(self, &w, &to_gpu, RSCHED_WAY_STAGED) == 0);
     RANK_CHECK(goes(self, &w, &to_host, RSCHED_WAY_STAGED) == 0);
     RANK_CHECK(interpreter_counts().dmabufs > 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -271,7 +154,7 @@ static int case_chosen(struct rank *self)
     RANK_CHECK(goes(self, &w, &tiny, RSCHED_WAY_GDR_LOOPBACK) == 0);
     RANK_CHECK(goes(self, &w, &last_looped, RSCHED_WAY_GDR_LOOPBACK) == 0);
     RANK_CHECK(goes(self, &w, &first_pulled, RSCHED_WAY_CUDA_IPC) == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -289,7 +172,7 @@ static int forecast(struct rank *self, const struct rs_creation *c, bool *loops)
 static int case_forecast(struct rank *self)
 {
     static const struct {
-        const struct kind *kind;
+        const struct swap_kind *kind;
         bool on_gpu, nic, loops;
     } puts[] = {{&last_looped, true, true, true},
                 {&first_pulled, true, true, false},
@@ -299,28 +182,29 @@ static int case_forecast(struct rank *self)
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
     for (size_t i = 0; i < sizeof(puts) / sizeof(puts[0]); i++) {
-        struct rsched_pattern *pattern = make_pattern(self, puts[i].kind);
+        struct rsched_pattern *pattern;
         struct rsched_place place = {
             puts[i].on_gpu ? RSCHED_PLACE_GPU : RSCHED_PLACE_HOST, -1};
         struct rs_talk talk = {.process = 1 - self->rank};
         struct rs_creation c = {.context = self->context,
-                                .pattern = pattern,
                                 .puts = &place,
                                 .talks = &talk,
                                 .num_talks = 1};
         bool loops;
 
-        make_buffers(&w, puts[i].kind);
+        swap_make_buffers(&w.s, puts[i].kind, 1);
+        pattern = swap_pattern(self, &w.s);
         RANK_CHECK(create(self, &w) == 0);
-        c.x = w.x;
+        c.pattern = pattern;
+        c.x = w.s.x;
         if (puts[i].nic)
-            talk.peers[RS_USE_LOOPBACK] = w.x->out[0].beside_peer;
+            talk.peers[RS_USE_LOOPBACK] = w.s.x->out[0].beside_peer;
         RANK_CHECK(forecast(self, &c, &loops) == 0);
         RANK_CHECK(loops == puts[i].loops);
         rsched_pattern_destroy(pattern);
-        forget(self, &w);
+        swap_forget(self, &w.s);
     }
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -333,29 +217,29 @@ static int case_update(struct rank *self)
     RANK_CHECK(only_for_verbs(self) == 0);
     for (int i = 0; i < MOST; i++) {
         RANK_CHECK(begin(self, &w[i]) == 0);
-        w[i].tag = (uint64_t)i;
-        make_buffers(&w[i], &small);
+        w[i].s.tag = (uint64_t)i;
+        swap_make_buffers(&w[i].s, &small, 1);
         RANK_CHECK(create(self, &w[i]) == 0);
     }
     mesh_barrier(self->end);
     for (int mode = 0; mode < 2; mode++) {
         for (int k = 0; k < 16; k++) {
             for (int i = 0; i < MOST; i++) {
-                RANK_CHECK(start(self, &w[i]) == 0);
+                RANK_CHECK(swap_start(self, &w[i].s) == 0);
                 if (mode == 1)
-                    RANK_CHECK(wait(self, &w[i]) == 0);
+                    RANK_CHECK(swap_wait(self, &w[i].s) == 0);
             }
             for (int i = 0; i < MOST && mode == 0; i++)
-                RANK_CHECK(wait(self, &w[i]) == 0);
+                RANK_CHECK(swap_wait(self, &w[i].s) == 0);
         }
         for (int i = 0; i < MOST; i++) {
             struct rsched_stats stats;
 
-            rsched_exchange_get_stats(w[i].x, &stats);
+            rsched_exchange_get_stats(w[i].s.x, &stats);
             RANK_CHECK(stats.way_bytes[mode == 0 ? RSCHED_WAY_GDR_LOOPBACK
                                                  : RSCHED_WAY_CUDA_IPC] ==
                        16 * small.bytes);
-            RANK_CHECK(rsched_exchange_update(w[i].x, &changed) == 0);
+            RANK_CHECK(rsched_exchange_update(w[i].s.x, &changed) == 0);
             RANK_CHECK(changed == 1);
         }
     }
@@ -364,12 +248,12 @@ static int case_update(struct rank *self)
     mesh_barrier(self->end);
     w[0].writes = interpreter_gpu_writes();
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, &w[0], EPOCHS) == 0);
+    RANK_CHECK(swap_run(self, &w[0].s, EPOCHS) == 0);
     RANK_CHECK(check_way(self, &w[0], RSCHED_WAY_GDR_LOOPBACK, EPOCHS) == 0);
     for (int i = 0; i < MOST; i++)
-        forget(self, &w[i]);
+        swap_forget(self, &w[i].s);
     for (int i = 0; i < MOST; i++)
-        program_end(&w[i].p, self->rank);
+        program_end(&w[i].s.p, self->rank);
     return 0;
 }
 
@@ -377,23 +261,23 @@ static int case_update(struct rank *self)
  * from where they were. */
 static int case_rebound(struct rank *self)
 {
-    static const struct kind host = {1000, false, false, false, false};
+    static const struct swap_kind host = {1000, 0, false, false, false, false};
     struct world w;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    make_buffers(&w, &small);
+    swap_make_buffers(&w.s, &small, 1);
     RANK_CHECK(create(self, &w) == 0);
     mesh_barrier(self->end);
     for (int i = 0; i < 3; i++) {
-        RANK_CHECK(run(self, &w, EPOCHS) == 0);
+        RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
         RANK_CHECK(check_way(self, &w, RSCHED_WAY_GDR_LOOPBACK, EPOCHS) == 0);
         RANK_CHECK(rebind(self, &w, &host) == 0);
-        RANK_CHECK(run(self, &w, 2) == 0);
+        RANK_CHECK(swap_run(self, &w.s, 2) == 0);
         RANK_CHECK(check_way(self, &w, RSCHED_WAY_STAGED, 2) == 0);
         RANK_CHECK(rebind(self, &w, &small) == 0);
     }
-    forget(self, &w);
-    program_end(&w.p, self->rank);
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -405,13 +289,13 @@ static int case_alone(struct rank *self)
     struct world w;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    make_buffers(&w, &small);
+    swap_make_buffers(&w.s, &small, 1);
     RANK_CHECK(create(self, &w) == 0);
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
     RANK_CHECK(check_way(self, &w, RSCHED_WAY_GDR_LOOPBACK, EPOCHS) == 0);
     RANK_CHECK(rebind(self, &w, first ? &small : &to_host) == 0);
-    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
     RANK_CHECK(count_way(&w, RSCHED_WAY_GDR_LOOPBACK) ==
                (first ? 0 : EPOCHS * small.bytes));
     RANK_CHECK(count_way(&w, RSCHED_WAY_CUDA_IPC) ==
@@ -421,14 +305,14 @@ static int case_alone(struct rank *self)
             RANK_CHECK(rebind(self, &w, &small) == 0);
         else
             mesh_barrier(self->end);
-        RANK_CHECK(run(self, &w, EPOCHS) == 0);
+        RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
         RANK_CHECK(count_way(&w, turn == 0 || !first
                                      ? RSCHED_WAY_GDR_LOOPBACK
                                      : RSCHED_WAY_CUDA_IPC) ==
                    EPOCHS * small.bytes);
     }
-    forget(self, &w);
-    program_end(&w.p, self->rank);
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -436,13 +320,13 @@ static int case_alone(struct rank *self)
  * (the environment) what the NIC writes there could not be made visible. */
 static int case_refused(struct rank *self)
 {
-    const struct kind *kind = getenv("FAKE_CUDA_FLUSH") == NULL ? &to_rows
+    const struct swap_kind *kind = getenv("FAKE_CUDA_FLUSH") == NULL ? &to_rows
                                                                 : &small;
     struct world w;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
     RANK_CHECK(goes(self, &w, kind, RSCHED_WAY_CUDA_IPC) == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -454,7 +338,7 @@ static int case_not_here(struct rank *self)
     RANK_CHECK(getenv("LOOP_NIC") != NULL || only_for_verbs(self) == 0);
     RANK_CHECK(begin(self, &w) == 0);
     RANK_CHECK(goes(self, &w, &small, RSCHED_WAY_CUDA_IPC) == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -469,7 +353,7 @@ static int case_one_sided(struct rank *self)
     for (int d = 0; d < RS_NUM_DISTANCES && self->rank == 1; d++)
         costs[d].given = false;
     RANK_CHECK(goes(self, &w, &small, RSCHED_WAY_CUDA_IPC) == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -477,18 +361,17 @@ static int case_one_sided(struct rank *self)
 static int case_variable(struct rank *self)
 {
     bool forced = strcmp(getenv("RSCHED_GPU_WAY"), "auto") != 0;
-    struct rsched_pattern *pattern = make_pattern(self, &small);
+    struct rsched_pattern *pattern;
     const void *from;
     struct world w;
     void *to;
     int error;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    w.flags = RSCHED_EXCHANGE_VARIABLE;
-    make_buffers(&w, &small);
-    from = w.send.address;
-    to = w.receive.address;
-    rsched_pattern_destroy(pattern);
+    w.s.flags = RSCHED_EXCHANGE_VARIABLE;
+    swap_make_buffers(&w.s, &small, 1);
+    from = w.s.send[0].address;
+    to = w.s.receive[0].address;
     RANK_CHECK(rsched_pattern_create("variable", &pattern) == 0);
     for (int out = 0; out < 2; out++) {
         const struct rsched_put put = {
@@ -504,9 +387,9 @@ static int case_variable(struct rank *self)
     RANK_CHECK(rsched_exchange_create(
                    self->context,
                    &(struct rsched_exchange_params){.pattern = pattern,
-                                                    .flags = w.flags},
-                   &w.x) == 0);
-    error = rsched_exchange_load(w.x, pattern, &from, &to);
+                                                    .flags = w.s.flags},
+                   &w.s.x) == 0);
+    error = rsched_exchange_load(w.s.x, pattern, &from, &to);
     rsched_pattern_destroy(pattern);
     w.writes = interpreter_gpu_writes();
     mesh_barrier(self->end);
@@ -514,26 +397,26 @@ static int case_variable(struct rank *self)
         RANK_CHECK(error == RSCHED_ENOTSUP);
         RANK_CHECK(strstr(rsched_last_error(), "variable length") != NULL);
     } else {
-        RANK_CHECK(error == 0 && run(self, &w, EPOCHS) == 0);
+        RANK_CHECK(error == 0 && swap_run(self, &w.s, EPOCHS) == 0);
         RANK_CHECK(check_way(self, &w, RSCHED_WAY_CUDA_IPC, EPOCHS) == 0);
     }
-    forget(self, &w);
-    program_end(&w.p, self->rank);
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
 /* The way was asked for, and cannot be: why is said. */
-static int fails(struct rank *self, struct world *w, const struct kind *kind,
-                 int error, const char *text)
+static int fails(struct rank *self, struct world *w,
+                 const struct swap_kind *kind, int error, const char *text)
 {
-    make_buffers(w, kind);
+    swap_make_buffers(&w->s, kind, 1);
     RANK_CHECK(create(self, w) == error);
     RANK_CHECK(strstr(rsched_last_error(), "RSCHED_GPU_WAY=gdr-loopback") !=
                NULL);
     if (strstr(rsched_last_error(), text) == NULL)
         return RANK_FAIL("no \"%s\" in \"%s\"", text, rsched_last_error());
-    w->x = NULL;
-    forget(self, w);
+    w->s.x = NULL;
+    swap_forget(self, &w->s);
     return 0;
 }
 
@@ -544,7 +427,7 @@ static int case_insisted_nic(struct rank *self)
     RANK_CHECK(begin(self, &w) == 0);
     only_engine(self, "verbs")->ops = NULL;
     RANK_CHECK(fails(self, &w, &small, RSCHED_EUNREACH, "no engine") == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -554,7 +437,7 @@ static int case_insisted_memory(struct rank *self)
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
     RANK_CHECK(fails(self, &w, &small, RSCHED_ENOTSUP, "peer memory") == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -566,19 +449,19 @@ static int case_insisted_receiver(struct rank *self)
     int error;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    make_buffers(&w, self->rank == 0 ? &from_rows : &to_rows);
+    swap_make_buffers(&w.s, self->rank == 0 ? &from_rows : &to_rows, 1);
     RANK_CHECK(create(self, &w) == 0);
-    error = start(self, &w);
+    error = swap_start(self, &w.s);
     if (error == 0)
-        error = wait(self, &w);
+        error = swap_wait(self, &w.s);
     RANK_CHECK(error == (self->rank == 0 ? RSCHED_EPEER : RSCHED_ENOTSUP));
     RANK_CHECK(self->rank == 0 ||
                strstr(rsched_last_error(), "RSCHED_GPU_WAY=gdr-loopback: ") !=
                    NULL);
     RANK_CHECK(self->rank == 0 ||
                strstr(rsched_last_error(), "more than 64 blocks") != NULL);
-    forget(self, &w);
-    program_end(&w.p, self->rank);
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -589,20 +472,20 @@ static int case_given_up(struct rank *self)
     struct world w;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    make_buffers(&w, &small);
+    swap_make_buffers(&w.s, &small, 1);
     RANK_CHECK(create(self, &w) == 0);
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, &w, 1) == 0);
-    RANK_CHECK(self->rank == 0 || start(self, &w) == 0);
+    RANK_CHECK(swap_run(self, &w.s, 1) == 0);
+    RANK_CHECK(self->rank == 0 || swap_start(self, &w.s) == 0);
     if (self->rank == 0)
-        rsched_exchange_destroy(w.x);
+        rsched_exchange_destroy(w.s.x);
     else
-        RANK_CHECK(rsched_exchange_wait(w.x) == RSCHED_EPEER);
+        RANK_CHECK(rsched_exchange_wait(w.s.x) == RSCHED_EPEER);
     if (self->rank == 0)
-        w.x = NULL;
-    forget(self, &w);
+        w.s.x = NULL;
+    swap_forget(self, &w.s);
     RANK_CHECK(goes(self, &w, &small, RSCHED_WAY_GDR_LOOPBACK) == 0);
-    program_end(&w.p, self->rank);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -614,29 +497,29 @@ static int case_cut(struct rank *self)
     int error;
 
     RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
-    make_buffers(&w, &small);
+    swap_make_buffers(&w.s, &small, 1);
     RANK_CHECK(create(self, &w) == 0);
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, &w, 1) == 0);
-    RANK_CHECK(w.x->out[0].beside_peer->life == 0);
+    RANK_CHECK(swap_run(self, &w.s, 1) == 0);
+    RANK_CHECK(w.s.x->out[0].beside_peer->life == 0);
     mesh_barrier(self->end);
     interpreter_cut(INTERPRETER_ALL_RAILS);
     mesh_barrier(self->end);
-    error = start(self, &w);
+    error = swap_start(self, &w.s);
     if (error == 0)
-        error = wait(self, &w);
+        error = swap_wait(self, &w.s);
     RANK_CHECK(error == RSCHED_EPEER);
     mesh_barrier(self->end);
     interpreter_cut(0);
-    forget(self, &w);
-    make_buffers(&w, &small);
+    swap_forget(self, &w.s);
+    swap_make_buffers(&w.s, &small, 1);
     RANK_CHECK(create(self, &w) == 0);
-    RANK_CHECK(w.x->out[0].beside_peer->life == 1);
+    RANK_CHECK(w.s.x->out[0].beside_peer->life == 1);
     mesh_barrier(self->end);
-    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
     RANK_CHECK(check_way(self, &w, RSCHED_WAY_GDR_LOOPBACK, EPOCHS) == 0);
-    forget(self, &w);
-    program_end(&w.p, self->rank);
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
