@@ -56,28 +56,30 @@ static void print_list(const struct rs_way_switch *list, size_t count)
 /* Of what: messages whose parts go their own ways, or those that go as a
  * whole. */
 struct subject {
-    size_t (*find)(const struct rs_host_ways *ways, bool mapped,
+    size_t (*find)(const struct rs_host_ways *ways, enum rs_way_memory memory,
                    struct rs_way_switch *list);
-    const char *memory[2];
+    const char *memory[RS_NUM_WAY_MEMORIES]; /* NULL: there are no such */
 };
 
 static const struct subject exchanges = {
-    rs_ways_switches, {"other memory", "mapped memory"}};
+    rs_ways_switches, {"mapped memory", "other memory", "huge pages"}};
 static const struct subject wholes = {
-    rs_ways_switches_whole, {"from other memory", "from mapped memory"}};
+    rs_ways_switches_whole, {"from mapped memory", "from other memory", NULL}};
 
 /* @param where after the kind of memory; empty: everywhere */
 static void print_switches(const struct rs_host_ways *ways, const char *where,
                            const struct subject *subject)
 {
-    for (int mapped = 1; mapped >= 0; mapped--) {
+    for (enum rs_way_memory m = 0; m < RS_NUM_WAY_MEMORIES; m++) {
         struct rs_way_switch list[RS_WAY_SWITCHES];
 
+        if (subject->memory[m] == NULL || !rs_ways_tell(ways, m))
+            continue;
         if (where[0] != '\0')
-            printf("  %s, %-10s  ", subject->memory[mapped], where);
+            printf("  %s, %-10s  ", subject->memory[m], where);
         else
-            printf("  %-19s", subject->memory[mapped]);
-        print_list(list, subject->find(ways, mapped, list));
+            printf("  %-19s", subject->memory[m]);
+        print_list(list, subject->find(ways, m, list));
     }
 }
 

@@ -15,12 +15,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "librsched/base/huge.h"
 #include "librsched/base/line.h"
 #include "librsched/run/run.h"
 #include "tools/tool.h"
 
 enum {
     LINE = 64,
+    PAGE = 4096,
     LINES = 4096,      /* measurements of a line that are kept */
     BLOCKS = 3,
     EPOCHS_MOST = 500, /* of a block */
@@ -209,7 +211,7 @@ struct station {
     unsigned window;
     char *send, *receive;
     uint64_t bytes; /* of each buffer */
-    bool mapped, reads, on_gpu;
+    bool mapped, reads, on_gpu, huge;
     int gpu;
     struct rsched_gpu_memory gpu_send, gpu_receive;
 };
@@ -235,17 +237,26 @@ static char *get_gpu_buffer(const struct station *s, struct rsched_gpu_memory *g
 
 static char *get_buffer(const struct station *s, struct rsched_gpu_memory *gpu)
 {
+    uint64_t unit = s->huge ? rs_huge_unit() : PAGE;
     void *memory = NULL;
 
     if (s->on_gpu)
         return get_gpu_buffer(s, gpu);
     if (!s->mapped)
-        memory = aligned_alloc(4096, (s->bytes + 4095) / 4096 * 4096);
+        memory = aligned_alloc(unit, (s->bytes + unit - 1) / unit * unit);
     else if (rsched_alloc(s->bytes, &memory) != 0)
         memory = NULL;
     if (memory != NULL)
-        memset(memory, 1, s->bytes);
+        memset(memory, 1, s->huge ? (s->bytes + unit - 1) / unit * unit
+                                  : s->bytes);
     return memory;
+}
+
+static bool make_huge(const char *memory, uint64_t bytes)
+{
+    const char *low = memory, *high = memory + bytes;
+
+    return rs_huge_make(&low, &high) && low == memory && high == low + bytes;
 }
 
 static void put_buffer(const struct station *s, char *memory,
@@ -362,6 +373,7 @@ static int open_station(struct pair *pair, const struct pair_work *work,
     *s = (struct station){.mapped = work->mapped,
                           .reads = work->reads,
                           .on_gpu = work->on_gpu,
+                          .huge = work->huge && rs_huge_unit() > 0,
                           .gpu = work->gpus[pair->side]};
     for (unsigned i = 0; i < work->messages; i++)
         s->bytes += window_of(work) * room_for(work, i);
@@ -371,6 +383,8 @@ static int open_station(struct pair *pair, const struct pair_work *work,
         close_station(s);
         return no_buffers(s);
     }
+    if (s->huge)
+        s->huge = make_huge(s->send, s->bytes);
     if (ways != NULL)
         set_host_ways(pair, ways);
     for (unsigned i = 0; i < window_of(work) && error == 0; i++)
@@ -491,7 +505,8 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
     }
     if (ns < 0)
         return TOOL_FAILED;
-    *time = (struct pair_time){.ps = least * 1000};
+    *time = (struct pair_time){.ps = least * 1000,
+                               .huge = meet(pair, s->huge ? 0 : 1) < 1};
     rsched_exchange_get_stats(s->exchanges[0], &stats);
     for (int way = 0; way < RSCHED_NUM_WAYS; way++)
         time->way_bytes[way] = (uint64_t)meet(

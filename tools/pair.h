@@ -52,6 +52,7 @@ struct pair_work {
     bool self[PAIR_MESSAGES]; /* to the process itself */
     unsigned messages;
     bool mapped;  /* the buffers are of rsched_alloc() */
+    bool huge;    /* the send buffers are put into huge pages */
     bool one_way; /* from side 0 to side 1 only */
     bool on_gpu;  /* the buffers are in the memory of these GPUs, side 0's first */
     int gpus[2];
@@ -62,6 +63,7 @@ struct pair_work {
 
 /** What it took. */
 struct pair_time {
+    bool huge; /* both sides have got the huge pages that were asked for */
     double ps; /* of an epoch of all of the window, of the slower side: the least
                   of the blocks, since other work on the machine only adds to it */
     uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in an epoch of

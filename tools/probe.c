@@ -45,13 +45,13 @@ void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out)
     fprintf(out, " %6.1f %%\n", 100 * error);
 }
 
-static void print_switches(const struct rs_host_ways *ways, bool mapped,
-                           FILE *out)
+static void print_switches(const struct rs_host_ways *ways,
+                           enum rs_way_memory memory, FILE *out)
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
-    size_t count = rs_ways_switches(ways, mapped, list);
+    size_t count = rs_ways_switches(ways, memory, list);
 
-    fprintf(out, "%s memory:", mapped ? "mapped" : "other");
+    fprintf(out, "%s memory:", rs_way_memory_name(memory));
     for (size_t i = 0; i < count; i++)
         fprintf(out, "%s from %llu B %s", i > 0 ? "," : "",
                 (unsigned long long)list[i].bytes, rs_way_name(list[i].way));
@@ -115,8 +115,10 @@ void probe_print(const struct probe *probe, FILE *out)
         probe_print_cost(&c->gap, probe->of[way].gap_error, out);
     }
     fputc('\n', out);
-    print_switches(&probe->ways, true, out);
-    print_switches(&probe->ways, false, out);
+    for (enum rs_way_memory memory = 0; memory < RS_NUM_WAY_MEMORIES; memory++) {
+        if (rs_ways_tell(&probe->ways, memory))
+            print_switches(&probe->ways, memory, out);
+    }
     print_sharing(probe, out);
     print_stores(probe, out);
 }

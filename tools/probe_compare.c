@@ -38,6 +38,13 @@ static void scale_les3(struct pair_work *work, uint64_t grid)
     }
 }
 
+static enum rs_way_memory memory_of(const struct pair_work *work)
+{
+    return work->mapped ? RS_WAY_MEMORY_MAPPED
+           : work->huge ? RS_WAY_MEMORY_HUGE
+                        : RS_WAY_MEMORY_OTHER;
+}
+
 static void predict(const struct rs_host_ways *ways, const struct pair_work *work,
                     const char **how, double *ps)
 {
@@ -47,14 +54,16 @@ static void predict(const struct rs_host_ways *ways, const struct pair_work *wor
     for (unsigned i = 0; i < work->messages; i++) {
         struct rs_way_part *part = work->self[i]  ? &parts.self
                                    : work->mapped ? &parts.mapped
+                                   : work->huge   ? &parts.huge
                                                   : &parts.readable;
 
         rs_way_part_add(part, work->bytes[i], 1, 0);
     }
     choice = rs_ways_choose(ways, &parts);
-    *how = rs_way_name(choice.pull  ? RS_WAY_PULL
-                       : choice.cma ? RS_WAY_CMA
-                                    : RS_WAY_LANDING);
+    *how = rs_way_name(choice.pull                ? RS_WAY_PULL
+                       : choice.cma && work->huge ? RS_WAY_CMA_HUGE
+                       : choice.cma               ? RS_WAY_CMA
+                                                  : RS_WAY_LANDING);
     *ps = (double)rs_ways_time(ways, &parts, choice);
 }
 
@@ -77,8 +86,8 @@ static void print_row(const struct rs_host_ways *ways, struct row *row,
     if (fabs(error) > tally->worst)
         tally->worst = fabs(error);
     printf("%-18s %-7s %-8s %12.3f %12.3f %+7.1f %%\n", row->name,
-           row->work.mapped ? "mapped" : "other", how, measured / 1e6, ps / 1e6,
-           100 * error);
+           rs_way_memory_name(memory_of(&row->work)), how, measured / 1e6,
+           ps / 1e6, 100 * error);
 }
 
 static void print_rows(struct pair *pair, const struct rs_host_ways *ways,
@@ -98,48 +107,90 @@ static void print_rows(struct pair *pair, const struct rs_host_ways *ways,
            pair_class(pair), 2 * (double)pair_line(pair) / 1000);
 }
 
-/* 8 B to 4 MiB, and the paper's grids; each in both kinds of memory. */
-enum { SIZES = 10, GRIDS = 3, ROWS = 2 * (SIZES + GRIDS) };
+/* 8 B to 4 MiB, and the paper's grids; each in mapped memory and in other memory,
+ * long ones in huge pages too. */
+enum {
+    SIZES = 10,
+    GRIDS = 3,
+    ROWS = RS_NUM_WAY_MEMORIES * (SIZES + GRIDS),
+    HUGE_LEAST = 2 << 20, /* bytes: shorter ones rarely cover a huge page */
+};
 
-static void make_rows(struct row *rows)
+static void make_row(struct row *row, unsigned what)
 {
     static const uint64_t sizes[SIZES] = {8,     64,    512,    4096,   8192,
                                           32768, 65536, 262144, 524288, 4194304};
     static const uint64_t grids[GRIDS] = {60, 218, 872};
 
-    for (unsigned i = 0; i < ROWS; i++) {
-        struct row *row = &rows[i];
-        unsigned k = i / 2;
-
-        row->work.mapped = i % 2 == 0;
-        if (k < SIZES) {
-            eight_neighbors(&row->work, sizes[k]);
-            snprintf(row->name, sizeof(row->name), "8 x %llu B",
-                     (unsigned long long)sizes[k]);
-        } else {
-            scale_les3(&row->work, grids[k - SIZES]);
-            snprintf(row->name, sizeof(row->name), "scale-les3:%llu",
-                     (unsigned long long)grids[k - SIZES]);
-        }
+    if (what < SIZES) {
+        eight_neighbors(&row->work, sizes[what]);
+        snprintf(row->name, sizeof(row->name), "8 x %llu B",
+                 (unsigned long long)sizes[what]);
+    } else {
+        scale_les3(&row->work, grids[what - SIZES]);
+        snprintf(row->name, sizeof(row->name), "scale-les3:%llu",
+                 (unsigned long long)grids[what - SIZES]);
     }
+}
+
+static uint64_t bytes_of(const struct pair_work *work)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < work->messages; i++)
+        bytes += work->bytes[i];
+    return bytes;
+}
+
+/* @return how many there are */
+static unsigned make_rows(const struct rs_host_ways *ways, struct row *rows)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < ROWS; i++) {
+        enum rs_way_memory memory = i % RS_NUM_WAY_MEMORIES;
+        struct row *row = &rows[count];
+
+        make_row(row, i / RS_NUM_WAY_MEMORIES);
+        row->work.mapped = memory == RS_WAY_MEMORY_MAPPED;
+        row->work.huge = memory == RS_WAY_MEMORY_HUGE;
+        if (rs_ways_tell(ways, memory) &&
+            (!row->work.huge || bytes_of(&row->work) >= HUGE_LEAST))
+            count++;
+    }
+    return count;
+}
+
+/* So that what is in huge pages before it is loaded is taken for that, and that
+ * nothing else is put into them between two epochs. */
+static struct rs_host_ways settle(const struct rs_host_ways *ways,
+                                  const struct pair_work *work)
+{
+    struct rs_host_ways settled = *ways;
+
+    if (work->huge)
+        settled.of[RS_WAY_CMA] = ways->of[RS_WAY_CMA_HUGE];
+    settled.of[RS_WAY_CMA_HUGE].given = false;
+    return settled;
 }
 
 int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
                   unsigned rounds)
 {
-    struct row rows[ROWS] = {0};
+    struct row rows[ROWS + 1] = {0};
+    unsigned count = make_rows(ways, rows);
     int status = TOOL_OK;
 
-    make_rows(rows);
     for (unsigned round = 0; round < rounds; round++) {
-        for (unsigned i = 0; i < ROWS && status == TOOL_OK; i++) {
+        for (unsigned i = 0; i < count && status == TOOL_OK; i++) {
+            struct rs_host_ways settled = settle(ways, &rows[i].work);
             struct pair_time time;
 
-            status = pair_measure(pair, &rows[i].work, ways, &time);
+            status = pair_measure(pair, &rows[i].work, &settled, &time);
             rows[i].times.ps[rows[i].times.count++] = time.ps;
         }
     }
     if (status == TOOL_OK && pair_is_first(pair))
-        print_rows(pair, ways, rows, ROWS);
+        print_rows(pair, ways, rows, count);
     return status;
 }

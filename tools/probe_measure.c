@@ -15,6 +15,11 @@ enum {
     BLOCK = 256, /* their bytes, if the kernel does not read them */
 };
 
+static bool by_kernel(enum rs_way way)
+{
+    return way == RS_WAY_CMA || way == RS_WAY_CMA_HUGE;
+}
+
 /* Which counter a way is told by. */
 static bool has_moved(enum rs_way way, const struct pair_time *time)
 {
@@ -28,6 +33,8 @@ static bool has_moved(enum rs_way way, const struct pair_time *time)
         return bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT] > 0;
     case RS_WAY_CMA:
         return bytes[RSCHED_WAY_CMA] > 0;
+    case RS_WAY_CMA_HUGE:
+        return bytes[RSCHED_WAY_CMA] > 0 && time->huge;
     default:
         return bytes[RSCHED_WAY_SELF] > 0;
     }
@@ -54,7 +61,8 @@ static uint64_t gap_of(const struct probe_way *w, uint64_t bytes)
     return (uint64_t)w->gap_times[i].ps[w->gap_times[i].count - 1];
 }
 
-/* Costs by which everything goes one way. What pieces shared work has follows
+/* Costs by which everything goes one way; memory that is in huge pages before it
+ * is loaded is read like any other. What pieces shared work has follows
  * from what a pull has been measured to take. */
 static void force(const struct probe *probe, enum rs_way way, uint64_t bytes,
                   struct rs_host_ways *ways)
@@ -67,7 +75,7 @@ static void force(const struct probe *probe, enum rs_way way, uint64_t bytes,
     if (way == RS_WAY_LANDING || way == RS_WAY_SELF)
         return;
     ways->of[RS_WAY_LANDING].latency = RS_PS_PER_S;
-    ways->of[way].given = true;
+    ways->of[way == RS_WAY_CMA_HUGE ? RS_WAY_CMA : way].given = true;
     if (way == RS_WAY_SHARED) {
         ways->of[RS_WAY_PULL] = (struct rs_way_costs){
             .given = true,
@@ -83,6 +91,7 @@ static int measure_one(struct pair *pair, const struct probe *probe,
     struct pair_work work = {
         .messages = blocks,
         .mapped = way == RS_WAY_PULL || way == RS_WAY_SHARED,
+        .huge = way == RS_WAY_CMA_HUGE,
         .one_way = one_way,
     };
     struct rs_host_ways ways;
@@ -122,7 +131,7 @@ static int measure_size(struct pair *pair, struct probe *probe, enum rs_way way,
 static int measure_blocks(struct pair *pair, struct probe *probe,
                           enum rs_way way)
 {
-    uint64_t bytes = BLOCKS * (way == RS_WAY_CMA ? KERNEL_SHORTEST : BLOCK);
+    uint64_t bytes = BLOCKS * (by_kernel(way) ? KERNEL_SHORTEST : BLOCK);
     struct probe_way *w = &probe->of[way];
     struct pair_time time;
     int status = measure_one(pair, probe, way, false, bytes, 1, &time);
@@ -179,7 +188,7 @@ static int fit(struct probe *probe, enum rs_way way)
 /* Below, there are no blocks for the kernel, and no pieces to share. */
 static uint64_t shortest(enum rs_way way)
 {
-    if (way == RS_WAY_CMA)
+    if (by_kernel(way))
         return KERNEL_SHORTEST;
     return way == RS_WAY_SHARED ? RS_WAY_SHARED_LEAST : SHORTEST;
 }

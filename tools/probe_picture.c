@@ -9,17 +9,17 @@
 
 enum {
     WIDTH = 1000,
-    HEIGHT = 620,
+    HEIGHT = 644,
     LEFT = 80,
     RIGHT = 20,
     TOP = 64,
-    BOTTOM = 96,
+    BOTTOM = 120,
     STEPS = 16, /* of a curve, between two sizes */
 };
 
 /* Okabe and Ito's palette, by enum rs_way. */
 static const char *const colors[RS_NUM_HOST_WAYS] = {"#8c8c8c", "#0072b2", "#009e73",
-                                                "#e69f00", "#cc79a7"};
+                                                "#e69f00", "#cc79a7", "#d55e00"};
 
 struct frame {
     FILE *out;
@@ -114,13 +114,13 @@ static void draw_way(const struct frame *f, const struct probe *probe,
 
 /* A bar below the axis in the colors of the ways that are cheapest. */
 static void draw_switches(const struct frame *f, const struct probe *probe,
-                          bool mapped, int64_t y)
+                          enum rs_way_memory memory, int64_t y)
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
-    size_t count = rs_ways_switches(&probe->ways, mapped, list);
+    size_t count = rs_ways_switches(&probe->ways, memory, list);
     char text[48];
 
-    svg_text(f->out, PX(8), y + PX(11), "", mapped ? "mapped" : "other");
+    svg_text(f->out, PX(8), y + PX(11), "", rs_way_memory_name(memory));
     for (size_t i = 0; i < count; i++) {
         double from = (double)list[i].bytes, to = (double)probe->longest;
         int64_t x;
@@ -162,10 +162,10 @@ static void draw_legend(const struct frame *f, const struct probe *probe)
             continue;
         snprintf(text, sizeof(text), "fill=\"%s\"", colors[way]);
         svg_rect(f->out, x, PX(36), PX(12), PX(12), text, NULL);
-        snprintf(text, sizeof(text), "%s, fitted within %.1f %%",
+        snprintf(text, sizeof(text), "%s, within %.1f %%",
                  rs_way_name(way), 100 * probe->of[way].work_error);
         svg_text(f->out, x + PX(18), PX(46), "", text);
-        x += PX(184);
+        x += PX(154);
     }
 }
 
@@ -180,8 +180,11 @@ static void draw_one(const struct probe *probe, FILE *out)
         if (probe->ways.of[way].given)
             draw_way(&f, probe, way);
     }
-    draw_switches(&f, probe, true, PX(HEIGHT - BOTTOM + 32));
-    draw_switches(&f, probe, false, PX(HEIGHT - BOTTOM + 56));
+    for (enum rs_way_memory memory = 0; memory < RS_NUM_WAY_MEMORIES; memory++) {
+        if (rs_ways_tell(&probe->ways, memory))
+            draw_switches(&f, probe, memory,
+                          PX(HEIGHT - BOTTOM + 32 + 24 * (int)memory));
+    }
 }
 
 void probe_draw(const struct probe *probes, size_t count, FILE *out)

@@ -87,12 +87,14 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
         return keep_pieces(l, message);
     l->pull.possible = false;
     l->pull.announcement.incoming = message->incoming;
-    l->adopt_in = 0;
+    l->pull.huge.number = 0;
+    l->adopt_in = l->huge_in = l->huge_after = 0;
     error = load_ring(l, message);
     if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
     l->adopt_in = (uint32_t)rs_config()->adopt;
+    l->huge_in = rs_config()->huge ? RS_HUGE_FIRST : 0;
     return error != 0 ? error : rs_pull_load(l);
 }
 
@@ -282,6 +284,12 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     l->active = &l->copies;
     if (unlikely(l->adopt_in != 0) && --l->adopt_in == 0) {
         int error = rs_pull_adopt(l);
+
+        if (error != 0)
+            return error;
+    }
+    if (unlikely(l->huge_in != 0) && --l->huge_in == 0) {
+        int error = rs_pull_consider_huge(l);
 
         if (error != 0)
             return error;

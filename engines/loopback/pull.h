@@ -13,7 +13,8 @@
  *
  * Memory that cannot be mapped can be read with process_vm_readv(), which pins
  * the sender's pages in each epoch: worth while for much memory only. The
- * receiver says in its words whether the kernel lets it (`reads`).
+ * receiver says in its words whether the kernel lets it (`reads`). A sender whose
+ * memory is read in many epochs puts it into huge pages (librsched/base/huge.h).
  *
  * A long message is copied by both, if the receive buffers too can be mapped and
  * the sender waits: see struct rs_work in segment.h. A sender that has as much to
@@ -66,6 +67,7 @@ struct rs_pull {
     struct rs_table_maker table;
     struct rs_place place;   /* the table's memory; bytes is 0 if there is none */
     uint64_t readable;       /* tx: bytes that the kernel reads */
+    struct rs_pieces huge;   /* tx: parts that were put into huge pages */
     struct rs_pieces from;   /* what the sender's table says, as mapped here */
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
@@ -89,6 +91,15 @@ int rs_pull_load(struct lane *l);
 /** Sender, in a start: have pages of the message adopted, if it would be pulled
  * then. @return 0 or RSCHED_ENOMEM */
 int rs_pull_adopt(struct lane *l);
+
+/* The start in which it is looked at first: by then a program has written what it
+ * sends, so that its pages are there. */
+enum { RS_HUGE_FIRST = 4 };
+
+/** Sender, in a start: put the message into huge pages, if the kernel reads it
+ * faster out of them than it comes now, and so that this has paid by now; else
+ * set when to look again, if ever. @return 0 or RSCHED_ENOMEM */
+int rs_pull_consider_huge(struct lane *l);
 
 /** Sender: whether the table is out of date. */
 static inline bool rs_pull_is_stale(const struct rs_pull *pull)

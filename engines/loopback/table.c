@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sender's table of where its message lies. */
+#include <stdlib.h>
+
 #include "engines/loopback/lane.h"
 #include "librsched/base/adopt.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/huge.h"
 #include "librsched/base/offer.h"
 
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
@@ -83,6 +86,8 @@ static struct rs_way_parts parts_of(const struct lane *l)
                    atomic_load_explicit(&l->ring.words->reads,
                                         memory_order_relaxed) != 0,
                    &parts);
+    for (size_t i = 0; i < l->pull.huge.number; i++)
+        rs_way_parts_set_huge(&parts, l->pull.huge.at[i].bytes);
     return parts;
 }
 
@@ -96,7 +101,8 @@ static struct rs_way_choice choose(const struct lane *l,
     if (c->mapped_bytes != RS_LIMIT_AUTO)
         choice.pull = is_long(parts->mapped.bytes, c->mapped_bytes);
     if (c->cma_bytes != RS_LIMIT_AUTO)
-        choice.cma = is_long(parts->readable.bytes, c->cma_bytes);
+        choice.cma = choice.huge = is_long(
+            parts->readable.bytes + parts->huge.bytes, c->cma_bytes);
     return choice;
 }
 
@@ -117,8 +123,21 @@ uint64_t rs_pull_shortest(const struct rs_host_ways *ways)
     return shortest;
 }
 
+/* Blocks that lie there lie there as a whole: cut_pieces(). */
+static bool is_huge(const struct rs_pull *pull, const struct rsched_piece *p)
+{
+    for (size_t i = 0; i < pull->huge.number; i++) {
+        const struct rsched_piece *part = &pull->huge.at[i];
+
+        if (p->count == 1 && p->address >= part->address &&
+            p->address < part->address + part->bytes)
+            return true;
+    }
+    return false;
+}
+
 /* Have the kernel read what would go through slots. */
-static void read_slots(struct lane *l)
+static void read_slots(struct lane *l, struct rs_way_choice choice)
 {
     struct rs_table_maker *t = &l->pull.table;
     struct rs_pieces *slots = &l->pull.slots;
@@ -131,9 +150,11 @@ static void read_slots(struct lane *l)
         if (entry->region != RS_TABLE_SLOTS)
             continue;
         seen++;
-        if (p->bytes >= RS_TABLE_LEAST_READ) {
+        if (p->bytes >= RS_TABLE_LEAST_READ &&
+            (is_huge(&l->pull, p) ? choice.huge : choice.cma)) {
             entry->region = RS_TABLE_CMA;
             entry->offset = (uint64_t)(uintptr_t)p->address;
+            l->pull.readable += p->bytes * p->count;
         } else {
             slots->at[kept++] = *p;
         }
@@ -173,11 +194,11 @@ int rs_pull_load(struct lane *l)
         return error;
     parts = parts_of(l);
     choice = choose(l, &parts);
-    if (!choice.pull && !choice.cma)
+    if (!choice.pull && !choice.cma && !choice.huge)
         return 0;
-    pull->readable = choice.cma ? parts.readable.bytes : 0;
-    if (choice.cma)
-        read_slots(l);
+    pull->readable = 0;
+    if (choice.cma || choice.huge)
+        read_slots(l, choice);
     error = publish(pull, &pull->announcement);
     if (error == 0)
         error = rs_pieces_compile(&pull->slots, l, &pull->rest);
@@ -250,4 +271,146 @@ int rs_pull_adopt(struct lane *l)
     for (size_t i = 0; next_contiguous(l, &i, &low, &high);)
         rs_adopt(low, high);
     return rs_pull_load(l);
+}
+
+/* ---- huge pages ---- */
+
+enum {
+    HUGE_LEAST = 64 << 10, /* bytes: shorter parts are not worth a page */
+    HUGE_PARTS = 1024,     /* of a message, at most */
+};
+
+/* The parts of the message that can be put into huge pages: how many bytes they
+ * have, and how many these pages. */
+static int find_huge(const struct lane *l, struct rs_pieces *parts,
+                     uint64_t *bytes, uint64_t *pages)
+{
+    uint64_t unit = rs_huge_unit();
+    char *low, *high, *end;
+    int error = 0;
+
+    for (size_t i = 0; error == 0 && parts->number < HUGE_PARTS &&
+                       next_contiguous(l, &i, &low, &high);) {
+        for (; error == 0 && high - low >= HUGE_LEAST &&
+               (end = rs_huge_find(&low, high)) != NULL;
+             low = end) {
+            struct rsched_piece part = {.address = low,
+                                        .bytes = (uint64_t)(end - low),
+                                        .count = 1};
+
+            *bytes += part.bytes;
+            *pages += ((uintptr_t)end + unit - 1) / unit * unit -
+                      (uintptr_t)low / unit * unit;
+            error = rs_pieces_append(parts, &part);
+        }
+    }
+    return error;
+}
+
+/* The part of a block up to where huge pages begin or end. */
+static uint64_t cut(const struct rs_pieces *huge, const struct rsched_piece *p)
+{
+    uint64_t bytes = p->bytes;
+
+    for (size_t i = 0; i < huge->number; i++) {
+        const struct rsched_piece *r = &huge->at[i];
+        const char *edges[] = {r->address, r->address + r->bytes};
+
+        for (int k = 0; k < 2; k++) {
+            if (edges[k] > p->address && edges[k] < p->address + bytes)
+                bytes = (uint64_t)(edges[k] - p->address);
+        }
+    }
+    return bytes;
+}
+
+/* Cut the message's blocks where huge pages begin and end. */
+static int cut_pieces(struct lane *l)
+{
+    struct rs_pieces pieces = {0};
+    int error = 0;
+
+    for (size_t i = 0; i < l->num_pieces && error == 0; i++) {
+        struct rsched_piece p = l->pieces[i];
+
+        while (p.count == 1 && p.bytes > 0 && error == 0) {
+            struct rsched_piece part = p;
+
+            part.bytes = cut(&l->pull.huge, &p);
+            p.address += part.bytes;
+            p.bytes -= part.bytes;
+            error = rs_pieces_append(&pieces, &part);
+        }
+        if (p.count > 1 && error == 0)
+            error = rs_pieces_append(&pieces, &p);
+    }
+    if (error != 0) {
+        free(pieces.at);
+        return error;
+    }
+    free(l->pieces);
+    l->pieces = pieces.at;
+    l->num_pieces = pieces.number;
+    l->room_pieces = pieces.room;
+    return 0;
+}
+
+static int make_huge(struct lane *l, const struct rs_pieces *parts)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < parts->number && error == 0; i++) {
+        struct rsched_piece p = parts->at[i];
+        const char *low = p.address, *high = low + p.bytes;
+
+        if (!rs_huge_make(&low, &high))
+            continue;
+        p.address += low - p.address;
+        p.bytes = (uint64_t)(high - low);
+        error = rs_pieces_append(&l->pull.huge, &p);
+    }
+    if (error == 0)
+        error = cut_pieces(l);
+    return error != 0 ? error : rs_pull_load(l);
+}
+
+/* The start by which it would have saved what it takes: so it never takes more
+ * than twice what it could save, however many starts there are. UINT64_MAX: it
+ * saves nothing. */
+static uint64_t huge_pays_after(const struct lane *l, uint64_t bytes,
+                                uint64_t pages)
+{
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
+    struct rs_way_parts now = parts_of(l), then = now;
+    uint64_t before, after;
+
+    rs_way_parts_set_huge(&then, bytes);
+    before = rs_ways_time(ways, &now, choose(l, &now));
+    after = rs_ways_time(ways, &then, choose(l, &then));
+    return after < before ? pages * RS_HUGE_PS_PER_BYTE / (before - after)
+                          : UINT64_MAX;
+}
+
+int rs_pull_consider_huge(struct lane *l)
+{
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
+    uint32_t starts = l->huge_after > 0 ? l->huge_after : RS_HUGE_FIRST;
+    struct rs_pieces found = {0};
+    uint64_t bytes = 0, pages = 0, after;
+    int error;
+
+    /* Nothing is looked for where all of it would save nothing. */
+    if (l->pull.refused || !ways->of[RS_WAY_CMA_HUGE].given ||
+        huge_pays_after(l, l->bytes, l->bytes) == UINT64_MAX)
+        return 0;
+    error = find_huge(l, &found, &bytes, &pages);
+    after = error == 0 ? huge_pays_after(l, bytes, pages) : UINT64_MAX;
+    if (after <= starts) {
+        error = make_huge(l, &found);
+    } else if (after <= UINT32_MAX) {
+        l->huge_after = (uint32_t)after;
+        l->huge_in = l->huge_after - starts;
+    }
+    free(found.at);
+    return error;
 }

@@ -72,6 +72,11 @@ static struct entry table[] = {
       "in place to where neighbors can map them, if their owner has offered "
       "them; memory of malloc is offered where this is set; 0: in none"},
      KIND_COUNT, FIELD(adopt), 0, UINT32_MAX, false},
+    {{"RSCHED_HUGE", 0, "yes", 0, "yes/no",
+      "put ordinary send buffers into huge pages, out of which the kernel reads "
+      "them faster, once that would have saved what it costs, by the costs of "
+      "the ways"},
+     KIND_BOOL, FIELD(huge), 0, 1, false},
     {{"RSCHED_WAYS", 0, "", 0, "text",
       "machine file with what the ways within a node cost (rsched probe writes "
       "one); empty is RSCHED_MACHINE if it says so, else built in"},

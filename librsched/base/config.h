@@ -41,6 +41,7 @@ struct rs_config {
     uint64_t cma_bytes;      /* RSCHED_CMA: likewise */
     uint64_t nontemporal_bytes; /* RSCHED_NONTEMPORAL: likewise */
     uint64_t adopt;          /* RSCHED_ADOPT: 0 is never */
+    bool huge;               /* RSCHED_HUGE */
     const char *ways;        /* RSCHED_WAYS */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
     bool gdrcopy;            /* RSCHED_GDRCOPY */

@@ -20,9 +20,9 @@ const char *rs_way_name(enum rs_way way)
     static const char *const names[RS_NUM_WAYS] = {
         [RS_WAY_SELF] = "self",         [RS_WAY_LANDING] = "landing",
         [RS_WAY_PULL] = "pull",         [RS_WAY_SHARED] = "shared",
-        [RS_WAY_CMA] = "cma",           [RS_WAY_STAGED] = "staged",
-        [RS_WAY_GDRCOPY] = "gdrcopy",   [RS_WAY_CUDA_IPC] = "cuda-ipc",
-        [RS_WAY_GDR_LOOPBACK] = "gdr-loopback",
+        [RS_WAY_CMA] = "cma",           [RS_WAY_CMA_HUGE] = "cma-huge",
+        [RS_WAY_STAGED] = "staged",     [RS_WAY_GDRCOPY] = "gdrcopy",
+        [RS_WAY_CUDA_IPC] = "cuda-ipc", [RS_WAY_GDR_LOOPBACK] = "gdr-loopback",
     };
 
     return names[way];
@@ -168,12 +168,29 @@ static void join(struct rs_way_part *to, const struct rs_way_part *part)
     to->scattered += part->scattered;
 }
 
+void rs_way_parts_set_huge(struct rs_way_parts *parts, uint64_t bytes)
+{
+    struct rs_way_part *readable = &parts->readable, *huge = &parts->huge;
+
+    if (bytes == 0)
+        return;
+    if (bytes >= readable->bytes) {
+        join(huge, readable);
+        *readable = (struct rs_way_part){0};
+        return;
+    }
+    huge->bytes += bytes;
+    huge->blocks++;
+    readable->bytes -= bytes;
+}
+
 uint64_t rs_ways_time(const struct rs_host_ways *ways,
                       const struct rs_way_parts *parts,
                       struct rs_way_choice choice)
 {
     const struct rs_way_costs *pull = &ways->of[RS_WAY_PULL];
     const struct rs_way_costs *cma = &ways->of[RS_WAY_CMA];
+    const struct rs_way_costs *huge = &ways->of[RS_WAY_CMA_HUGE];
     const struct rs_way_costs *own = &ways->of[RS_WAY_SELF];
     struct rs_way_part landing = parts->rest;
     uint64_t work = 0, latency = 0, self = 0;
@@ -186,6 +203,10 @@ uint64_t rs_ways_time(const struct rs_host_ways *ways,
         add_part(cma, &parts->readable, cma->block, &work, &latency);
     else
         join(&landing, &parts->readable);
+    if (choice.huge)
+        add_part(huge, &parts->huge, huge->block, &work, &latency);
+    else
+        join(&landing, &parts->huge);
     add_part(&ways->of[RS_WAY_LANDING], &landing, own->block, &work, &latency);
     if (parts->self.bytes > 0)
         self = work_of(own, &parts->self, own->block);
@@ -199,12 +220,14 @@ static bool is_possible(const struct rs_host_ways *ways,
 {
     bool pull = ways->of[RS_WAY_PULL].given && parts->mapped.bytes > 0;
     bool cma = ways->of[RS_WAY_CMA].given && parts->readable.bytes > 0;
+    bool huge = ways->of[RS_WAY_CMA_HUGE].given && parts->huge.bytes > 0;
     uint64_t bytes = add(add(parts->mapped.bytes, parts->readable.bytes),
-                         parts->rest.bytes);
+                         add(parts->huge.bytes, parts->rest.bytes));
 
     if (bytes < ways->least_once)
         return false;
-    if ((choice.pull && !pull) || (choice.cma && !cma))
+    if ((choice.pull && !pull) || (choice.cma && !cma) ||
+        (choice.huge && !huge))
         return false;
     return choice.pull || parts->mapped.bytes == 0;
 }
@@ -212,12 +235,13 @@ static bool is_possible(const struct rs_host_ways *ways,
 struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
                                     const struct rs_way_parts *parts)
 {
-    struct rs_way_choice landing = {false, false}, best = landing;
+    struct rs_way_choice landing = {false, false, false}, best = landing;
     uint64_t least = rs_ways_time(ways, parts, landing);
 
     least -= least / WORTH;
-    for (unsigned i = 1; i < 4; i++) {
-        struct rs_way_choice choice = {(i & 1) != 0, (i & 2) != 0};
+    for (unsigned i = 1; i < 8; i++) {
+        struct rs_way_choice choice = {(i & 1) != 0, (i & 2) != 0,
+                                       (i & 4) != 0};
         uint64_t time;
 
         if (!is_possible(ways, parts, choice))
@@ -246,12 +270,12 @@ bool rs_ways_choose_whole(const struct rs_host_ways *ways,
 {
     struct rs_way_parts where = {.mapped = parts->mapped,
                                  .readable = parts->readable};
-    struct rs_way_choice landing = {false, false}, once;
+    struct rs_way_choice landing = {false, false, false}, once;
     uint64_t time, other;
 
     join(&where.readable, &parts->rest);
     once = (struct rs_way_choice){where.mapped.bytes > 0,
-                                  where.readable.bytes > 0};
+                                  where.readable.bytes > 0, false};
     if (add(where.mapped.bytes, where.readable.bytes) <= RS_WAY_WHOLE_LEAST ||
         (once.pull && !ways->of[RS_WAY_PULL].given) ||
         (once.cma && !ways->of[RS_WAY_CMA].given))
@@ -347,55 +371,81 @@ size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
     return count;
 }
 
-static enum rs_way way_of(const struct rs_host_ways *ways,
-                          const struct rs_way_parts *parts, uint64_t bytes)
+const char *rs_way_memory_name(enum rs_way_memory memory)
 {
-    struct rs_way_choice choice = rs_ways_choose(ways, parts);
+    static const char *const names[RS_NUM_WAY_MEMORIES] = {
+        [RS_WAY_MEMORY_MAPPED] = "mapped",
+        [RS_WAY_MEMORY_OTHER] = "other",
+        [RS_WAY_MEMORY_HUGE] = "huge",
+    };
 
-    if (choice.cma)
-        return RS_WAY_CMA;
-    if (!choice.pull)
-        return RS_WAY_LANDING;
-    return rs_ways_share(ways, bytes) ? RS_WAY_SHARED : RS_WAY_PULL;
+    return names[memory];
 }
 
-static enum rs_way way_of_mapped(const void *ways, uint64_t bytes)
+bool rs_ways_tell(const struct rs_host_ways *ways, enum rs_way_memory memory)
 {
-    return way_of(ways, &(struct rs_way_parts){.mapped = {bytes, 1, 0}}, bytes);
+    return memory != RS_WAY_MEMORY_HUGE || ways->of[RS_WAY_CMA_HUGE].given;
 }
 
-static enum rs_way way_of_other(const void *ways, uint64_t bytes)
+/* What rs_way_switches() hands on. */
+struct question {
+    const struct rs_host_ways *ways;
+    enum rs_way_memory memory;
+};
+
+static struct rs_way_parts parts_of(enum rs_way_memory memory, uint64_t bytes)
 {
-    return way_of(ways, &(struct rs_way_parts){.readable = {bytes, 1, 0}}, bytes);
+    const struct rs_way_part all = {bytes, 1, 0};
+
+    switch (memory) {
+    case RS_WAY_MEMORY_MAPPED:
+        return (struct rs_way_parts){.mapped = all};
+    case RS_WAY_MEMORY_HUGE:
+        return (struct rs_way_parts){.huge = all};
+    default:
+        return (struct rs_way_parts){.readable = all};
+    }
 }
 
-size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
-                        struct rs_way_switch *list)
+static enum rs_way once_of(enum rs_way_memory memory)
 {
-    return rs_way_switches(mapped ? way_of_mapped : way_of_other, ways, list);
+    return memory == RS_WAY_MEMORY_MAPPED ? RS_WAY_PULL
+           : memory == RS_WAY_MEMORY_HUGE ? RS_WAY_CMA_HUGE
+                                          : RS_WAY_CMA;
 }
 
-static enum rs_way whole_of_mapped(const void *ways, uint64_t bytes)
+static enum rs_way way_of(const void *arg, uint64_t bytes)
 {
-    struct rs_way_parts parts = {.mapped = {bytes, 1, 0}};
+    const struct question *q = arg;
+    struct rs_way_parts parts = parts_of(q->memory, bytes);
+    struct rs_way_choice choice = rs_ways_choose(q->ways, &parts);
 
-    return rs_ways_choose_whole(ways, &parts, RS_WAY_LANDING) ? RS_WAY_PULL
-                                                              : RS_WAY_LANDING;
+    if (choice.pull && rs_ways_share(q->ways, bytes))
+        return RS_WAY_SHARED;
+    return choice.pull || choice.cma || choice.huge ? once_of(q->memory) : RS_WAY_LANDING;
 }
 
-static enum rs_way whole_of_other(const void *ways, uint64_t bytes)
+size_t rs_ways_switches(const struct rs_host_ways *ways,
+                        enum rs_way_memory memory, struct rs_way_switch *list)
 {
-    struct rs_way_parts parts = {.readable = {bytes, 1, 0}};
-
-    return rs_ways_choose_whole(ways, &parts, RS_WAY_LANDING) ? RS_WAY_CMA
-                                                              : RS_WAY_LANDING;
+    return rs_way_switches(way_of, &(struct question){ways, memory}, list);
 }
 
-size_t rs_ways_switches_whole(const struct rs_host_ways *ways, bool mapped,
+static enum rs_way whole_of(const void *arg, uint64_t bytes)
+{
+    const struct question *q = arg;
+    struct rs_way_parts parts = parts_of(q->memory, bytes);
+
+    return rs_ways_choose_whole(q->ways, &parts, RS_WAY_LANDING)
+               ? once_of(q->memory)
+               : RS_WAY_LANDING;
+}
+
+size_t rs_ways_switches_whole(const struct rs_host_ways *ways,
+                              enum rs_way_memory memory,
                               struct rs_way_switch *list)
 {
-    return rs_way_switches(mapped ? whole_of_mapped : whole_of_other, ways,
-                           list);
+    return rs_way_switches(whole_of, &(struct question){ways, memory}, list);
 }
 
 uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways)
@@ -403,8 +453,9 @@ uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways)
     struct rs_way_switch list[RS_WAY_SWITCHES];
     uint64_t shortest = UINT64_MAX;
 
-    for (int mapped = 0; mapped < 2; mapped++) {
-        size_t count = rs_ways_switches(ways, mapped != 0, list);
+    for (enum rs_way_memory memory = 0; memory < RS_NUM_WAY_MEMORIES;
+         memory++) {
+        size_t count = rs_ways_switches(ways, memory, list);
 
         for (size_t i = 0; i < count; i++) {
             if (list[i].way != RS_WAY_LANDING && list[i].bytes < shortest)

@@ -49,6 +49,7 @@ enum rs_way {
     RS_WAY_PULL,    /* the receiver copies out of the sender's mapped memory */
     RS_WAY_SHARED,  /* the same, and the sender helps */
     RS_WAY_CMA,     /* the receiver has the kernel copy */
+    RS_WAY_CMA_HUGE, /* the same, out of huge pages (huge.h) */
     /* Of GPU memory. */
     RS_WAY_STAGED,   /* through host memory that both processes map, in pieces:
                         a copy engine fills one while another is emptied */
@@ -164,6 +165,7 @@ void rs_way_part_add(struct rs_way_part *part, uint64_t bytes, uint64_t count,
 struct rs_way_parts {
     struct rs_way_part mapped;   /* the receiver can map it */
     struct rs_way_part readable; /* the kernel can read it, beside that */
+    struct rs_way_part huge;     /* the same, and it is in huge pages */
     struct rs_way_part rest;     /* it can only go through slots */
     struct rs_way_part self;     /* the process sends it to itself meanwhile */
 };
@@ -172,7 +174,11 @@ struct rs_way_parts {
 struct rs_way_choice {
     bool pull; /* the mapped bytes */
     bool cma;  /* the readable bytes */
+    bool huge; /* the kernel reads those in huge pages */
 };
+
+/** Of what is readable, so many bytes are in huge pages, one behind the other. */
+void rs_way_parts_set_huge(struct rs_way_parts *parts, uint64_t bytes);
 
 /** The time of an epoch: parts that go different ways, one after the other.
  * What a process sends to itself it copies while it waits. */
@@ -203,7 +209,8 @@ struct rs_way_choice rs_ways_choose(const struct rs_host_ways *ways,
  * these are read by the kernel, if it can. */
 #define RS_WAY_PACKED_MOST (UINT64_C(512) << 10)
 
-/** Whether a message that goes one way as a whole is copied once where it lies,
+/** Whether a message that goes one way as a whole is copied once where it lies (in
+ * small pages: `huge` is not looked at),
  * mapped bytes out of the mapping and all others by the kernel; else it is
  * copied twice. `least_once` is about progress threads, and not looked at.
  *
@@ -237,6 +244,21 @@ struct rs_way_switch {
 
 enum { RS_WAY_SWITCHES = 16 };
 
+/* Whose all of a message is. */
+enum rs_way_memory {
+    RS_WAY_MEMORY_MAPPED, /* can be mapped */
+    RS_WAY_MEMORY_OTHER,  /* the kernel may read it */
+    RS_WAY_MEMORY_HUGE,   /* likewise, in huge pages */
+    RS_NUM_WAY_MEMORIES
+};
+
+/** "mapped", "other", "huge". */
+const char *rs_way_memory_name(enum rs_way_memory memory);
+
+/** Whether there is anything to say of such memory: of huge pages there is if the
+ * costs of `cma-huge` are known. */
+bool rs_ways_tell(const struct rs_host_ways *ways, enum rs_way_memory memory);
+
 /**
  * The sizes up to 1 GiB at which a way changes: sizes that grow by a factor of
  * two in eight steps are looked at, and between two that go different ways the
@@ -250,17 +272,18 @@ size_t rs_way_switches(enum rs_way (*way_at)(const void *arg, uint64_t bytes),
                        const void *arg, struct rs_way_switch *list);
 
 /**
- * The way of messages by size, if all of a message is memory that can be
- * mapped (`mapped`), or all is memory that the kernel may read.
+ * The way of messages by size, if all of a message is such memory.
  *
  * @param list room for RS_WAY_SWITCHES; the first one begins at 1 byte
  * @return how many there are
  */
-size_t rs_ways_switches(const struct rs_host_ways *ways, bool mapped,
-                        struct rs_way_switch *list);
+size_t rs_ways_switches(const struct rs_host_ways *ways,
+                        enum rs_way_memory memory, struct rs_way_switch *list);
 
-/** The same for messages that go one way as a whole: RS_WAY_LANDING is twice. */
-size_t rs_ways_switches_whole(const struct rs_host_ways *ways, bool mapped,
+/** The same for messages that go one way as a whole, none of them in huge pages:
+ * RS_WAY_LANDING is twice. */
+size_t rs_ways_switches_whole(const struct rs_host_ways *ways,
+                              enum rs_way_memory memory,
                               struct rs_way_switch *list);
 
 /** The shortest message that rs_ways_choose() does not put into slots as a

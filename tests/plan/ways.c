@@ -135,6 +135,45 @@ Test(ways, the_cheapest_is_chosen)
     cr_assert(rs_ways_choose(&simple, &parts).cma);
 }
 
+/* 0.5 us and 40 ps/B less out of huge pages; what is in none lands, or is read. */
+Test(ways, what_is_in_huge_pages_is_a_part_of_its_own)
+{
+    struct rs_host_ways ways = simple;
+    struct rs_way_parts parts = {.readable = {40000, 1, 0}};
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+    struct rs_way_choice choice;
+
+    rs_way_parts_set_huge(&parts, 0);
+    cr_assert_eq(parts.huge.blocks, 0);
+    rs_way_parts_set_huge(&parts, 30000);
+    cr_assert_eq(parts.huge.bytes, 30000);
+    cr_assert_eq(parts.readable.bytes, 10000);
+    choice = rs_ways_choose(&ways, &parts);
+    cr_assert_not(choice.huge || choice.cma || choice.pull);
+    cr_assert_not(rs_ways_tell(&ways, RS_WAY_MEMORY_HUGE));
+    ways.of[RS_WAY_CMA_HUGE] = (struct rs_way_costs){
+        true, 200000, COST(500000, 100000), COST(500000, 100000), 100000, 0};
+    cr_assert(rs_ways_tell(&ways, RS_WAY_MEMORY_HUGE));
+    choice = rs_ways_choose(&ways, &parts);
+    cr_assert(choice.huge && !choice.cma && !choice.pull);
+    /* L of both is waited for together, o of both is paid. */
+    cr_assert_eq(rs_ways_time(&ways, &parts, choice),
+                 200000 + 500000 + 30000 * 10 + 200000 + 10000 * 100);
+    rs_way_parts_set_huge(&parts, 1 << 20); /* all that is left */
+    cr_assert_eq(parts.huge.bytes, 40000);
+    cr_assert_eq(parts.huge.blocks, 2);
+    cr_assert_eq(parts.readable.bytes, 0);
+    parts = (struct rs_way_parts){.readable = {10000000, 1, 0}};
+    rs_way_parts_set_huge(&parts, 5000000);
+    choice = rs_ways_choose(&ways, &parts);
+    cr_assert(choice.huge && choice.cma);
+
+    cr_assert_eq(rs_ways_switches(&ways, RS_WAY_MEMORY_HUGE, list), 2);
+    cr_assert_eq(list[1].way, RS_WAY_CMA_HUGE);
+    cr_assert_lt(list[1].bytes, 10000);
+    cr_assert_eq(rs_ways_shortest_once(&ways), list[1].bytes);
+}
+
 /* A face of 4096 doubles across the rows of an array lies in 4096 lines: the
  * sender packs it, whose lines they are. Rows, and numbers that share lines,
  * are pulled. */
@@ -151,9 +190,9 @@ Test(ways, lines_of_the_peer_for_a_few_bytes_each_are_not_pulled)
     cr_assert_eq(parts.mapped.blocks, 0);
     cr_assert_eq(parts.mapped.scattered, 4096);
     cr_assert_not(rs_ways_choose(&ways, &parts).pull);
-    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){true, false}),
+    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){.pull = true}),
                  UINT64_C(1100000) + 32768 * 50 + 4096 * 36000);
-    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){false, false}),
+    cr_assert_eq(rs_ways_time(&ways, &parts, (struct rs_way_choice){.pull = false}),
                  UINT64_C(300000) + 32768 * 100 + 4096 * 2000);
 
     parts.mapped = (struct rs_way_part){0};
@@ -189,13 +228,13 @@ Test(ways, switch_points_are_exact)
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
 
-    cr_assert_eq(rs_ways_switches(&simple, true, list), 3);
+    cr_assert_eq(rs_ways_switches(&simple, RS_WAY_MEMORY_MAPPED, list), 3);
     cr_assert_eq(list[0].way, RS_WAY_LANDING);
     cr_assert_eq(list[1].bytes, 18715);
     cr_assert_eq(list[1].way, RS_WAY_PULL);
     cr_assert_eq(list[2].bytes, 1000001); /* 25 us saved at 25 ps/B */
     cr_assert_eq(list[2].way, RS_WAY_SHARED);
-    cr_assert_eq(rs_ways_switches(&simple, false, list), 2);
+    cr_assert_eq(rs_ways_switches(&simple, RS_WAY_MEMORY_OTHER, list), 2);
     cr_assert_eq(list[1].bytes, 56163);
     cr_assert_eq(list[1].way, RS_WAY_CMA);
     cr_assert_eq(rs_ways_shortest_once(&simple), 18715);
@@ -225,10 +264,10 @@ Test(ways, what_goes_as_a_whole_is_copied_once_or_twice)
     ways.of[RS_WAY_PULL].given = false;
     cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
 
-    cr_assert_eq(rs_ways_switches_whole(&simple, true, list), 2);
+    cr_assert_eq(rs_ways_switches_whole(&simple, RS_WAY_MEMORY_MAPPED, list), 2);
     cr_assert_eq(list[1].bytes, 18715);
     cr_assert_eq(list[1].way, RS_WAY_PULL);
-    cr_assert_eq(rs_ways_switches_whole(&simple, false, list), 2);
+    cr_assert_eq(rs_ways_switches_whole(&simple, RS_WAY_MEMORY_OTHER, list), 2);
     cr_assert_eq(list[1].bytes, 56163);
     cr_assert_eq(list[1].way, RS_WAY_CMA);
 
@@ -236,7 +275,7 @@ Test(ways, what_goes_as_a_whole_is_copied_once_or_twice)
     ways = simple;
     ways.of[RS_WAY_LANDING].latency = 1000000000;
     ways.least_once = UINT64_MAX; /* not looked at */
-    cr_assert_eq(rs_ways_switches_whole(&ways, true, list), 2);
+    cr_assert_eq(rs_ways_switches_whole(&ways, RS_WAY_MEMORY_MAPPED, list), 2);
     cr_assert_eq(list[1].bytes, RS_WAY_WHOLE_LEAST + 1);
 }
 
@@ -281,10 +320,10 @@ Test(ways, packed_past_the_caches)
     cr_assert_not(rs_ways_choose_whole(&ways, &parts, RS_WAY_LANDING));
 
     ways.of[RS_WAY_CMA].block = 0;
-    cr_assert_eq(rs_ways_switches_whole(&ways, false, list), 2);
+    cr_assert_eq(rs_ways_switches_whole(&ways, RS_WAY_MEMORY_OTHER, list), 2);
     cr_assert_eq(list[1].bytes, RS_WAY_PACKED_MOST + 1);
     ways.of[RS_WAY_CMA].given = false;
-    cr_assert_eq(rs_ways_switches_whole(&ways, false, list), 1);
+    cr_assert_eq(rs_ways_switches_whole(&ways, RS_WAY_MEMORY_OTHER, list), 1);
 }
 
 /* sqrt(0.2 us * 1 MiB * 20 GB/s), nearly, is 63 KiB. */
