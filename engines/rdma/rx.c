@@ -363,7 +363,7 @@ static int land(struct rs_rdma_rx *rx)
     struct rs_rdma_ring *ring = &l->ring;
 
     while (ring->next < ring->num_chunks) {
-        struct rs_rdma_slot *slot;
+        struct rs_rdma_slot *slot = NULL;
         int status = find_chunk(rx, ring->next, &slot);
 
         if (status != 1)
@@ -386,7 +386,7 @@ static int begin_copies(struct rs_rdma_rx *rx)
 
     while (rx->begun < l->ring.num_chunks &&
            rx->begun - l->ring.next < l->ring.num_slots) {
-        struct rs_rdma_slot *slot;
+        struct rs_rdma_slot *slot = NULL;
         int status = find_chunk(rx, rx->begun, &slot);
 
         if (status != 1)
