@@ -29,10 +29,10 @@ uint64_t now_ns(void);
 
 /* Timeouts of queue pairs, 4.096 us * 2^n. The first one, 4 s: a guest whose CPUs
  * are taken away stalls for long, and on slow rails what is in flight both ways
- * takes a second. But Soft-RoCE's timer runs on when all is acknowledged, until
- * more is; if it runs out before, all that is in flight by then is sent again,
- * though nothing was lost. The second one, 137 s, is for series of exchanges that
- * are measured, where nothing is lost. */
+ * takes a second. But in series of exchanges all that was in flight was sent again
+ * now and then though nothing was lost, as if Soft-RoCE's timer ran on when all is
+ * acknowledged, into the next exchange (which fits, but was not traced). The second
+ * one, 137 s, is for series that are measured, where nothing is lost. */
 enum { RAIL_TIMEOUT = 20, RAIL_TIMEOUT_MEASURED = 25 };
 
 /** An open device. */
