@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engines/common/copy.h"
+#include "engines/common/huge.h"
 #include "engines/common/table.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
@@ -31,6 +32,7 @@ struct rsched_pull_source {
     void *table;             /* as the receiver reads it */
     uint64_t room;
     struct rsched_pull_notice notice;
+    struct rs_huge_pages huge;
 };
 
 static atomic_uint_fast64_t versions;
@@ -64,6 +66,8 @@ int rsched_pull_source_create(const struct rsched_message *message,
     s->reader = *reader;
     s->ways = rs_ways_host(ways, reader->near ? RS_DISTANCE_SAME_NUMA
                                               : RS_DISTANCE_OTHER_NUMA);
+    if (s->ways->of[RS_WAY_CMA_HUGE].given)
+        rs_huge_watch(&s->huge);
     if (rs_pieces_copy(message, &s->pieces) != 0) {
         rsched_pull_source_destroy(s);
         return RSCHED_ENOMEM;
@@ -83,6 +87,7 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
     rs_copies_fini(&s->copies);
     rs_table_fini(&s->lies);
     rs_table_fini(&s->packs);
+    rs_huge_fini(&s->huge);
     free(s->pieces.at);
     free(s->table);
     free(s);
@@ -255,6 +260,23 @@ static int publish(struct rsched_pull_source *s, const struct rs_table_maker *t)
     return 0;
 }
 
+/* What a start would save if so many more of the bytes that the kernel reads were
+ * in huge pages. */
+static uint64_t huge_saves(const void *arg, uint64_t bytes)
+{
+    const struct rsched_pull_source *s = arg;
+    const struct rs_way_choice once = {.pull = true, .cma = true, .huge = true};
+    struct rs_way_parts now, then;
+    uint64_t before, after;
+
+    rs_table_parts(&s->lies, true, &now);
+    then = now;
+    rs_way_parts_set_huge(&then, bytes);
+    before = rs_ways_time(s->ways, &now, once);
+    after = rs_ways_time(s->ways, &then, once);
+    return after < before ? before - after : 0;
+}
+
 int rsched_pull_source_load(struct rsched_pull_source *s,
                             struct rsched_pull_notice *notice)
 {
@@ -275,6 +297,11 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
         return error;
     if (packs)
         rs_copies_pack(&s->copies, s->copies.chunks, s->packed);
+    else if (rs_huge_is_due(&s->huge) && huge_saves(s, s->bytes) > 0)
+        error = rs_huge_consider(&s->huge, s->pieces.at, s->pieces.number,
+                                 huge_saves, s);
+    if (error != 0)
+        return error;
     *notice = s->notice;
     return 0;
 }

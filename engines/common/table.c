@@ -31,6 +31,20 @@ int rs_pieces_copy(const struct rsched_message *message,
     return error;
 }
 
+bool rs_pieces_run(const struct rsched_piece *pieces, size_t num, size_t *i,
+                   char **low, char **high)
+{
+    const struct rsched_piece *p = pieces + *i, *end = pieces + num;
+
+    while (p < end && (p->count != 1 || p->bytes == 0))
+        p++;
+    *low = *high = p < end ? p->address : NULL;
+    for (; p < end && p->count == 1 && p->address == *high; p++)
+        *high += p->bytes;
+    *i = (size_t)(p - pieces);
+    return *low < *high;
+}
+
 /* ---- the sender ---- */
 
 static int add_entry(struct rs_table_maker *t, const struct rs_table_piece *p)

@@ -57,6 +57,12 @@ int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
 int rs_pieces_copy(const struct rsched_message *message,
                    struct rs_pieces *pieces);
 
+/** The next pieces, from `*i` on, that lie one behind the other, as bytes
+ * [*low, *high). Blocks of a strided piece would be a part each, and are rarely
+ * pages. @return whether there are any */
+bool rs_pieces_run(const struct rsched_piece *pieces, size_t num, size_t *i,
+                   char **low, char **high);
+
 /** The message of `bytes` that the pieces are. */
 static inline struct rsched_message
 rs_pieces_message(const struct rs_pieces *pieces, uint64_t bytes)

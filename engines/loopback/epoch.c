@@ -87,14 +87,14 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
         return keep_pieces(l, message);
     l->pull.possible = false;
     l->pull.announcement.incoming = message->incoming;
-    l->pull.huge.number = 0;
-    l->adopt_in = l->huge_in = l->huge_after = 0;
+    l->pull.huge.in = 0;
+    l->adopt_in = 0;
     error = load_ring(l, message);
     if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
     l->adopt_in = (uint32_t)rs_config()->adopt;
-    l->huge_in = rs_config()->huge ? RS_HUGE_FIRST : 0;
+    rs_huge_watch(&l->pull.huge);
     return error != 0 ? error : rs_pull_load(l);
 }
 
@@ -288,7 +288,7 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
         if (error != 0)
             return error;
     }
-    if (unlikely(l->huge_in != 0) && --l->huge_in == 0) {
+    if (unlikely(rs_huge_is_due(&l->pull.huge))) {
         int error = rs_pull_consider_huge(l);
 
         if (error != 0)

@@ -48,8 +48,6 @@ struct lane {
     struct rs_block *block;   /* rx */
     bool abandoned;
     uint32_t adopt_in;        /* tx: starts until its pages are adopted, or 0 */
-    uint32_t huge_in;         /* tx: starts until huge ones are considered */
-    uint32_t huge_after;      /* tx: of so many starts in all, or 0 */
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */
     struct lane *other;

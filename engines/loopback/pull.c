@@ -403,7 +403,7 @@ void rs_pull_fini(struct lane *l)
         rsched_free(pull->place.address);
     rs_table_fini(&pull->table);
     free(pull->slots.at);
-    free(pull->huge.at);
+    rs_huge_fini(&pull->huge);
     free(pull->from.at);
     free(pull->to.at);
     rs_iovecs_fini(&pull->iovecs);

@@ -32,6 +32,7 @@
 #include <stdbool.h>
 
 #include "engines/common/copy.h"
+#include "engines/common/huge.h"
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
 #include "engines/common/table.h"
@@ -67,7 +68,7 @@ struct rs_pull {
     struct rs_table_maker table;
     struct rs_place place;   /* the table's memory; bytes is 0 if there is none */
     uint64_t readable;       /* tx: bytes that the kernel reads */
-    struct rs_pieces huge;   /* tx: parts that were put into huge pages */
+    struct rs_huge_pages huge; /* tx */
     struct rs_pieces from;   /* what the sender's table says, as mapped here */
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
@@ -92,13 +93,9 @@ int rs_pull_load(struct lane *l);
  * then. @return 0 or RSCHED_ENOMEM */
 int rs_pull_adopt(struct lane *l);
 
-/* The start in which it is looked at first: by then a program has written what it
- * sends, so that its pages are there. */
-enum { RS_HUGE_FIRST = 4 };
-
-/** Sender, in a start: put the message into huge pages, if the kernel reads it
- * faster out of them than it comes now, and so that this has paid by now; else
- * set when to look again, if ever. @return 0 or RSCHED_ENOMEM */
+/** Sender, when rs_huge_is_due(): put the message into huge pages, if the kernel
+ * reads it faster out of them than it comes now, and so that this has paid.
+ * @return 0 or RSCHED_ENOMEM */
 int rs_pull_consider_huge(struct lane *l);
 
 /** Sender: whether the table is out of date. */

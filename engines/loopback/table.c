@@ -6,7 +6,6 @@
 #include "librsched/base/adopt.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-#include "librsched/base/huge.h"
 #include "librsched/base/offer.h"
 
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
@@ -86,8 +85,8 @@ static struct rs_way_parts parts_of(const struct lane *l)
                    atomic_load_explicit(&l->ring.words->reads,
                                         memory_order_relaxed) != 0,
                    &parts);
-    for (size_t i = 0; i < l->pull.huge.number; i++)
-        rs_way_parts_set_huge(&parts, l->pull.huge.at[i].bytes);
+    for (size_t i = 0; i < l->pull.huge.parts.number; i++)
+        rs_way_parts_set_huge(&parts, l->pull.huge.parts.at[i].bytes);
     return parts;
 }
 
@@ -126,8 +125,8 @@ uint64_t rs_pull_shortest(const struct rs_host_ways *ways)
 /* Blocks that lie there lie there as a whole: cut_pieces(). */
 static bool is_huge(const struct rs_pull *pull, const struct rsched_piece *p)
 {
-    for (size_t i = 0; i < pull->huge.number; i++) {
-        const struct rsched_piece *part = &pull->huge.at[i];
+    for (size_t i = 0; i < pull->huge.parts.number; i++) {
+        const struct rsched_piece *part = &pull->huge.parts.at[i];
 
         if (p->count == 1 && p->address >= part->address &&
             p->address < part->address + part->bytes)
@@ -209,21 +208,9 @@ int rs_pull_load(struct lane *l)
     return 0;
 }
 
-/* The next pieces of the message, from `*i` on, that lie one behind the other,
- * as bytes [*low, *high). Blocks of a strided piece would be a region each, and
- * are rarely pages. @return whether there are any */
-static bool next_contiguous(const struct lane *l, size_t *i, char **low,
-                            char **high)
+static bool next_run(const struct lane *l, size_t *i, char **low, char **high)
 {
-    const struct rsched_piece *p = l->pieces, *end = p + l->num_pieces;
-
-    for (p += *i; p < end && (p->count != 1 || p->bytes == 0);)
-        p++;
-    *low = *high = p < end ? p->address : NULL;
-    for (; p < end && p->count == 1 && p->address == *high; p++)
-        *high += p->bytes;
-    *i = (size_t)(p - l->pieces);
-    return *low < *high;
+    return rs_pieces_run(l->pieces, l->num_pieces, i, low, high);
 }
 
 /* The bytes of the message that are neither in a region nor in a whole page that
@@ -234,7 +221,7 @@ static struct rs_way_parts parts_if_adopted(const struct lane *l)
     uint64_t whole = 0;
     char *low, *high;
 
-    for (size_t i = 0; next_contiguous(l, &i, &low, &high);)
+    for (size_t i = 0; next_run(l, &i, &low, &high);)
         whole += rs_adopt_whole(low, high);
     if (whole <= parts.mapped.bytes)
         return parts;
@@ -268,44 +255,12 @@ int rs_pull_adopt(struct lane *l)
     if (parts.mapped.bytes == l->pull.table.reachable ||
         !choose(l, &parts).pull)
         return rs_pull_load(l);
-    for (size_t i = 0; next_contiguous(l, &i, &low, &high);)
+    for (size_t i = 0; next_run(l, &i, &low, &high);)
         rs_adopt(low, high);
     return rs_pull_load(l);
 }
 
 /* ---- huge pages ---- */
-
-enum {
-    HUGE_LEAST = 64 << 10, /* bytes: shorter parts are not worth a page */
-    HUGE_PARTS = 1024,     /* of a message, at most */
-};
-
-/* The parts of the message that can be put into huge pages: how many bytes they
- * have, and how many these pages. */
-static int find_huge(const struct lane *l, struct rs_pieces *parts,
-                     uint64_t *bytes, uint64_t *pages)
-{
-    uint64_t unit = rs_huge_unit();
-    char *low, *high, *end;
-    int error = 0;
-
-    for (size_t i = 0; error == 0 && parts->number < HUGE_PARTS &&
-                       next_contiguous(l, &i, &low, &high);) {
-        for (; error == 0 && high - low >= HUGE_LEAST &&
-               (end = rs_huge_find(&low, high)) != NULL;
-             low = end) {
-            struct rsched_piece part = {.address = low,
-                                        .bytes = (uint64_t)(end - low),
-                                        .count = 1};
-
-            *bytes += part.bytes;
-            *pages += ((uintptr_t)end + unit - 1) / unit * unit -
-                      (uintptr_t)low / unit * unit;
-            error = rs_pieces_append(parts, &part);
-        }
-    }
-    return error;
-}
 
 /* The part of a block up to where huge pages begin or end. */
 static uint64_t cut(const struct rs_pieces *huge, const struct rsched_piece *p)
@@ -336,7 +291,7 @@ static int cut_pieces(struct lane *l)
         while (p.count == 1 && p.bytes > 0 && error == 0) {
             struct rsched_piece part = p;
 
-            part.bytes = cut(&l->pull.huge, &p);
+            part.bytes = cut(&l->pull.huge.parts, &p);
             p.address += part.bytes;
             p.bytes -= part.bytes;
             error = rs_pieces_append(&pieces, &part);
@@ -355,31 +310,10 @@ static int cut_pieces(struct lane *l)
     return 0;
 }
 
-static int make_huge(struct lane *l, const struct rs_pieces *parts)
+/* What a start would save if so many more bytes were in huge pages. */
+static uint64_t huge_saves(const void *arg, uint64_t bytes)
 {
-    int error = 0;
-
-    for (size_t i = 0; i < parts->number && error == 0; i++) {
-        struct rsched_piece p = parts->at[i];
-        const char *low = p.address, *high = low + p.bytes;
-
-        if (!rs_huge_make(&low, &high))
-            continue;
-        p.address += low - p.address;
-        p.bytes = (uint64_t)(high - low);
-        error = rs_pieces_append(&l->pull.huge, &p);
-    }
-    if (error == 0)
-        error = cut_pieces(l);
-    return error != 0 ? error : rs_pull_load(l);
-}
-
-/* The start by which it would have saved what it takes: so it never takes more
- * than twice what it could save, however many starts there are. UINT64_MAX: it
- * saves nothing. */
-static uint64_t huge_pays_after(const struct lane *l, uint64_t bytes,
-                                uint64_t pages)
-{
+    const struct lane *l = arg;
     const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
     struct rs_way_parts now = parts_of(l), then = now;
     uint64_t before, after;
@@ -387,30 +321,22 @@ static uint64_t huge_pays_after(const struct lane *l, uint64_t bytes,
     rs_way_parts_set_huge(&then, bytes);
     before = rs_ways_time(ways, &now, choose(l, &now));
     after = rs_ways_time(ways, &then, choose(l, &then));
-    return after < before ? pages * RS_HUGE_PS_PER_BYTE / (before - after)
-                          : UINT64_MAX;
+    return after < before ? before - after : 0;
 }
 
 int rs_pull_consider_huge(struct lane *l)
 {
     const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
-    uint32_t starts = l->huge_after > 0 ? l->huge_after : RS_HUGE_FIRST;
-    struct rs_pieces found = {0};
-    uint64_t bytes = 0, pages = 0, after;
+    struct rs_huge_pages *huge = &l->pull.huge;
     int error;
 
     /* Nothing is looked for where all of it would save nothing. */
     if (l->pull.refused || !ways->of[RS_WAY_CMA_HUGE].given ||
-        huge_pays_after(l, l->bytes, l->bytes) == UINT64_MAX)
+        huge_saves(l, l->bytes) == 0)
         return 0;
-    error = find_huge(l, &found, &bytes, &pages);
-    after = error == 0 ? huge_pays_after(l, bytes, pages) : UINT64_MAX;
-    if (after <= starts) {
-        error = make_huge(l, &found);
-    } else if (after <= UINT32_MAX) {
-        l->huge_after = (uint32_t)after;
-        l->huge_in = l->huge_after - starts;
-    }
-    free(found.at);
-    return error;
+    error = rs_huge_consider(huge, l->pieces, l->num_pieces, huge_saves, l);
+    if (error != 0 || huge->parts.number == 0)
+        return error;
+    error = cut_pieces(l);
+    return error != 0 ? error : rs_pull_load(l);
 }

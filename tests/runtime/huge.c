@@ -9,9 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <rsched/pull.h>
 #include <rsched/rsched.h>
 
 #include "librsched/base/huge.h"
+#include "librsched/base/ways.h"
 #include "tests/runtime/halo.h"
 
 enum { BYTES = (7 << 20) + 4711, SHORT = 100000, EPOCHS = 40, SKIPPED = 77 };
@@ -106,6 +108,74 @@ static int check(const char *what, const char *costs, int from, int to)
     return status != 0;
 }
 
+/* ---- messages of protocols that are none of an engine ---- */
+
+#define RATE(mb) {0, 1, {{0, UINT64_C(mb) * 1000000}}}
+#define WAY(mb) {true, 0, RATE(mb), RATE(mb), 0, 0}
+
+enum { SOURCE_BYTES = 6 << 20, SOURCE_LOADS = 8 };
+
+static int load_source(const struct rs_ways *ways, bool wanted)
+{
+    const struct rsched_pull_reader reader = {.maps = false};
+    struct rsched_piece pieces[2] = {{NULL, SOURCE_BYTES / 2, 1, 0},
+                                     {NULL, SOURCE_BYTES / 2, 1, 0}};
+    const struct rsched_message message = {
+        .pieces = pieces, .num_pieces = 2, .bytes = SOURCE_BYTES};
+    struct rsched_pull_memory memory;
+    struct rsched_pull_source *source;
+    struct rsched_pull_notice notice;
+    uint64_t made = rs_huge_made();
+    char *buffer = malloc(SOURCE_BYTES);
+    int failed = 0;
+
+    memset(buffer, 1, SOURCE_BYTES);
+    pieces[0].address = buffer;
+    pieces[1].address = buffer + SOURCE_BYTES / 2;
+    if (rsched_pull_memory_open(&memory) != 0 ||
+        rsched_pull_source_create(&message, ways, &reader, &source) != 0 ||
+        rsched_pull_source_way(source, 0) != RSCHED_PULL_IN_PLACE)
+        return RANK_FAIL("a source: %s", rsched_last_error());
+    for (int load = 1; load <= SOURCE_LOADS && failed == 0; load++) {
+        failed = rsched_pull_source_load(source, &notice);
+        if ((rs_huge_made() > made) != (wanted && load >= 4))
+            failed = RANK_FAIL("%llu bytes in huge pages in load %d",
+                               (unsigned long long)(rs_huge_made() - made), load);
+    }
+    made = rs_huge_made() - made;
+    if (wanted && (made < 2 * rs_huge_unit() || made > SOURCE_BYTES))
+        failed |= RANK_FAIL("%llu bytes in huge pages", (unsigned long long)made);
+    rsched_pull_source_destroy(source);
+    rsched_pull_memory_close();
+    free(buffer);
+    return failed;
+}
+
+static int run_sources(struct rank *self)
+{
+    static const struct rs_host_ways known = {
+        .of = {[RS_WAY_LANDING] = WAY(100), [RS_WAY_SELF] = WAY(100),
+               [RS_WAY_CMA] = WAY(10000), [RS_WAY_CMA_HUGE] = WAY(1000000)}};
+    static struct rs_ways ways;
+    const char *setting = getenv("RSCHED_HUGE");
+    int failed;
+
+    (void)self;
+    rs_ways_set_host(&ways, &known);
+    failed = load_source(&ways, setting == NULL);
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        ways.host[d].of[RS_WAY_CMA_HUGE].given = false;
+    return failed | load_source(&ways, false);
+}
+
+static int check_sources(const char *what)
+{
+    if (ranks_run(1, false, run_sources, NULL) == 0)
+        return 0;
+    fprintf(stderr, "failed: sources, %s\n", what);
+    return 1;
+}
+
 static bool can_make(void)
 {
     uint64_t unit = rs_huge_unit();
@@ -149,7 +219,9 @@ int main(void)
     failed |= check("nothing to gain", HEAD "  landing: " COST("10000")
                     "  cma-huge: " COST("10000"), 0, 0);
     failed |= check("not known", HEAD "  landing: " COST("10000"), 0, 0);
+    failed |= check_sources("much to gain");
     setenv("RSCHED_HUGE", "no", 1);
+    failed |= check_sources("not wanted");
     failed |= check("not wanted", HEAD "  landing: " COST("10000")
                     "  cma-huge: " COST("1000000"), 0, 0);
     return failed;
