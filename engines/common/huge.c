@@ -5,6 +5,7 @@
 
 #include "librsched/base/config.h"
 #include "librsched/base/huge.h"
+#include "librsched/base/shared.h"
 
 enum {
     FIRST = 4, /* the start in which it is looked at: by then a program has written
@@ -30,11 +31,14 @@ struct found {
 static int find(const struct rsched_piece *pieces, size_t num, struct found *f)
 {
     uint64_t unit = rs_huge_unit();
+    struct rs_place place;
     char *low, *high, *end;
     int error = 0;
 
     for (size_t i = 0; error == 0 && f->parts.number < MOST &&
                        rs_pieces_run(pieces, num, &i, &low, &high);) {
+        if (rs_shared_find(low, high, &place))
+            continue; /* others map it */
         for (; error == 0 && high - low >= LEAST &&
                (end = rs_huge_find(&low, high)) != NULL;
              low = end) {

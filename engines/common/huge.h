@@ -32,7 +32,8 @@ static inline bool rs_huge_is_due(struct rs_huge_pages *h)
 /**
  * Put the blocks of a message into huge pages if that has paid by now, and say in
  * h->parts which are; else set when it is due again, if ever. Blocks that follow
- * each other count as one, those of strided pieces are left out.
+ * each other count as one; those of strided pieces, and memory that others map,
+ * are left out.
  *
  * @param saves ps that a start would save if so many bytes were in huge pages
  * @return 0 or RSCHED_ENOMEM

@@ -21,12 +21,16 @@ enum { BYTES = (7 << 20) + 4711, SHORT = 50000, EPOCHS = 40, SKIPPED = 77 };
 /* Messages of one peer that do not follow each other in memory are one message
  * of several pieces. */
 static const struct halo_edge edges[] = {
-    {0, 1, BYTES}, {1, 0, BYTES}, {0, 1, SHORT}, {1, 0, SHORT}};
+    {0, 1, BYTES}, {1, 0, BYTES}, {0, 1, SHORT}, {1, 0, SHORT},
+    {0, 1, BYTES | HALO_SHARED}, {1, 0, BYTES | HALO_SHARED}};
+
+enum { ORDINARY = 4, ALL = 6 };
 
 /* Between which epochs, from 1 on, the kernel reads first; 0: in none. It depends on
  * how many huge pages the buffers reach into. */
 struct expected {
     int from, to;
+    int num_edges;
 };
 
 static uint64_t read_by_kernel(const struct halo *halo)
@@ -68,11 +72,13 @@ static int run_epochs(struct rank *self, struct halo *halo)
 
 static int run(struct rank *self)
 {
+    const struct expected *e = self->arg;
+    uint64_t mapped = e->num_edges == ALL ? BYTES : 0;
     struct rsched_stats stats;
     struct halo *halo;
     int failed;
 
-    RANK_CHECK(halo_create(self, edges, 4, 7, 0, &halo) == 0);
+    RANK_CHECK(halo_create(self, edges, e->num_edges, 7, 0, &halo) == 0);
     failed = run_epochs(self, halo);
     if (failed == 0) {
         RANK_CHECK(halo_rebind(halo) == 0);
@@ -80,7 +86,9 @@ static int run(struct rank *self)
     }
     rsched_exchange_get_stats(halo->x, &stats);
     if (stats.way_bytes[RSCHED_WAY_CMA] + stats.way_bytes[RSCHED_WAY_LANDING] !=
-        (uint64_t)2 * EPOCHS * (BYTES + SHORT))
+            (uint64_t)2 * EPOCHS * (BYTES + SHORT) ||
+        stats.way_bytes[RSCHED_WAY_PULL] + stats.way_bytes[RSCHED_WAY_DIRECT] !=
+            2 * EPOCHS * mapped)
         failed |= RANK_FAIL("rank %d: bytes went another way", self->rank);
     halo_destroy(halo);
     return failed;
@@ -90,9 +98,10 @@ static int run(struct rank *self)
                    "G: [{rate: " rate " MB/s}]}\n"
 #define HEAD "rsched: machine/1\nname: huge\nextends: host\nways:\n"
 
-static int check(const char *what, const char *costs, int from, int to)
+static int check_edges(const char *what, const char *costs, int from, int to,
+                       int num_edges)
 {
-    const struct expected e = {from, to};
+    const struct expected e = {from, to, num_edges};
     char setting[64] = "RSCHED_WAYS=/tmp/rsched-huge-XXXXXX";
     char *path = strchr(setting, '=') + 1;
     const char *const both[2] = {setting, setting};
@@ -106,6 +115,11 @@ static int check(const char *what, const char *costs, int from, int to)
     if (status != 0)
         fprintf(stderr, "failed: %s\n", what);
     return status != 0;
+}
+
+static int check(const char *what, const char *costs, int from, int to)
+{
+    return check_edges(what, costs, from, to, ORDINARY);
 }
 
 /* ---- messages of protocols that are none of an engine ---- */
@@ -217,6 +231,10 @@ int main(void)
      * reaches into five at most; the short one is not worth one. */
     failed |= check("less to gain", HEAD "  landing: " COST("20000")
                     "  cma-huge: " COST("25161"), 19, 29);
+    /* What neighbors map stays as it is. */
+    failed |= check_edges("mapped memory beside", HEAD "  landing: "
+                          COST("1000") "  pull: " COST("1000000")
+                          "  cma-huge: " COST("1000000"), 4, 4, ALL);
     failed |= check("nothing to gain", HEAD "  landing: " COST("10000")
                     "  cma-huge: " COST("10000"), 0, 0);
     failed |= check("not known", HEAD "  landing: " COST("10000"), 0, 0);
