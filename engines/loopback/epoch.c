@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engines/loopback/lane.h"
+#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
@@ -55,7 +56,7 @@ static int load_ring(struct lane *l, const struct rsched_message *message)
     if (error != 0)
         return error;
     l->ring.meta = message->bytes |
-                   (uint64_t)message->signature << (META_BYTES_BITS + 1);
+                   (uint64_t)message->signature << META_SIGNATURE_SHIFT;
     l->lane.streams = l->copies.num_chunks > l->ring.num_slots;
     return 0;
 }
@@ -82,6 +83,8 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
 
     if (error != 0)
         return error;
+    if (message->bytes != l->bytes)
+        rs_trial_forget(&l->pull.trial);
     l->bytes = message->bytes;
     if (lane->connection->self)
         return keep_pieces(l, message);
@@ -191,7 +194,7 @@ static int announce(struct lane *l)
     memcpy(slot->data, &l->pull.announcement, sizeof(l->pull.announcement));
     l->pull.announced = l->ring.sequence;
     RS_FAILPOINT("tx:announce");
-    publish_slot(l, slot, l->ring.meta | META_PULL);
+    publish_slot(l, slot, l->ring.meta | META_PULL | l->timed);
     l->announces = false;
     l->ring.next = 0;
     return RSCHED_LANE_DONE;
@@ -226,9 +229,20 @@ static int __attribute__((noinline)) finish_pull(struct lane *l)
     }
     l->pull.refused = true;
     l->pull.possible = false;
+    rs_trial_forget(&l->pull.trial);
+    l->timed = 0;
     l->active = &l->copies;
     l->ring.next = 0;
     return rs_loopback_tx_progress(&l->lane);
+}
+
+static void __attribute__((noinline))
+pack_timed(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
+{
+    uint64_t begin = rs_clock_now();
+
+    rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
+    l->took += rs_clock_now() - begin;
 }
 
 int rs_loopback_tx_progress(struct rsched_lane *lane)
@@ -245,10 +259,39 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
         if (!has_credit(l))
             return RSCHED_LANE_PENDING;
         RS_FAILPOINT("tx:pack");
-        rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
-        publish_slot(l, slot, r->meta);
+        if (likely(l->timed == 0))
+            rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
+        else
+            pack_timed(l, chunk, slot);
+        publish_slot(l, slot, r->meta | l->timed);
     }
     return likely(!l->pulls) ? RSCHED_LANE_DONE : finish_pull(l);
+}
+
+/* Whether this epoch is announced, if a trial has a say in it. */
+static bool start_trial(struct lane *l)
+{
+    struct rs_trial *t = &l->pull.trial;
+    struct rs_words *words = l->ring.words;
+    struct rs_trial_start start;
+
+    if (t->pending) {
+        /* Acquire: the time is read after that. */
+        l->consumed =
+            atomic_load_explicit(&words->consumed, memory_order_acquire);
+        if (l->consumed >= l->timed_end)
+            rs_trial_took(t, l->took +
+                                 atomic_load_explicit(&words->took,
+                                                      memory_order_relaxed));
+        l->lane.stats.trials = t->trials;
+        l->lane.stats.trial_changes = t->changes;
+    }
+    start = rs_trial_start(t);
+    if (start.timed) {
+        l->timed = META_TIMED;
+        l->took = 0;
+    }
+    return start.once;
 }
 
 /* Begin an epoch that is announced, if it still can be: memory may have gone
@@ -265,9 +308,12 @@ static int __attribute__((noinline)) start_pull(struct lane *l)
         if (l->pull.table.reachable < reachable)
             l->adopt_in = (uint32_t)rs_config()->adopt;
     }
-    l->announces = l->pulls = l->pull.possible;
+    l->announces = l->pulls =
+        l->pull.possible && (!l->pull.trial.possible || start_trial(l));
     l->pull.helped = 0;
     l->active = l->pulls ? &l->pull.rest : &l->copies;
+    if (unlikely(l->timed != 0))
+        l->timed_end = l->ring.sequence + l->announces + l->active->num_chunks;
     return 0;
 }
 
@@ -281,6 +327,7 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
         return RSCHED_LANE_DONE;
     }
     l->ring.next = 0;
+    l->timed = 0;
     l->active = &l->copies;
     if (unlikely(l->adopt_in != 0) && --l->adopt_in == 0) {
         int error = rs_pull_adopt(l);
@@ -311,7 +358,7 @@ wrong_message(const struct lane *l, uint64_t meta)
     uint64_t got = meta & mask, expected = l->ring.meta & mask;
 
     /* The sender is not one to be believed in anything. */
-    if (meta == l->ring.meta || meta == (l->ring.meta | META_PULL))
+    if ((meta & ~(META_PULL | META_TIMED)) == l->ring.meta)
         return rs_fail(RSCHED_EMISMATCH,
                        "loopback: peer %d: a message out of its order",
                        l->lane.connection->peer);
@@ -343,10 +390,25 @@ static inline void consume_slot(struct lane *l)
     wake_peer(l, l->tag | RS_TAG_CREDIT);
 }
 
+static uint64_t begin_timing(const struct rs_slot *slot)
+{
+    return slot->meta & META_TIMED ? rs_clock_now() : 0;
+}
+
+/* Before the slot is consumed: the sender reads it when it sees that. */
+static void tell_time(struct lane *l, const struct rs_slot *slot, uint64_t begin)
+{
+    if ((slot->meta & META_TIMED) == 0)
+        return;
+    l->took += rs_clock_now() - begin;
+    atomic_store_explicit(&l->ring.words->took, l->took, memory_order_relaxed);
+}
+
 /* It is the first of an epoch, which has not been refused. */
 static bool is_announcement(const struct lane *l, const struct rs_slot *slot)
 {
-    return slot->meta == (l->ring.meta | META_PULL) && l->ring.next == 0 &&
+    return (slot->meta & ~META_TIMED) == (l->ring.meta | META_PULL) &&
+           l->ring.next == 0 &&
            l->active == &l->copies &&
            atomic_load_explicit(&l->ring.words->unreachable,
                                 memory_order_relaxed) == 0;
@@ -359,6 +421,7 @@ pull(struct lane *l, const struct rs_slot *slot)
 {
     struct rs_pull *p = &l->pull;
     struct rs_announcement a;
+    uint64_t begin = begin_timing(slot);
     int error = 0;
 
     memcpy(&a, slot->data, sizeof(a));
@@ -371,6 +434,7 @@ pull(struct lane *l, const struct rs_slot *slot)
         if (error == RSCHED_EPEER)
             return error;
     }
+    tell_time(l, slot, begin);
     if (error == 0) {
         RS_FAILPOINT("rx:pulled");
         /* Acquire: if we have read what the sender wrote after it had given
@@ -394,6 +458,25 @@ pull(struct lane *l, const struct rs_slot *slot)
     return RSCHED_LANE_DONE;
 }
 
+/* A slot that is not just a chunk of the message. */
+static int __attribute__((noinline))
+take_marked(struct lane *l, const struct rs_chunk *chunk,
+            const struct rs_slot *slot)
+{
+    uint64_t begin;
+
+    if (is_announcement(l, slot))
+        return pull(l, slot);
+    if (slot->meta != (l->ring.meta | META_TIMED))
+        return wrong_message(l, slot->meta);
+    begin = begin_timing(slot);
+    rs_copies_unpack(l->active, chunk,
+                     slot_data((struct rs_slot *)(uintptr_t)slot, chunk->bytes));
+    tell_time(l, slot, begin);
+    consume_slot(l);
+    return RSCHED_LANE_DONE;
+}
+
 int rs_loopback_rx_progress(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
@@ -410,9 +493,7 @@ again:
             return RSCHED_LANE_PENDING;
         RS_FAILPOINT("rx:arrived");
         if (unlikely(slot->meta != r->meta)) {
-            int status = is_announcement(l, slot)
-                             ? pull(l, slot)
-                             : wrong_message(l, slot->meta);
+            int status = take_marked(l, chunk, slot);
 
             if (status != RSCHED_LANE_DONE)
                 return status;
@@ -436,6 +517,7 @@ int rs_loopback_rx_start(struct rsched_lane *lane)
     struct lane *l = lane_of(lane);
 
     l->ring.next = 0;
+    l->took = 0;
     l->active = &l->copies;
     return lane->passive ? RSCHED_LANE_DONE : RSCHED_LANE_PENDING;
 }

@@ -194,7 +194,7 @@ int rs_loopback_tx_create(struct rsched_connection *connection,
     if (l == NULL)
         return RSCHED_ENOMEM;
     memcpy(&d, descriptor, sizeof(d));
-    l->shortest_once = rs_pull_shortest(rs_connection_ways(connection));
+    l->shortest_once = rs_pull_shortest(connection);
     memcpy(reply, &l->shortest_once, sizeof(l->shortest_once));
     error = connection->self ? attach_self(l, &d)
                              : attach_peer(l, spec, &d);

@@ -9,11 +9,13 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* The upper bits of a slot's second word are the message's signature. */
-enum { META_BYTES_BITS = 47 };
+/* A slot's second word: the message's bytes, two marks, and its signature. */
+enum { META_BYTES_BITS = 46, META_SIGNATURE_SHIFT = 48 };
 
+/* The receiver is to say how long it copies: engines/common/trial.h. */
+#define META_TIMED (UINT64_C(1) << META_BYTES_BITS)
 /* The slot announces an epoch that is pulled: pull.h. */
-#define META_PULL (UINT64_C(1) << META_BYTES_BITS)
+#define META_PULL (UINT64_C(1) << (META_BYTES_BITS + 1))
 
 static inline struct rs_work *work_of(struct rs_words *words)
 {
@@ -44,6 +46,9 @@ struct lane {
     bool announces;           /* tx: the epoch begins with an announcement */
     bool pulls;               /* in this epoch */
     uint64_t consumed;        /* tx: last seen, in chunks */
+    uint64_t timed;           /* tx: META_TIMED in an epoch that is timed, or 0 */
+    uint64_t timed_end;       /* tx: the sequence at which the last such one ends */
+    uint64_t took;            /* ps that its copies took so far, on this side */
     struct rs_pull pull;
     struct rs_block *block;   /* rx */
     bool abandoned;

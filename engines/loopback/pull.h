@@ -16,6 +16,9 @@
  * receiver says in its words whether the kernel lets it (`reads`). A sender whose
  * memory is read in many epochs puts it into huge pages (librsched/base/huge.h).
  *
+ * Whether the kernel or slots are faster here is tried out now and then, where
+ * nobody has measured the costs of the ways (RSCHED_TRIALS).
+ *
  * A long message is copied by both, if the receive buffers too can be mapped and
  * the sender waits: see struct rs_work in segment.h. A sender that has as much to
  * copy itself, as in most halos, comes when little is left, and what it copies
@@ -36,6 +39,7 @@
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
 #include "engines/common/table.h"
+#include "engines/common/trial.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/ways.h"
 
@@ -53,7 +57,9 @@ static_assert(sizeof(struct rs_announcement) <= RS_SLOT_INLINE,
 
 /* A lane's part. */
 struct rs_pull {
-    bool possible;           /* tx: the loaded message is announced */
+    bool possible;           /* tx: the loaded message is announced, unless a
+                                trial says otherwise */
+    struct rs_trial trial;   /* tx */
     bool shares;             /* rx: the sender may help; it has a table of ours */
     bool sharing;            /* rx: it may be at it */
     bool refused;            /* tx: the receiver cannot reach it */
@@ -80,9 +86,9 @@ struct rs_pull {
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
                       struct rs_copies *copies);
 
-/** The shortest message that a process with these costs, and its settings, may
- * announce; UINT64_MAX if it never does. */
-uint64_t rs_pull_shortest(const struct rs_host_ways *ways);
+/** The shortest message that a process, by the costs of the ways to this peer and
+ * its settings, may announce; UINT64_MAX if it never does. */
+uint64_t rs_pull_shortest(const struct rsched_connection *connection);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
  * reachable since: make the table, and see whether it is worth while.

@@ -105,8 +105,21 @@ static struct rs_way_choice choose(const struct lane *l,
     return choice;
 }
 
-uint64_t rs_pull_shortest(const struct rs_host_ways *ways)
+/* Whether it is to be found out which way is faster, where both are possible. */
+static bool tries(const struct rsched_connection *c)
 {
+    const struct rs_config *config = rs_config();
+
+    return (config->trials == RS_CONFIG_TRIALS_YES ||
+            (config->trials == RS_CONFIG_TRIALS_AUTO &&
+             c->engine->env.ways->host_guessed)) &&
+           config->cma_bytes == RS_LIMIT_AUTO &&
+           rs_connection_ways(c)->of[RS_WAY_CMA].given;
+}
+
+uint64_t rs_pull_shortest(const struct rsched_connection *connection)
+{
+    const struct rs_host_ways *ways = rs_connection_ways(connection);
     const uint64_t limits[] = {rs_config()->mapped_bytes,
                                rs_config()->cma_bytes};
     uint64_t shortest = UINT64_MAX;
@@ -119,6 +132,8 @@ uint64_t rs_pull_shortest(const struct rs_host_ways *ways)
         if (limit > 0 && limit < shortest)
             shortest = limit;
     }
+    if (tries(connection) && ways->least_once < shortest)
+        shortest = ways->least_once;
     return shortest;
 }
 
@@ -178,6 +193,14 @@ int rs_pull_offer(struct lane *l)
     return error;
 }
 
+/* Mapped memory is copied once by all costs that anybody has measured. */
+static bool is_worth_trials(const struct lane *l,
+                            const struct rs_way_parts *parts)
+{
+    return tries(l->lane.connection) && parts->mapped.bytes == 0 &&
+           parts->readable.bytes + parts->huge.bytes > l->bytes / 2;
+}
+
 int rs_pull_load(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
@@ -193,6 +216,10 @@ int rs_pull_load(struct lane *l)
         return error;
     parts = parts_of(l);
     choice = choose(l, &parts);
+    rs_trial_load(&pull->trial, is_worth_trials(l, &parts),
+                  choice.pull || choice.cma || choice.huge);
+    if (pull->trial.possible && !pull->trial.guess)
+        choice.cma = choice.huge = true;
     if (!choice.pull && !choice.cma && !choice.huge)
         return 0;
     pull->readable = 0;

@@ -169,6 +169,8 @@ struct rsched_lane_stats {
                             (tx) */
     uint64_t packed;   /**< copied before a device fetched them (tx) */
     uint64_t nontemporal; /**< copied by this end with non-temporal stores */
+    uint64_t trials;        /**< of which way is faster, that have ended (tx) */
+    uint64_t trial_changes; /**< of them, after which another way was taken */
 };
 
 /** What every lane begins with; an engine embeds it in its own. */

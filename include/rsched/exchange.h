@@ -329,6 +329,9 @@ struct rsched_stats {
                                  latency, more is for bandwidth; 0: there are
                                  none */
     uint64_t way_changes;   /**< of such messages, by rsched_exchange_update() */
+    uint64_t trials;        /**< of edges in ordinary memory: whether the kernel
+                                 or slots are faster was tried out (RSCHED_TRIALS) */
+    uint64_t trial_changes; /**< of these, after which the other way was taken */
 };
 
 RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,

@@ -81,6 +81,11 @@ static struct entry table[] = {
       "machine file with what the ways within a node cost (rsched probe writes "
       "one); empty is RSCHED_MACHINE if it says so, else built in"},
      KIND_TEXT, FIELD(ways), 0, 0, false},
+    {{"RSCHED_TRIALS", 0, "auto", 0, "auto|yes|no",
+      "try out now and then whether a message of ordinary memory is copied faster "
+      "in one copy, by the kernel, or in two, and take that way; auto: where "
+      "the costs of the ways are built in"},
+     KIND_WORD, FIELD(trials), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",
       "the way of messages with an end in GPU memory within a node, and an error "

@@ -17,6 +17,12 @@ enum rs_config_notify {
     RS_CONFIG_NOTIFY_IMM,
 };
 
+enum rs_config_trials {
+    RS_CONFIG_TRIALS_AUTO,
+    RS_CONFIG_TRIALS_YES,
+    RS_CONFIG_TRIALS_NO,
+};
+
 enum rs_config_gpu_way {
     RS_CONFIG_GPU_WAY_AUTO,
     RS_CONFIG_GPU_WAY_STAGED,
@@ -43,6 +49,7 @@ struct rs_config {
     uint64_t adopt;          /* RSCHED_ADOPT: 0 is never */
     bool huge;               /* RSCHED_HUGE */
     const char *ways;        /* RSCHED_WAYS */
+    uint64_t trials;         /* RSCHED_TRIALS: enum rs_config_trials */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
     bool gdrcopy;            /* RSCHED_GDRCOPY */
     bool gpu;                /* RSCHED_GPU: read by the MPI backend */

@@ -464,6 +464,8 @@ static void copy_stats(const struct rsched_exchange *x,
         stats->chunks_out += e->lane->stats.chunks;
         stats->credit_stalls += e->lane->stats.stalls;
         stats->nontemporal_bytes += e->lane->stats.nontemporal;
+        stats->trials += e->lane->stats.trials;
+        stats->trial_changes += e->lane->stats.trial_changes;
         for (int way = 0; way < RSCHED_NUM_WAYS; way++) {
             stats->way_bytes[way] += e->lane->stats.bytes[way];
             stats->engine_bytes[engine_of(e, way)] += e->lane->stats.bytes[way];

@@ -90,6 +90,7 @@ static int find_ways(const struct rsched_machine *machine,
                      struct rs_ways *ways)
 {
     const char *name = rs_config()->ways;
+    int error;
 
     if (name[0] != '\0') {
         if (read_ways(name, ways) == 0)
@@ -100,7 +101,9 @@ static int find_ways(const struct rsched_machine *machine,
         *ways = *rs_machine_ways(machine);
         return 0;
     }
-    return read_ways(rs_ways_built_in()->machine, ways);
+    error = read_ways(rs_ways_built_in()->machine, ways);
+    ways->host_guessed = true;
+    return error;
 }
 
 /* What lies in host memory moves wherever GPUs are. */
@@ -111,6 +114,7 @@ static int add_host_ways(struct rs_ways *ways)
 
     if (error == 0)
         memcpy(ways->host, host.host, sizeof(ways->host));
+    ways->host_guessed = true;
     return error;
 }
 
