@@ -120,14 +120,54 @@ static bool have_source(struct rs_message *message)
     return message->source != NULL;
 }
 
+/* Whether it is to go through slots that have room for so many bytes, whatever
+ * that costs. */
+static bool is_bound_to_slots(const struct rs_message *message, uint64_t room)
+{
+    return message->bytes <= room && (!message->lane->pair->pulls ||
+                                      message->bytes <= RS_LANE_SHORT_BYTES);
+}
+
 /* How it goes where slots have room for so many bytes. */
 static enum rsched_pull_way way_of(struct rs_message *message, uint64_t room)
 {
-    if (message->bytes <= room && (!message->lane->pair->pulls ||
-                                   message->bytes <= RS_LANE_SHORT_BYTES))
+    if (is_bound_to_slots(message, room))
         return RSCHED_PULL_SLOTS;
     return have_source(message) ? rsched_pull_source_way(message->source, room)
                                 : RSCHED_PULL_NOT;
+}
+
+/* How long the message that was timed last has been copied, if it has. Its slot may
+ * be another message's, or elsewhere, since; and where it was sent natively after
+ * all, nobody has written that. */
+static void learn_time(struct rs_message *message)
+{
+    const struct rs_slot *slot;
+    uint64_t ps = UINT64_MAX;
+
+    if (!rs_lane_is_consumed(message->slots, message->timed))
+        return;
+    slot = rs_lane_is_put(message->slots, message->timed);
+    if (slot != NULL && !rs_slot_is_timed(slot))
+        ps = (message->took + slot->bytes) * 1000;
+    rsched_pull_source_took(message->source, ps);
+    message->timed = 0;
+}
+
+/* The same for the one that is started. */
+static struct rsched_pull_start start_of(struct rs_message *message)
+{
+    uint64_t room = message->slots->room;
+    struct rsched_pull_start start = {RSCHED_PULL_SLOTS, false};
+
+    if (is_bound_to_slots(message, room))
+        return start;
+    start.way = RSCHED_PULL_NOT;
+    if (!have_source(message))
+        return start;
+    if (message->timed != 0)
+        learn_time(message);
+    return rsched_pull_source_start(message->source, room);
 }
 
 void rs_message_want(struct rs_message *message)
@@ -137,7 +177,8 @@ void rs_message_want(struct rs_message *message)
         rs_lane_want(message->lane, message->bytes);
 }
 
-static bool announce(struct rs_message *message, struct rs_slot *slot)
+static bool announce(struct rs_message *message, struct rs_slot *slot,
+                     enum rsched_pull_way way)
 {
     struct rsched_pull_notice notice;
 
@@ -146,21 +187,37 @@ static bool announce(struct rs_message *message, struct rs_slot *slot)
         rsched_pull_source_load(message->source, &notice) != 0)
         return false;
     memcpy(slot->data, &notice, sizeof(notice));
-    message->packed += rsched_pull_source_way(message->source, 0) ==
-                       RSCHED_PULL_PACKED;
+    message->packed += way == RSCHED_PULL_PACKED;
     return true;
 }
 
 bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
 {
-    enum rsched_pull_way way = way_of(message, message->slots->room);
+    struct rsched_pull_start start = start_of(message);
+    uint64_t begin = start.timed ? rs_now_ns() : 0;
+    bool written = true;
 
-    message->announced = way != RSCHED_PULL_SLOTS;
-    message->unreadable = way == RSCHED_PULL_NOT;
+    message->announced = start.way != RSCHED_PULL_SLOTS;
+    message->unreadable = start.way == RSCHED_PULL_NOT;
     if (message->announced)
-        return announce(message, slot);
-    rs_message_pack(message, slot->data);
-    return true;
+        written = announce(message, slot, start.way);
+    else
+        rs_message_pack(message, slot->data);
+    if (start.timed && written) {
+        message->timed = message->slots->number + 1;
+        message->took = rs_now_ns() - begin;
+    } else if (start.timed) {
+        rsched_pull_source_took(message->source, UINT64_MAX);
+    }
+    return written;
+}
+
+void rs_message_trials(const struct rs_message *message, uint64_t *trials,
+                       uint64_t *changes)
+{
+    *trials = *changes = 0;
+    if (message->source != NULL)
+        rsched_pull_source_trials(message->source, trials, changes);
 }
 
 /* ---- receiver ---- */
@@ -232,18 +289,32 @@ static void batch_fill(struct batch *b, const struct rs_pair *pair)
     }
 }
 
+static bool is_any_timed(const struct batch *b)
+{
+    for (size_t i = 0; i < b->num; i++) {
+        if (rs_slot_is_timed(b->slots[i]))
+            return true;
+    }
+    return false;
+}
+
 void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
 {
     const struct rs_pair *pair = message->lane->pair;
     struct batch batch = {.num = 0};
+    uint64_t begin, took, bytes = 0;
 
     if (!batch_add(&batch, message, slot)) {
         complain(pair);
-        rs_message_taken(message, slot, true);
+        rs_message_taken(message, slot, 0, true);
         return;
     }
     batch_fill(&batch, pair);
+    begin = is_any_timed(&batch) ? rs_now_ns() : 0;
     rsched_pull_copy(batch.pulls, batch.num);
+    took = begin > 0 ? rs_now_ns() - begin : 0;
+    for (size_t i = 0; i < batch.num; i++)
+        bytes += batch.pulls[i].bytes;
     for (size_t i = 0; i < batch.num; i++) {
         const struct rsched_pull *pull = &batch.pulls[i];
         struct rs_message *m = batch.messages[i];
@@ -253,6 +324,10 @@ void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
         else if (pull->mapped == (pull->bytes < m->bytes ? pull->bytes
                                                          : m->bytes))
             m->mapped++;
-        rs_message_taken(m, batch.slots[i], pull->error != 0);
+        /* They were copied together. */
+        rs_message_taken(m, batch.slots[i],
+                         (uint64_t)((double)took * (double)pull->bytes /
+                                    (double)bytes),
+                         pull->error != 0);
     }
 }

@@ -71,6 +71,8 @@ static void add_exchange(uint64_t *to, const struct rsched_exchange *exchange,
     to[RS_NUMBER_SELF_BYTES] += stats.self_bytes;
     to[RS_NUMBER_CHUNKS] += stats.chunks_out;
     to[RS_NUMBER_STALLS] += stats.credit_stalls;
+    to[RS_NUMBER_TRIALS] += stats.trials;
+    to[RS_NUMBER_TRIAL_CHANGES] += stats.trial_changes;
     for (int way = 0; way < RSCHED_NUM_WAYS; way++)
         to[RS_NUMBER_WAYS + way] += stats.way_bytes[way];
     for (int engine = 0; engine < RSCHED_MAX_ENGINES; engine++)
@@ -98,6 +100,11 @@ void rs_count_number(enum rs_number number, uint64_t by)
 
 static void add_message(struct rs_counts *to, const struct rs_message *message)
 {
+    uint64_t trials, changes;
+
+    rs_message_trials(message, &trials, &changes);
+    to->numbers[RS_NUMBER_TRIALS] += trials;
+    to->numbers[RS_NUMBER_TRIAL_CHANGES] += changes;
     to->calls[message->call][rs_message_reason(message)]++;
     to->numbers[message->sends ? RS_NUMBER_LANE_SENDS
                                : RS_NUMBER_LANE_RECEIVES] += message->puts;
@@ -109,6 +116,11 @@ static void add_message(struct rs_counts *to, const struct rs_message *message)
 
 void rs_count_message(const struct rs_message *message)
 {
+    uint64_t trials, changes;
+
+    rs_message_trials(message, &trials, &changes);
+    count(&numbers[RS_NUMBER_TRIALS], trials);
+    count(&numbers[RS_NUMBER_TRIAL_CHANGES], changes);
     count(&calls[message->call][rs_message_reason(message)], 1);
     count(&numbers[message->sends ? RS_NUMBER_LANE_SENDS
                                   : RS_NUMBER_LANE_RECEIVES],
@@ -292,6 +304,8 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"lane_pulls", RS_NUMBER_LANE_PULLS},
         {"lane_mapped", RS_NUMBER_LANE_MAPPED},
         {"lane_packed", RS_NUMBER_LANE_PACKED},
+        {"trials", RS_NUMBER_TRIALS},
+        {"trial_changes", RS_NUMBER_TRIAL_CHANGES},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
     };

@@ -78,23 +78,30 @@ struct rs_pair_words {
  * has it. */
 struct rs_slot {
     _Atomic uint64_t number;
-    uint64_t bytes; /* RS_SLOT_ANNOUNCES is a bit of it */
+    uint64_t bytes; /* with two marks. Of one that is timed the receiver writes how
+                       long it has copied, ps, before it is consumed */
     char data[];
 };
 static_assert(sizeof(struct rs_slot) == 16, "part of a line");
 
-/** Makes `bytes` more than any message has. */
+/** Marks: each makes `bytes` more than any message has. */
 #define RS_SLOT_ANNOUNCES (UINT64_C(1) << 63)
+#define RS_SLOT_TIMED (UINT64_C(1) << 62)
 
 static inline bool rs_slot_announces(const struct rs_slot *slot)
 {
     return (slot->bytes & RS_SLOT_ANNOUNCES) != 0;
 }
 
+static inline bool rs_slot_is_timed(const struct rs_slot *slot)
+{
+    return (slot->bytes & RS_SLOT_TIMED) != 0;
+}
+
 /** The message's, wherever they are. */
 static inline uint64_t rs_slot_bytes(const struct rs_slot *slot)
 {
-    return slot->bytes & ~RS_SLOT_ANNOUNCES;
+    return slot->bytes & ~(RS_SLOT_ANNOUNCES | RS_SLOT_TIMED);
 }
 
 /** Which memory is taken; the receiver's. The k-th slots of all lanes of few

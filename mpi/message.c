@@ -57,12 +57,14 @@ static void outgrow(struct rs_lane *lane)
     lane->limit = 0;
 }
 
-void rs_message_taken(struct rs_message *message, const struct rs_slot *slot,
-                      bool failed)
+void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
+                      uint64_t ns, bool failed)
 {
     uint64_t sent = rs_slot_bytes(slot);
     bool pulled = rs_slot_announces(slot);
 
+    if (rs_slot_is_timed(slot))
+        slot->bytes = ns;
     rs_lane_consume(message->slots, message->number);
     if (pulled) {
         message->pulls++;
@@ -97,6 +99,7 @@ static void take_earlier(struct rs_message *message)
 void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
 {
     struct rs_slots *slots = message->slots;
+    uint64_t bytes = rs_slot_bytes(slot), begin;
 
     if (message->number != slots->seen + 1)
         take_earlier(message);
@@ -104,10 +107,10 @@ void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
         rs_message_pull(message, slot);
         return;
     }
+    begin = rs_slot_is_timed(slot) ? rs_now_ns() : 0;
     rs_message_unpack(message, slot->data,
-                      slot->bytes < message->bytes ? slot->bytes
-                                                   : message->bytes);
-    rs_message_taken(message, slot, false);
+                      bytes < message->bytes ? bytes : message->bytes);
+    rs_message_taken(message, slot, begin > 0 ? rs_now_ns() - begin : 0, false);
 }
 
 /* A send that is matched: complete, unless the receiver has yet to pull it. */

@@ -29,6 +29,8 @@ struct rs_message {
     uint64_t pulls;  /* receives that were pulled */
     uint64_t mapped; /* of them, all out of mapped memory */
     uint64_t packed; /* sends that were packed to be pulled */
+    uint64_t timed;  /* send: number of one that is timed, or 0 */
+    uint64_t took;   /* ns that its packing took */
     uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
     struct rs_flat *layout; /* NULL: contiguous */
     struct rsched_pull_source *source; /* send: NULL: none yet */
@@ -63,8 +65,8 @@ struct rs_message {
 int rs_message_start_slowly(struct rs_request *request);
 /** Whether what the inline part did not find complete is. */
 bool rs_message_poll_slowly(struct rs_request *request);
-/** Take a message that is announced, longer than the receive, out of turn, or
- * not contiguous here. */
+/** Take a message that is announced, timed, longer than the receive, out of turn,
+ * or not contiguous here. */
 void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot);
 void rs_message_wait(struct rs_request *request);
 int rs_message_raise(struct rs_request *request, int error);
@@ -99,14 +101,19 @@ void rs_message_unpack(const struct rs_message *message, const char *from,
 /** Messages that are not short (announced.c). Send: write the bytes into the
  * slot, or where they are. False: neither is possible. */
 bool rs_message_write(struct rs_message *message, struct rs_slot *slot);
+/** Send: how often it was tried out which way is faster, and after how many of
+ * these another one was taken. */
+void rs_message_trials(const struct rs_message *message, uint64_t *trials,
+                       uint64_t *changes);
 /** Send: ask for longer slots if the message should rather go through them
  * (G1). */
 void rs_message_want(struct rs_message *message);
 /** Receive: take what is announced in the slot, and more of the pair. */
 void rs_message_pull(struct rs_message *message, struct rs_slot *slot);
-/** Receive: it has been taken out of the slot, or out of the sender's memory. */
-void rs_message_taken(struct rs_message *message, const struct rs_slot *slot,
-                      bool failed);
+/** Receive: it has been taken out of the slot, or out of the sender's memory, which
+ * took so many ns, if it is timed. */
+void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
+                      uint64_t ns, bool failed);
 
 static inline bool rs_message_is_open(const struct rs_message *message)
 {
@@ -159,7 +166,8 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     if (UNLIKELY(bytes > slots->short_room)) {
         if (!rs_message_write(message, slot))
             return false;
-        bytes |= message->announced ? RS_SLOT_ANNOUNCES : 0;
+        bytes |= (message->announced ? RS_SLOT_ANNOUNCES : 0) |
+                 (message->timed == slots->number + 1 ? RS_SLOT_TIMED : 0);
     } else if (LIKELY(message->layout == NULL)) {
         rs_copy(slot->data, message->buffer, bytes);
     } else {

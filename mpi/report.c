@@ -126,6 +126,11 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
     const uint64_t *n = counts->numbers;
 
     print_lanes(out, n);
+    if (n[RS_NUMBER_TRIALS] > 0)
+        fprintf(out,
+                "rsched:   %" PRIu64 " trials of which way is faster, %" PRIu64
+                " changed it\n",
+                n[RS_NUMBER_TRIALS], n[RS_NUMBER_TRIAL_CHANGES]);
     if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
         return;
     fprintf(out,
@@ -222,6 +227,8 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_LANE_PULLS] = "lane_pulls",
     [RS_NUMBER_LANE_MAPPED] = "lane_mapped",
     [RS_NUMBER_LANE_PACKED] = "lane_packed",
+    [RS_NUMBER_TRIALS] = "trials",
+    [RS_NUMBER_TRIAL_CHANGES] = "trial_changes",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
 };

@@ -10,6 +10,7 @@
 #include "engines/common/copy.h"
 #include "engines/common/huge.h"
 #include "engines/common/table.h"
+#include "engines/common/trial.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
@@ -24,6 +25,11 @@ struct rsched_pull_source {
     bool looked;                /* it says so, and these too: */
     enum rsched_pull_way way;   /* with slots that are long enough */
     enum rsched_pull_way load;  /* without slots */
+    bool tries;                 /* it can go both ways, and is to be tried out */
+    bool guessed;  /* nobody measured the ways here */
+    bool started;  /* it is decided how it goes: */
+    enum rsched_pull_way going;
+    struct rs_trial trial;
     struct rs_table_maker packs; /* where it is packed */
     char *packed;            /* NULL: not yet */
     bool is_shared;          /* it is of rsched_alloc() */
@@ -64,6 +70,7 @@ int rsched_pull_source_create(const struct rsched_message *message,
         return rs_fail(RSCHED_ENOMEM, "no memory for a source");
     s->bytes = message->bytes;
     s->reader = *reader;
+    s->guessed = ways->host_guessed;
     s->ways = rs_ways_host(ways, reader->near ? RS_DISTANCE_SAME_NUMA
                                               : RS_DISTANCE_OTHER_NUMA);
     if (s->ways->of[RS_WAY_CMA_HUGE].given)
@@ -148,12 +155,28 @@ static bool is_in_place(const struct rsched_pull_source *s,
     return rs_ways_choose_whole(s->ways, parts, twice);
 }
 
+/* Whether it is to be found out if slots, or memory into which it is packed, are
+ * faster than the kernel. */
+static bool is_worth_trials(const struct rsched_pull_source *s,
+                            const struct rs_way_parts *parts)
+{
+    const struct rs_config *c = rs_config();
+
+    return (c->trials == RS_CONFIG_TRIALS_YES ||
+            (c->trials == RS_CONFIG_TRIALS_AUTO && s->guessed)) &&
+           c->mapped_bytes == RS_LIMIT_AUTO && c->cma_bytes == RS_LIMIT_AUTO &&
+           !s->reader.itself && s->reader.maps &&
+           s->ways->of[RS_WAY_CMA].given && s->bytes > RS_WAY_WHOLE_LEAST &&
+           parts->mapped.bytes == 0 && parts->readable.bytes > s->bytes / 2;
+}
+
 static void choose(struct rsched_pull_source *s)
 {
     enum rs_way twice = can_map(s) ? RS_WAY_LANDING : RS_WAY_CMA;
     struct rs_way_parts parts;
 
     rs_table_parts(&s->lies, true, &parts);
+    s->tries = is_worth_trials(s, &parts);
     s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
                                                     : RSCHED_PULL_SLOTS;
     if (is_in_place(s, &parts, twice))
@@ -190,12 +213,55 @@ static int look(struct rsched_pull_source *s)
     return 0;
 }
 
+static enum rsched_pull_way way_in(const struct rsched_pull_source *s,
+                                   uint64_t room, bool once)
+{
+    if (once)
+        return RSCHED_PULL_IN_PLACE;
+    return s->bytes <= room ? RSCHED_PULL_SLOTS : RSCHED_PULL_PACKED;
+}
+
 enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
                                             uint64_t room)
 {
+    enum rsched_pull_way guess;
+
     if (look(s) != 0)
         return RSCHED_PULL_NOT;
-    return s->bytes <= room ? s->way : s->load;
+    guess = s->bytes <= room ? s->way : s->load;
+    rs_trial_load(&s->trial, s->tries, guess == RSCHED_PULL_IN_PLACE);
+    return s->tries ? way_in(s, room, s->trial.once) : guess;
+}
+
+struct rsched_pull_start
+rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room)
+{
+    struct rsched_pull_start start = {rsched_pull_source_way(s, room), false};
+    struct rs_trial_start trial;
+
+    if (start.way != RSCHED_PULL_NOT && s->tries) {
+        trial = rs_trial_start(&s->trial);
+        start.way = way_in(s, room, trial.once);
+        start.timed = trial.timed;
+    }
+    s->started = true;
+    s->going = start.way;
+    return start;
+}
+
+void rsched_pull_source_took(struct rsched_pull_source *s, uint64_t ps)
+{
+    if (ps == UINT64_MAX)
+        rs_trial_lost(&s->trial);
+    else
+        rs_trial_took(&s->trial, ps);
+}
+
+void rsched_pull_source_trials(const struct rsched_pull_source *s,
+                               uint64_t *trials, uint64_t *changes)
+{
+    *trials = s->trial.trials;
+    *changes = s->trial.changes;
 }
 
 /* ---- loading ---- */
@@ -288,7 +354,8 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
     if (s->load == RSCHED_PULL_NOT)
         return rs_fail(RSCHED_EUNREACH, "%llu bytes that nobody may read",
                        (unsigned long long)s->bytes);
-    packs = s->load == RSCHED_PULL_PACKED;
+    packs = (s->started ? s->going : s->load) == RSCHED_PULL_PACKED;
+    s->started = false;
     if (packs)
         error = look_packed(s);
     if (error == 0)

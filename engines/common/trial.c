@@ -142,3 +142,12 @@ void rs_trial_took(struct rs_trial *t, uint64_t ps)
          t->least[!t->once] / HOPELESS > t->least[t->once]))
         end(t);
 }
+
+void rs_trial_lost(struct rs_trial *t)
+{
+    if (!t->pending)
+        return;
+    t->pending = false;
+    if (t->step > 0)
+        t->step--; /* the same once more */
+}

@@ -65,4 +65,7 @@ struct rs_trial_start rs_trial_start(struct rs_trial *t);
 /** A timed epoch is over: how long both sides have copied, in ps. */
 void rs_trial_took(struct rs_trial *t, uint64_t ps);
 
+/** That will never be known. */
+void rs_trial_lost(struct rs_trial *t);
+
 #endif

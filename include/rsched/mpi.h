@@ -125,6 +125,9 @@ extern "C" {
  *                                   processes have mapped
  *     lane_packed                   sends that were packed for that, since one
  *                                   copy would cost more
+ *     trials, trial_changes         how often it was tried out whether the kernel
+ *                                   or slots are faster; after how many of
+ *                                   these the other way was taken
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

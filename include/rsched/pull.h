@@ -120,8 +120,36 @@ enum rsched_pull_way {
 RSCHED_API enum rsched_pull_way
 rsched_pull_source_way(struct rsched_pull_source *source, uint64_t room);
 
+/** How a message goes, and whether it is to be said how long it is copied. */
+struct rsched_pull_start {
+    enum rsched_pull_way way;
+    bool timed;
+};
+
 /**
- * Tell where the message lies. From now on, until every receiver of it has
+ * Decide how the next message goes, before it is loaded. That is the way of
+ * rsched_pull_source_way(), but for a few messages that go another one to find out
+ * whether that is faster, where the costs are built in (RSCHED_TRIALS). One that is
+ * timed is to be copied as all others, and rsched_pull_source_took() then called;
+ * until it is none is timed. The answer of rsched_pull_source_way() may be another
+ * one after that.
+ *
+ * @param room as there
+ */
+RSCHED_API struct rsched_pull_start
+rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room);
+
+/** A timed message has been copied: how long that took, its sender's copy and its
+ * receiver's together, without what they waited, in ps; UINT64_MAX: nobody knows. */
+RSCHED_API void rsched_pull_source_took(struct rsched_pull_source *source,
+                                        uint64_t ps);
+
+/** How often it was tried out, and after how many of these another way was taken. */
+RSCHED_API void rsched_pull_source_trials(const struct rsched_pull_source *source,
+                                          uint64_t *trials, uint64_t *changes);
+
+/**
+ * Tell where the message lies, or what rsched_pull_source_start() has said. From now on, until every receiver of it has
  * copied, neither the message's memory nor the source may change. Call it for
  * each message: memory may have come or gone since, and what is not copied in
  * place is packed here.

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Persistent messages of which it is tried out whether the kernel or slots are
+ * faster: that it is done, that they go both ways then, and that bytes are right,
+ * also where several requests are on one lane, where plain messages stop the
+ * incarnation meanwhile, and where one is packed.
+ *
+ * trials [--native] [--never] */
+#include "tests/mpi/hope.h"
+
+enum { MOST = 300000, TAG = 5, ROUNDS = 40,
+       SLOT = 8192 /* doubles, by default */ };
+
+/* Of doubles; blocks of the kernel's kind. */
+static const struct plan {
+    const char *name;
+    int blocks, numbers, stride;
+    int requests; /* on one lane */
+    bool stops;
+    bool learns; /* a slot is not used again before its time has been read */
+} plans[] = {
+    {"short", 1, 1500, 1500, 1, false, true},
+    {"in slots", 1, 6000, 6000, 1, false, true},
+    {"packed", 1, MOST, MOST, 1, false, true},
+    {"rows", 40, 600, 1000, 1, false, true},
+    {"two on a lane", 1, 6000, 6000, 2, false, true},
+    {"four on a lane", 1, 6000, 6000, 4, false, false},
+    {"stopped", 1, 6000, 6000, 1, true, true},
+};
+
+enum { MOST_REQUESTS = 4 };
+
+static double *out[MOST_REQUESTS], *in[MOST_REQUESTS];
+static MPI_Request requests[2 * MOST_REQUESTS];
+static int peer;
+static bool uses_lanes;
+
+static int place_of(const struct plan *p, int i)
+{
+    return i / p->numbers * p->stride + i % p->numbers;
+}
+
+static void run_round(const struct plan *p, MPI_Comm comm, int round)
+{
+    int numbers = p->blocks * p->numbers;
+
+    for (int r = 0; r < p->requests; r++) {
+        for (int i = 0; i < numbers; i++) {
+            out[r][place_of(p, i)] = world_rank + 2 * i + 1e6 * round + r;
+            in[r][place_of(p, i)] = -1;
+        }
+    }
+    MPI_Startall(2 * p->requests, requests);
+    if (p->stops && round % 25 == 24)
+        MPI_Sendrecv(&round, 1, MPI_INT, peer, TAG + 1, in[1], 1, MPI_INT, peer,
+                     MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);
+    MPI_Waitall(2 * p->requests, requests, MPI_STATUSES_IGNORE);
+    for (int r = 0; r < p->requests; r++) {
+        for (int i = 0; i < numbers; i++)
+            CHECK(in[r][place_of(p, i)] == peer + 2 * i + 1e6 * round + r,
+                  "%s: round %d, request %d, number %d: %g", p->name, round, r, i,
+                  in[r][place_of(p, i)]);
+    }
+}
+
+struct numbers {
+    uint64_t trials, receives, pulls, mapped;
+};
+
+static struct numbers numbers_now(void)
+{
+    return (struct numbers){counter("trials"), counter("lane_receives"),
+                            counter("lane_pulls"), counter("lane_mapped")};
+}
+
+/* What is longer than slots is pulled, packed or not; where it is packed, it can be
+ * mapped. */
+static bool went_both_ways(const struct plan *p, const struct numbers *before)
+{
+    const struct numbers now = numbers_now();
+    uint64_t pulls = now.pulls - before->pulls;
+    uint64_t mapped = now.mapped - before->mapped;
+
+    if (p->blocks * p->numbers > SLOT)
+        return mapped > 0 && pulls > mapped;
+    return pulls > 0 && now.receives - before->receives > pulls;
+}
+
+static void run(const struct plan *p, bool tries)
+{
+    const struct numbers before = numbers_now();
+    struct hope hope = {0};
+    MPI_Datatype type;
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Type_vector(p->blocks, p->numbers, p->stride, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    for (int r = 0; r < p->requests; r++) {
+        MPI_Recv_init(in[r], 1, type, peer, TAG, comm, &requests[r]);
+        MPI_Send_init(out[r], 1, type, peer, TAG, comm,
+                      &requests[p->requests + r]);
+    }
+    for (int round = 0;; round++) {
+        bool tried, both;
+
+        run_round(p, comm, round);
+        tried = counter("trials") > before.trials;
+        both = went_both_ways(p, &before);
+        if (round >= ROUNDS &&
+            all_have(&hope, !uses_lanes || !tries || !p->learns ||
+                                (tried && both)))
+            break;
+        if (round >= ROUNDS)
+            go_on(&hope, p->name);
+    }
+    CHECK(tries || counter("trials") == 0, "%s: it was tried out", p->name);
+    for (int r = 0; r < 2 * p->requests; r++)
+        MPI_Request_free(&requests[r]);
+    MPI_Type_free(&type);
+    MPI_Comm_free(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    bool native = has_option(argc, argv, "--native");
+    bool never = has_option(argc, argv, "--never");
+
+    test_init(&argc, &argv, native);
+    CHECK(world_size == 2, "two processes");
+    uses_lanes = !native;
+    peer = 1 - world_rank;
+    for (int r = 0; r < MOST_REQUESTS; r++) {
+        out[r] = allocate(MOST * sizeof(double));
+        in[r] = allocate(MOST * sizeof(double));
+    }
+    for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
+        run(&plans[i], !native && !never);
+    for (int r = 0; r < MOST_REQUESTS; r++) {
+        free(out[r]);
+        free(in[r]);
+    }
+    return test_fini("trials");
+}
