@@ -31,6 +31,7 @@ enum {
     RS_LANE_SHORT_BYTES = 3072,
     RS_LANE_MOST_SLOTS = 8,
     RS_LANE_LEAST_SLOTS = 2,
+    RS_LANE_MOST_NUMBERS = 1 << 30, /* of an incarnation, and a few more */
 };
 
 /** Bits of `mode`; the number of the incarnation is above them. */
@@ -205,13 +206,17 @@ static inline struct rs_slot *rs_slots_at(const struct rs_slots *slots,
                                           slots->stride);
 }
 
-/** The slot for the next put, or NULL when none is free. */
+/** The slot for the next put, or NULL: none is free, or numbers run out, and none
+ * will be before the next incarnation. */
 static inline struct rs_slot *rs_lane_next(struct rs_slots *slots)
 {
     uint64_t next = slots->number + 1, needed = next - slots->num;
 
     if ((uint32_t)next > slots->num &&
         !rs_lane_reached(slots->seen, needed)) {
+        /* Every `num` puts this is looked at: they have 32 bits. */
+        if (__builtin_expect((uint32_t)next > RS_LANE_MOST_NUMBERS, 0))
+            return NULL;
         /* Acquire: it has been unpacked before it is written again. */
         slots->seen =
             atomic_load_explicit(slots->consumed, memory_order_acquire);

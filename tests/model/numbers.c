@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A lane's numbers (mpi/lane.h) have 32 bits and may run out: the sender gets no
+ * slot before that, and after the stop that follows both sides agree on what is
+ * matched, and the next incarnation begins with nothing put or granted. */
+#include <string.h>
+
+#include "mpi/lane.h"
+#include "tests/model/check.h"
+
+enum { BYTES = 8, MANY = 64 };
+
+/* Both sides of a pair of one lane. */
+static struct rs_pair_view sender = {.sends = true}, receiver;
+static struct rs_slots sends, receives;
+
+static void make_pair(void)
+{
+    size_t bytes = (rs_pair_bytes(4096) + 4095) / 4096 * 4096;
+    struct rs_pair_words *words = aligned_alloc(4096, bytes);
+    struct rs_rows rows = {0};
+    uint64_t place = rs_rows_take(&rows, BYTES, 4096);
+
+    CHECK(words != NULL && place != 0);
+    memset(words, 0, bytes);
+    sender.words = receiver.words = words;
+    CHECK(rs_slots_init(&sends, &sender, 0, place, 4096));
+    CHECK(rs_slots_init(&receives, &receiver, 0, place, 4096));
+}
+
+static void open_pair(void)
+{
+    CHECK(!rs_pair_ready(&sender, 1));
+    CHECK(rs_pair_ready(&receiver, 0));
+    CHECK(rs_pair_enter(&sender));
+    sends.number = sends.seen = rs_pair_base(&sender);
+    receives.number = receives.seen = rs_pair_base(&receiver);
+}
+
+/* As if so many messages had been sent. */
+static void skip(uint64_t count)
+{
+    sends.number += count;
+    receives.number += count;
+    for (uint64_t n = sends.number - sends.num + 1; n <= sends.number; n++)
+        atomic_store(&rs_slots_at(&sends, n)->number, n);
+    atomic_store(sends.granted, receives.number);
+    rs_lane_consume(&receives, receives.number);
+}
+
+/* A message. @return whether there was a slot */
+static bool send(void)
+{
+    struct rs_slot *slot = rs_lane_next(&sends);
+    uint64_t number;
+
+    /* It stays so until a stop. */
+    if (slot == NULL)
+        return rs_lane_next(&sends) != NULL;
+    number = rs_lane_grant(&receives);
+    CHECK(rs_lane_put(&sends, slot, BYTES) == number);
+    CHECK(rs_lane_is_granted(&sends, number));
+    CHECK(rs_lane_is_put(&receives, number) == slot);
+    rs_lane_consume(&receives, number);
+    return true;
+}
+
+static void check_stop(void)
+{
+    uint64_t last = sends.number;
+
+    CHECK(rs_pair_stop(&receiver, &receives, 1));
+    CHECK(!rs_pair_stop(&sender, &sends, 1));
+    CHECK(atomic_load(&sender.words->final[0]) == last);
+    open_pair();
+    for (unsigned i = 1; i <= MANY; i++) {
+        uint64_t number = rs_pair_base(&sender) + i;
+
+        CHECK(rs_lane_is_put(&receives, number) == NULL);
+        CHECK(!rs_lane_is_granted(&sends, number));
+        CHECK(!rs_lane_reached(atomic_load(sends.consumed), number));
+    }
+    CHECK(send());
+}
+
+int main(void)
+{
+    unsigned i;
+
+    make_pair();
+    open_pair();
+    CHECK(send());
+    skip((UINT64_C(1) << 32) - MANY / 2);
+    for (i = 0; i < MANY && send(); i++)
+        ;
+    CHECK(i <= RS_LANE_MOST_SLOTS);
+    check_stop();
+    free(sender.words);
+    printf("numbers: ok\n");
+    return 0;
+}
