@@ -77,6 +77,23 @@ void rs_hands_fini(struct rs_hands *hands)
         close(hands->socket);
 }
 
+/* There may be more than we want: the kernel fills the room for credentials, too. */
+static void take_descriptors(const struct cmsghdr *c, struct rs_hand *hand)
+{
+    int *const to[RS_HAND_FDS] = {&hand->segment, &hand->memory, &hand->pidfd};
+    size_t number = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+    for (size_t i = 0; i < number; i++) {
+        int fd;
+
+        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+        if (i < RS_HAND_FDS)
+            *to[i] = fd;
+        else
+            close(fd);
+    }
+}
+
 /* What came with a letter, whoever sent it. */
 static void read_control(struct msghdr *message, struct rs_hand *hand)
 {
@@ -90,12 +107,7 @@ static void read_control(struct msghdr *message, struct rs_hand *hand)
             memcpy(&from, CMSG_DATA(c), sizeof(from));
             hand->pid = from.pid;
         } else if (c->cmsg_type == SCM_RIGHTS) {
-            int fds[RS_HAND_FDS] = {-1, -1, -1};
-
-            memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-            hand->segment = fds[0];
-            hand->memory = fds[1];
-            hand->pidfd = fds[2];
+            take_descriptors(c, hand);
         }
     }
 }

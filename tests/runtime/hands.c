@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Descriptors that are handed to other namespaces: what arrives, and what becomes
+ * of letters that no peer has sent. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engines/loopback/hand.h"
+
+enum { MINE = 17, THEIRS = 23, MOST = 8 };
+
+static int open_files(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int number = 0;
+
+    cr_assert_not_null(folder);
+    while (readdir(folder) != NULL)
+        number++;
+    closedir(folder);
+    return number;
+}
+
+/* So many descriptors, in a letter of anybody's. */
+static void send_any(const struct rs_hands *to, int number)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(MOST * sizeof(int))];
+    } control = {0};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char text[24] = "anything";
+    struct iovec part = {text, sizeof(text)};
+    struct msghdr message = {
+        .msg_name = &address,
+        .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                                   strnlen((const char *)to->name,
+                                           RS_HAND_NAME)),
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = CMSG_SPACE((size_t)number * sizeof(int))};
+    int fds[MOST] = {0}, sender = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+    memcpy(address.sun_path + 1, to->name, strnlen((const char *)to->name,
+                                                   RS_HAND_NAME));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN((size_t)number * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), fds, (size_t)number * sizeof(int));
+    cr_assert_eq(sendmsg(sender, &message, 0), (ssize_t)sizeof(text));
+    close(sender);
+}
+
+Test(hands, descriptors_of_a_peer_arrive)
+{
+    struct rs_hands mine, theirs;
+    struct rs_hand *hand;
+    int before = open_files();
+
+    rs_hands_init(&mine, MINE);
+    rs_hands_init(&theirs, THEIRS);
+    cr_assert(mine.socket >= 0 && theirs.socket >= 0);
+    cr_assert_null(rs_hands_take(&mine, THEIRS));
+    cr_assert_eq(rs_hands_send(&theirs, mine.name, MINE, 0, 1), 0);
+    cr_assert_null(rs_hands_take(&mine, THEIRS + 1));
+    hand = rs_hands_take(&mine, THEIRS);
+    cr_assert_not_null(hand);
+    cr_assert(hand->segment > 2 && hand->memory > 2);
+    cr_assert_eq(hand->pid, getpid());
+    cr_assert_null(rs_hands_take(&mine, THEIRS));
+    rs_hand_destroy(hand);
+    rs_hands_fini(&mine);
+    rs_hands_fini(&theirs);
+    cr_assert_eq(open_files(), before);
+}
+
+Test(hands, letters_of_others_are_thrown_away)
+{
+    struct rs_hands mine;
+    int before = open_files();
+
+    rs_hands_init(&mine, MINE);
+    for (int number = 1; number <= MOST; number++) {
+        send_any(&mine, number);
+        cr_assert_null(rs_hands_take(&mine, THEIRS));
+        cr_assert_eq(open_files(), before + 1, "of %d descriptors %d stay open",
+                     number, open_files() - before - 1);
+    }
+    rs_hands_fini(&mine);
+    cr_assert_eq(open_files(), before);
+}
