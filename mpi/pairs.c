@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs and lanes: finding them, and the memory that the two sides share. */
+#include "librsched/base/limit.h"
 #include "mpi/message.h"
 
 #include <fcntl.h>
@@ -194,7 +195,7 @@ bool rs_pair_share(struct rs_pair *pair)
     pair->fd = memfd_create("rsched-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (pair->fd >= 0 && fchmod(pair->fd, 0600) == 0 &&
         /* Pages are there when they are touched. */
-        ftruncate(pair->fd, (off_t)rs_pair_bytes(rs_lane_most())) == 0 &&
+        rs_limit_resize(pair->fd, rs_pair_bytes(rs_lane_most())) == 0 &&
         fcntl(pair->fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
         getrandom(&nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce))
         words = map(pair, pair->fd);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/limit.h"
 
 #define BASE_STEP (UINT64_C(1) << RS_BASE_BITS)
 
@@ -154,7 +155,7 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
     if (s.fd < 0)
         return rs_fail(RSCHED_ESYS, "loopback: memfd_create: %m");
     if (fchmod(s.fd, 0600) != 0 ||
-        ftruncate(s.fd, (off_t)s.bytes) != 0 ||
+        rs_limit_resize(s.fd, s.bytes) != 0 ||
         fcntl(s.fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
         error = rs_fail(RSCHED_ESYS, "loopback: setting up a memfd: %m");
         goto err_close;
@@ -229,7 +230,9 @@ static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
     b->bytes = bytes;
     /* Reserve the pages now, so that no epoch pays for them; but not those
      * that may never be used. */
-    if (sparse)
+    if (!rs_limit_allows(b->offset + bytes))
+        error = errno;
+    else if (sparse)
         error = ftruncate(segment->fd, (off_t)(b->offset + bytes)) == 0
                     ? 0
                     : errno;

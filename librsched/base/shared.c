@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/limit.h"
 #include "librsched/base/log.h"
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
@@ -152,8 +153,8 @@ static int make_file(void)
         return rs_fail(RSCHED_ESYS, "shared memory: memfd_create: %m");
     if (getrandom(&head[1], sizeof(head[1]), 0) != sizeof(head[1]) ||
         fchmod(fd, 0600) != 0 ||
+        rs_limit_resize(fd, page_bytes()) != 0 ||
         write(fd, head, sizeof(head)) != sizeof(head) ||
-        ftruncate(fd, (off_t)page_bytes()) != 0 ||
         /* Others may read what they have mapped, whatever happens to us. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
         goto err_close;
@@ -263,7 +264,7 @@ static int add_part(struct region *r, size_t bytes)
     uint64_t offset = round_up(shared.bytes, unit);
     uint64_t rounded = round_up(bytes, page_bytes());
 
-    if (ftruncate(shared.file.fd, (off_t)(offset + rounded)) != 0)
+    if (rs_limit_resize(shared.file.fd, offset + rounded) != 0)
         return rs_fail(RSCHED_ENOMEM, "shared memory: %zu bytes: %m", bytes);
     r->place = (struct rs_place){shared.file.id, offset, rounded,
                                  map_part(offset, rounded, unit)};
@@ -417,7 +418,7 @@ static int adopt_part(struct region *r, char *address, uint64_t bytes)
                       (uint64_t)(uintptr_t)address % unit;
     char *copy;
 
-    if (ftruncate(shared.file.fd, (off_t)(offset + bytes)) != 0)
+    if (rs_limit_resize(shared.file.fd, offset + bytes) != 0)
         return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
                        (unsigned long long)bytes);
     /* Parts are never given out again, whatever becomes of this one. */

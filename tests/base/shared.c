@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -167,4 +168,26 @@ Test(base_shared, the_file_goes_with_its_last_user)
     rs_shared_close();
     cr_assert_eq(rsched_free(memory), 0);
     cr_assert_eq(count_descriptors(), before);
+}
+
+/* The kernel would end the process by a signal. */
+Test(base_shared, a_file_that_may_not_be_so_long_is_an_error)
+{
+    const struct rlimit none = {0, RLIM_INFINITY}, some = {HUGE, RLIM_INFINITY};
+    char *memory = NULL, *pages;
+    uint64_t bytes = 4 * HUGE;
+
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_assert_eq(rsched_alloc(4096, (void **)&memory), RSCHED_ESYS);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &some), 0);
+    cr_assert_eq(rsched_alloc(bytes, (void **)&memory), RSCHED_ENOMEM);
+    cr_assert_null(memory);
+    pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(pages, MAP_FAILED);
+    pages[bytes - 1] = 3;
+    cr_assert_eq(rs_shared_adopt(pages, bytes), RSCHED_ENOMEM);
+    cr_assert_eq(pages[bytes - 1], 3);
+    cr_assert_eq(rsched_alloc(4096, (void **)&memory), 0);
+    cr_assert_eq(rsched_free(memory), 0);
 }

@@ -5,7 +5,9 @@
  * limits --no-reads   the kernel reads no other process's memory: messages that
  *                     would be pulled go through slots or natively
  * limits --no-files   no memory can be shared: all is native
- * limits --no-locks   no memory can be locked: nothing needs it within a node */
+ * limits --no-locks   no memory can be locked: nothing needs it within a node
+ * limits --short-files  from MPI_Init on no file may be longer than some pages, also
+ *                     none in memory: all is native */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -61,6 +63,17 @@ static void forbid_locks(void)
         exit(SKIP);
     }
     munmap(page, 4096);
+}
+
+/* The signal by which the kernel answers would end the process. */
+static void forbid_files(void)
+{
+    const struct rlimit some = {16384, 16384};
+
+    if (setrlimit(RLIMIT_FSIZE, &some) != 0) {
+        printf("SKIP: no limit for files: %s\n", strerror(errno));
+        exit(SKIP);
+    }
 }
 
 /* Through slots, pulled or in many slots, longer than any slot may be. */
@@ -130,17 +143,18 @@ static void neighbors(void)
 
 int main(int argc, char **argv)
 {
-    bool no_files = has_option(argc, argv, "--no-files");
+    bool short_files = has_option(argc, argv, "--short-files");
+    bool no_files = short_files || has_option(argc, argv, "--no-files");
     bool no_locks = has_option(argc, argv, "--no-locks");
     uint64_t lanes;
 
-    if (no_files)
-        forbid(SYS_memfd_create);
-    else if (no_locks)
+    if (no_locks)
         forbid_locks();
-    else
-        forbid(SYS_process_vm_readv);
+    else if (!short_files)
+        forbid(no_files ? SYS_memfd_create : SYS_process_vm_readv);
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    if (short_files)
+        forbid_files();
     for (int k = 0; k < SIZES; k++) {
         out[k] = allocate((size_t)bytes[k]);
         in[k] = allocate((size_t)bytes[k]);
