@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/huge.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "librsched/base/config.h"
@@ -63,8 +64,11 @@ static int make(struct rs_huge_pages *h, const struct rs_pieces *parts)
         struct rsched_piece p = parts->at[i];
         const char *low = p.address, *high = low + p.bytes;
 
-        if (!rs_huge_make(&low, &high))
+        if (!rs_huge_make(&low, &high)) {
+            if (errno == ENOMEM)
+                break; /* each part would take as long to find that out */
             continue;
+        }
         p.address += low - p.address;
         p.bytes = (uint64_t)(high - low);
         error = rs_pieces_append(&h->parts, &p);

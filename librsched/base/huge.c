@@ -95,7 +95,8 @@ char *rs_huge_find(char **low, char *high)
     return to < end ? high - (end - to) : high;
 }
 
-/* One call for all of it: each waits for all processors. */
+/* One call for all of it: each waits for all processors. Where there is no memory
+ * for it, in all or in the process's control group, errno is ENOMEM. */
 static bool collapse(uintptr_t from, uintptr_t to)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -104,6 +105,8 @@ static bool collapse(uintptr_t from, uintptr_t to)
         if (errno != EAGAIN)
             break;
     }
+    if (errno == EBUSY)
+        errno = ENOMEM;
     return false;
 }
 
@@ -117,8 +120,14 @@ bool rs_huge_make(const char **low, const char **high)
         uintptr_t from = first + (ends & 2 ? unit : 0);
         uintptr_t to = last - (ends & 1 ? unit : 0);
 
-        if (from >= to || !collapse(from, to))
+        if (from >= to)
             continue;
+        if (!collapse(from, to)) {
+            /* Each try looks for room in all memory, and may take long. */
+            if (errno == ENOMEM)
+                return false;
+            continue;
+        }
         if (from > (uintptr_t)*low)
             *low += from - (uintptr_t)*low;
         if (to < (uintptr_t)*high)

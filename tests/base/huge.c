@@ -7,10 +7,34 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "engines/common/huge.h"
 #include "librsched/base/huge.h"
 
 enum { UNITS = 4, PAGE = 4096 };
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* How the kernel answers instead of making huge pages, if not 0; and how often it
+ * was asked. */
+static int refusal;
+static unsigned asked;
+
+/* In the place of libc's. */
+int madvise(void *address, size_t bytes, int advice)
+{
+    if (advice == MADV_COLLAPSE) {
+        asked++;
+        errno = refusal;
+        if (refusal != 0)
+            return -1;
+    }
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
 
 /* Of so many huge pages, the first one aligned; not there yet. */
 static char *map_units(size_t units)
@@ -184,4 +208,39 @@ Test(huge, ends_that_others_share_are_left_out)
     high = memory + unit;
     cr_assert_not(rs_huge_make(&low, &high));
     cr_assert_eq(rs_huge_made() - before, (UNITS - 2) * unit);
+}
+
+static uint64_t saves_much(const void *arg, uint64_t bytes)
+{
+    (void)arg;
+    return bytes * RS_HUGE_PS_PER_BYTE;
+}
+
+/* To find out that there is no memory may take the kernel long, each time. */
+Test(huge, where_there_is_no_memory_it_is_asked_for_once)
+{
+    static const int refusals[] = {ENOMEM, EBUSY};
+    uint64_t unit = rs_huge_unit();
+    struct rsched_piece pieces[UNITS];
+    struct rs_huge_pages pages = {0};
+    char *memory;
+
+    if (unit == 0)
+        cr_skip_test("there are no huge pages here");
+    memory = map_units(UNITS);
+    memset(memory, 1, UNITS * unit);
+    for (int i = 0; i < UNITS; i++) /* a part each */
+        pieces[i] = (struct rsched_piece){memory + i * unit + PAGE,
+                                          unit - 2 * PAGE, 1, 0};
+    for (int i = 0; i < 2; i++) {
+        rs_huge_watch(&pages);
+        refusal = refusals[i];
+        asked = 0;
+        cr_assert_eq(rs_huge_consider(&pages, pieces, UNITS, saves_much, NULL),
+                     0);
+        cr_assert_eq(asked, 1, "%u times", asked);
+        cr_assert_eq(pages.parts.number, 0);
+    }
+    refusal = 0;
+    rs_huge_fini(&pages);
 }
