@@ -223,7 +223,7 @@ static struct rsched_context *open_context(void)
     setenv("RSCHED_NODE", name, 1);
     setenv("RSCHED_SPIN", "0", 0);
     setenv("RSCHED_YIELD", "0", 0);
-    setenv("RSCHED_ACK_TIMEOUT", "20", 0); /* as rails.c has it */
+    setenv("RSCHED_ACK_TIMEOUT", "25", 0); /* RAIL_TIMEOUT_MEASURED */
     if (rsched_context_create(&params, &context) != 0)
         die("opening");
     return context;

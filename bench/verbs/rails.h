@@ -30,9 +30,10 @@ uint64_t now_ns(void);
 /* Timeouts of queue pairs, 4.096 us * 2^n. The first one, 4 s: a guest whose CPUs
  * are taken away stalls for long, and on slow rails what is in flight both ways
  * takes a second. But in series of exchanges all that was in flight was sent again
- * now and then though nothing was lost, as if Soft-RoCE's timer ran on when all is
- * acknowledged, into the next exchange (which fits, but was not traced). The second
- * one, 137 s, is for series that are measured, where nothing is lost. */
+ * now and then though nothing was lost: when all is acknowledged Soft-RoCE lets its
+ * timer run on (rxe_comp.c: "let it expire"), and a later post starts none while one
+ * runs (rxe_req.c, update_state), so it ends in the next exchange. The second one,
+ * 137 s, is for series that are measured, where nothing is lost. */
 enum { RAIL_TIMEOUT = 20, RAIL_TIMEOUT_MEASURED = 25 };
 
 /** An open device. */
