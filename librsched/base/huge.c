@@ -2,10 +2,12 @@
 #include "librsched/base/huge.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -110,6 +112,25 @@ static bool collapse(uintptr_t from, uintptr_t to)
     return false;
 }
 
+/* Whether one mapping ends and another begins within a huge page: of such a page the
+ * kernel makes none, and says that all is well. */
+static bool is_cut(uintptr_t from, uintptr_t to)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    bool cut = file == NULL;
+    char *line = NULL;
+    size_t room = 0;
+    uintptr_t start;
+
+    while (!cut && getline(&line, &room, file) > 0 &&
+           sscanf(line, "%" SCNxPTR, &start) == 1 && start < to)
+        cut = start > from && start % unit != 0;
+    free(line);
+    if (file != NULL)
+        fclose(file);
+    return cut;
+}
+
 bool rs_huge_make(const char **low, const char **high)
 {
     uintptr_t first = (uintptr_t)*low & ~(rs_huge_unit() - 1);
@@ -126,6 +147,10 @@ bool rs_huge_make(const char **low, const char **high)
             /* Each try looks for room in all memory, and may take long. */
             if (errno == ENOMEM)
                 return false;
+            continue;
+        }
+        if (is_cut(from, to)) {
+            errno = EINVAL;
             continue;
         }
         if (from > (uintptr_t)*low)

@@ -210,6 +210,36 @@ Test(huge, ends_that_others_share_are_left_out)
     cr_assert_eq(rs_huge_made() - before, (UNITS - 2) * unit);
 }
 
+/* Of private memory, where the kernel says that all is well. */
+Test(huge, pages_of_two_mappings_are_left_out)
+{
+    uint64_t unit = rs_huge_unit(), before;
+    const char *low, *high;
+    char *memory;
+
+    if (!can_make())
+        cr_skip_test("the kernel makes no huge pages");
+    memory = map_units(2 * UNITS);
+    memset(memory, 1, 2 * UNITS * unit);
+    cr_assert_eq(madvise(memory + UNITS * unit + PAGE, (UNITS - 1) * unit,
+                         MADV_DONTFORK), 0);
+    before = rs_huge_made();
+    low = memory + UNITS * unit;
+    high = low + unit;
+    cr_assert_not(rs_huge_make(&low, &high));
+    high = low + (UNITS - 1) * unit;
+    cr_assert(rs_huge_make(&low, &high));
+    cr_assert_eq(low, memory + (UNITS + 1) * unit);
+    low = memory;
+    high = memory + (UNITS + 1) * unit;
+    cr_assert(rs_huge_make(&low, &high));
+    cr_assert_eq(high, memory + UNITS * unit);
+    cr_assert_eq(rs_huge_made() - before, (2 * UNITS - 2) * unit);
+    low = memory; /* it cannot be said which of them are */
+    high = memory + 2 * UNITS * unit;
+    cr_assert_not(rs_huge_make(&low, &high));
+}
+
 static uint64_t saves_much(const void *arg, uint64_t bytes)
 {
     (void)arg;
