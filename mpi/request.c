@@ -111,14 +111,22 @@ static void pull(struct rs_request **list, struct rs_request *request)
         *list = request->next;
 }
 
-/* Destroy what the request carries; the carrier goes to the pool. Under the
- * lock, the request in no list. */
+/* Take it out of the list in which it is counted. Under the lock. */
+static void retire(struct rs_request **list, struct rs_request *request)
+{
+    pull(list, request);
+    if (request->exchange != NULL)
+        rs_count_retire(request->exchange, true);
+}
+
+/* Destroy what the request carries; the carrier goes to the pool. The request is
+ * in no list, and the lock is free: with the last request on a communicator that
+ * the program has freed MPICH deletes its attributes, ours (rs_comm_deleted())
+ * and those of the program, which may come here again. */
 static void close_request(struct rs_request *request)
 {
     if (request->message != NULL)
         rs_message_close(request);
-    if (request->exchange != NULL)
-        rs_count_retire(request->exchange, true);
     rsched_exchange_destroy(request->exchange);
     request->exchange = NULL;
     rs_plan_destroy(request->plan);
@@ -128,7 +136,9 @@ static void close_request(struct rs_request *request)
         rs_comm_drop(request->comm);
     request->comm = NULL;
     request->state = RS_INACTIVE;
+    pthread_mutex_lock(&rs_process.lock);
     push(&pool, request);
+    pthread_mutex_unlock(&rs_process.lock);
 }
 
 /* An error ends an epoch too. */
@@ -144,19 +154,41 @@ static bool is_over(struct rs_request *request)
 }
 
 /* Close the requests that the program freed too early and that have finished
- * since, or all of them. Under the lock. */
-static void reap(bool all)
+ * since. */
+static void reap(void)
 {
-    struct rs_request *next;
+    struct rs_request *over = NULL, *next;
 
+    pthread_mutex_lock(&rs_process.lock);
     for (struct rs_request *r = rs_zombies; r != NULL; r = next) {
         next = r->next;
-        if (all && r->message != NULL)
-            rs_message_wait(r); /* it is pulled out of our memory */
-        else if (!all && !is_over(r))
+        if (!is_over(r))
             continue;
-        pull(&rs_zombies, r);
-        close_request(r);
+        retire(&rs_zombies, r);
+        r->next = over;
+        over = r;
+    }
+    pthread_mutex_unlock(&rs_process.lock);
+    for (; over != NULL; over = next) {
+        next = over->next;
+        close_request(over);
+    }
+}
+
+/* Close all of a list. */
+static void close_all(struct rs_request **list)
+{
+    struct rs_request *request;
+
+    for (;;) {
+        pthread_mutex_lock(&rs_process.lock);
+        request = *list;
+        if (request != NULL)
+            retire(list, request);
+        pthread_mutex_unlock(&rs_process.lock);
+        if (request == NULL)
+            return;
+        close_request(request);
     }
 }
 
@@ -164,8 +196,8 @@ struct rs_request *rs_request_create(void)
 {
     struct rs_request *request;
 
+    reap();
     pthread_mutex_lock(&rs_process.lock);
-    reap(false);
     request = pool;
     if (request != NULL) {
         pull(&pool, request);
@@ -228,16 +260,14 @@ void rs_request_sweep(void)
 {
     struct rs_request *request;
 
+    for (request = rs_zombies; request != NULL; request = request->next) {
+        if (request->message != NULL)
+            rs_message_wait(request); /* it is pulled out of our memory */
+    }
+    close_all(&rs_zombies);
+    close_all(&rs_requests);
+    close_all(&kept);
     pthread_mutex_lock(&rs_process.lock);
-    reap(true);
-    while ((request = rs_requests) != NULL) {
-        pull(&rs_requests, request);
-        close_request(request);
-    }
-    while ((request = kept) != NULL) {
-        pull(&kept, request);
-        close_request(request);
-    }
     while ((request = pool) != NULL) {
         pull(&pool, request);
         PMPI_Request_free(&request->handle);
@@ -250,23 +280,28 @@ void rs_request_sweep(void)
 int MPI_Request_free(MPI_Request *handle)
 {
     struct rs_request *request = rs_request_find(*handle);
+    bool lives;
 
     if (request == NULL)
         return PMPI_Request_free(handle);
     if (request->message != NULL)
         rs_message_abandon(request);
-    pthread_mutex_lock(&rs_process.lock);
-    pull(&rs_requests, request);
     /* Erroneous for active collective requests, but harmless here: it is
      * completed first. */
-    if (request->state == RS_ACTIVE || request->state == RS_FLYING ||
-        request->state == RS_MATCHED)
+    lives = request->state == RS_ACTIVE || request->state == RS_FLYING ||
+            request->state == RS_MATCHED;
+    pthread_mutex_lock(&rs_process.lock);
+    if (lives) {
+        pull(&rs_requests, request);
         push(&rs_zombies, request);
-    else
-        close_request(request);
-    reap(false);
+    } else {
+        retire(&rs_requests, request);
+    }
     pthread_mutex_unlock(&rs_process.lock);
     *handle = MPI_REQUEST_NULL;
+    if (!lives)
+        close_request(request);
+    reap();
     return MPI_SUCCESS;
 }
 
@@ -278,11 +313,11 @@ int rs_take_flight(struct rs_request *request, MPI_Request *handle)
     rs_flight_end(request);
     pthread_mutex_lock(&rs_process.lock);
     pull(&rs_requests, request);
-    if (error == MPI_SUCCESS)
-        close_request(request);
-    else
+    if (error != MPI_SUCCESS)
         push(&kept, request);
     pthread_mutex_unlock(&rs_process.lock);
+    if (error == MPI_SUCCESS)
+        close_request(request);
     return error;
 }
 

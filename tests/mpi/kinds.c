@@ -292,6 +292,50 @@ static void case_intercommunicator(void)
     MPI_Comm_free(&half);
 }
 
+static MPI_Request kept;
+
+static int free_kept(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)comm;
+    (void)keyval;
+    (void)value;
+    (void)extra;
+    return MPI_Request_free(&kept);
+}
+
+/* The last request on a communicator that has been freed takes it with it, in
+ * MPICH: with what is known of its neighbors, and a request that the program frees
+ * then. */
+static void case_last_request(void)
+{
+    int periodic = 1, keyval;
+    MPI_Request requests[2];
+    MPI_Comm comm;
+
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &comm);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_kept, &keyval, NULL);
+    MPI_Comm_set_attr(comm, keyval, NULL);
+    MPI_Comm_free_keyval(&keyval);
+    for (int i = 0; i < 10; i++) {
+        static int out, in;
+
+        if (i == 0) {
+            MPI_Recv_init(&in, 1, MPI_INT, left, 5, comm, &requests[0]);
+            MPI_Send_init(&out, 1, MPI_INT, right, 5, comm, &requests[1]);
+            MPI_Send_init(&out, 1, MPI_INT, right, 6, MPI_COMM_WORLD, &kept);
+        }
+        if (i == 5)
+            MPI_Comm_free(&comm);
+        out = world_rank * 100 + i;
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(in == left * 100 + i, "%d", in);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    CHECK(kept == MPI_REQUEST_NULL, "a communicator is left");
+}
+
 int main(int argc, char **argv)
 {
     test_init(&argc, &argv, false); /* native MPIs fail: see persistent.c */
@@ -305,6 +349,7 @@ int main(int argc, char **argv)
     pulled_in_any_order();
     case_native();
     case_intercommunicator();
+    case_last_request();
     lanes_fini();
     CHECK(counter("requests") == 0, "requests are left");
     return test_fini("kinds");
