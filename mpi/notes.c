@@ -240,10 +240,15 @@ static void take_greeting(struct letter *letter)
 {
     struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
 
-    if (pair != NULL)
+    if (pair != NULL) {
         pair->greeted = true;
-    else
+        /* The sender has mapped the memory. */
+        if (pair->fd >= 0)
+            close(pair->fd);
+        pair->fd = -1;
+    } else {
         due--;
+    }
     free(letter);
 }
 

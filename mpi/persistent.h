@@ -81,7 +81,7 @@ struct rs_pair {
     struct rs_lane *lanes;
     unsigned num_attached;
     size_t mapped; /* bytes */
-    int fd;        /* receiver */
+    int fd;        /* receiver: until the sender has mapped it; else -1 */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
     bool pulls;    /* the receiver may read there */
     struct rsched_pull_reader reader; /* sender: then, who that is */

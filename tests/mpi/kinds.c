@@ -3,6 +3,8 @@
  * of them than a lane has slots, and those that stay native.
  *
  * kinds */
+#include <dirent.h>
+
 #include "tests/mpi/lanes.h"
 
 enum { MOST = 40000 };
@@ -292,6 +294,50 @@ static void case_intercommunicator(void)
     MPI_Comm_free(&half);
 }
 
+static int count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int num = 0;
+
+    CHECK(folder != NULL, "cannot read /proc/self/fd");
+    while (readdir(folder) != NULL)
+        num++;
+    closedir(folder);
+    return num;
+}
+
+/* Programs may have few descriptors, and lanes on many communicators. */
+static void case_descriptors(void)
+{
+    enum { COMMS = 12 };
+    static int out[COMMS], in[COMMS];
+    MPI_Request requests[2 * COMMS];
+    MPI_Comm comms[COMMS];
+    uint64_t lanes = counter("lane_receives");
+    int before = count_descriptors();
+    struct hope hope = {0};
+    bool all;
+
+    for (int i = 0; i < COMMS; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        MPI_Recv_init(&in[i], 1, MPI_INT, left, 5, comms[i], &requests[i]);
+        MPI_Send_init(&out[i], 1, MPI_INT, right, 5, comms[i],
+                      &requests[COMMS + i]);
+    }
+    do {
+        go_on(&hope, "descriptors stay open, or no lanes");
+        MPI_Startall(2 * COMMS, requests);
+        MPI_Waitall(2 * COMMS, requests, MPI_STATUSES_IGNORE);
+        all = all_have(&hope, counter("lane_receives") > lanes + 4 * COMMS &&
+                                  count_descriptors() < before + COMMS / 2);
+    } while (!all);
+    for (int i = 0; i < COMMS; i++) {
+        MPI_Request_free(&requests[i]);
+        MPI_Request_free(&requests[COMMS + i]);
+        MPI_Comm_free(&comms[i]);
+    }
+}
+
 static MPI_Request kept;
 
 static int free_kept(MPI_Comm comm, int keyval, void *value, void *extra)
@@ -349,6 +395,7 @@ int main(int argc, char **argv)
     pulled_in_any_order();
     case_native();
     case_intercommunicator();
+    case_descriptors();
     case_last_request();
     lanes_fini();
     CHECK(counter("requests") == 0, "requests are left");
