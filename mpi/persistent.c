@@ -47,7 +47,9 @@ static enum rs_reason find_lane(MPI_Comm comm, int peer, int tag, bool sends,
     if (peer < 0 || peer >= size || tag < 0)
         return RS_REASON_ARGUMENT;
     *lane = rs_lane_get(name, sends, peer, tag, &reason);
-    return reason;
+    /* Whoever waits for a message does so by it. */
+    return reason == RS_ACCELERATED && rs_context() == NULL ? RS_REASON_CONTEXT
+                                                           : reason;
 }
 
 static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
