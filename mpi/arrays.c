@@ -182,6 +182,29 @@ static inline void take_message(struct rs_request *request,
     rs_set_ith(request, true, statuses, i, error);
 }
 
+/* The same after one of ours has failed. If that was a nonblocking call its handle
+ * is null by now, but its status is to say so. */
+static int __attribute__((cold))
+waitall_natives_after_failure(int count, MPI_Request *handles,
+                              MPI_Status *statuses)
+{
+    int *errors = statuses == MPI_STATUSES_IGNORE
+                      ? NULL
+                      : malloc((size_t)count * sizeof(*errors));
+    int result;
+
+    for (int i = 0; errors != NULL && i < count; i++)
+        errors[i] = handles[i] == MPI_REQUEST_NULL ? statuses[i].MPI_ERROR
+                                                   : MPI_SUCCESS;
+    result = waitall_natives(count, handles, statuses);
+    for (int i = 0; errors != NULL && i < count; i++) {
+        if (errors[i] != MPI_SUCCESS)
+            statuses[i].MPI_ERROR = errors[i];
+    }
+    free(errors);
+    return result;
+}
+
 /* A send that is not matched is waited for after the receives: those tell
  * that the other side has come, too. */
 static inline bool is_for_later(struct rs_request *request)
@@ -199,14 +222,17 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 
     for (int i = 0; i < count; i++) {
         request = rs_request_find_after(request, handles[i]);
-        if (UNLIKELY(request == NULL))
+        if (UNLIKELY(request == NULL)) {
             natives++;
-        else if (request->message == NULL || request->state == RS_INACTIVE)
+            if (statuses != MPI_STATUSES_IGNORE)
+                statuses[i].MPI_ERROR = MPI_SUCCESS;
+        } else if (request->message == NULL || request->state == RS_INACTIVE) {
             wait_ours(request, &handles[i], statuses, i, &failed);
-        else if (LIKELY(rs_message_poll(request)) || !is_for_later(request))
+        } else if (LIKELY(rs_message_poll(request)) || !is_for_later(request)) {
             take_message(request, statuses, i, &failed);
-        else
+        } else {
             later++;
+        }
     }
     for (int i = 0; i < count && later > 0; i++) {
         request = rs_request_find(handles[i]);
@@ -216,7 +242,9 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         later--;
     }
     if (natives > 0)
-        result = waitall_natives(count, handles, statuses);
+        result = (LIKELY(failed == NULL)
+                      ? waitall_natives
+                      : waitall_natives_after_failure)(count, handles, statuses);
     return LIKELY(failed == NULL) ? result : raise_in_status(failed);
 }
 

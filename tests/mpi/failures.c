@@ -59,6 +59,35 @@ static void truncated_call(MPI_Comm comm, const struct ring *ring)
         CHECK(receive[i] == -1, "element %d was overwritten", i);
 }
 
+/* A nonblocking call that fails is gone, and its status says why, also where a
+ * native request is waited for with it. */
+static void failed_beside_native(void)
+{
+    double send[4] = {0}, receive[4];
+    MPI_Comm comm = ring_comm(MPI_COMM_SELF);
+    MPI_Request requests[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL,
+                               MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status statuses[4];
+    int error, from = 1, to = 0;
+
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    memset(statuses, -1, sizeof(statuses));
+    MPI_Irecv(&to, 1, MPI_INT, 0, 0, comm, &requests[1]);
+    MPI_Isend(&from, 1, MPI_INT, 0, 0, comm, &requests[2]);
+    MPI_Ineighbor_alltoall(send, 2, MPI_DOUBLE, receive, 1, MPI_DOUBLE, comm,
+                           &requests[0]);
+    error = MPI_Waitall(4, requests, statuses);
+    CHECK(error_class(error) == MPI_ERR_IN_STATUS, "error class %d",
+          error_class(error));
+    CHECK(error_class(statuses[0].MPI_ERROR) == MPI_ERR_TRUNCATE,
+          "error class %d", error_class(statuses[0].MPI_ERROR));
+    for (int i = 1; i < 4; i++)
+        CHECK(statuses[i].MPI_ERROR == MPI_SUCCESS, "status %d has %d", i,
+              statuses[i].MPI_ERROR);
+    CHECK(to == from && requests[0] == MPI_REQUEST_NULL, "%d", to);
+    MPI_Comm_free(&comm);
+}
+
 static void use(struct ring *ring, int epoch)
 {
     ring_fill(ring, world_rank, epoch);
@@ -110,6 +139,7 @@ int main(int argc, char **argv)
     use(&ring, 2);
     truncated_call(comm, &ring);
     use(&ring, 3);
+    failed_beside_native();
     CHECK(counter("native") == 0, "%" PRIu64 " native calls",
           counter("native"));
     MPI_Comm_free(&comm);
