@@ -100,7 +100,8 @@ int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info,
     uint64_t number;
     int parts;
 
-    if (error != MPI_SUCCESS || rs_process.reason != RS_ACCELERATED)
+    if (error != MPI_SUCCESS || rs_process.reason != RS_ACCELERATED ||
+        rs_comm_has_strangers(comm))
         return error;
     number = draw_number(comm);
     PMPI_Comm_size(comm, &parts);

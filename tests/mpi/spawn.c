@@ -50,6 +50,20 @@ static void fresh(MPI_Comm comm)
     CHECK(number == 4711, "%d", number);
 }
 
+static void window(MPI_Comm comm)
+{
+    MPI_Win win;
+    int *memory;
+
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, comm,
+                                &memory, &win) == MPI_SUCCESS) {
+        fresh(comm);
+        MPI_Win_free(&win);
+    }
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Debian 12's MPICH has the function, but its process manager refuses. */
 static bool spawn(char *program, bool with, MPI_Comm *family)
 {
@@ -87,6 +101,7 @@ int main(int argc, char **argv)
         family = parent;
     MPI_Intercomm_merge(family, parent != MPI_COMM_NULL, &merged);
     fresh(merged);
+    window(merged);
     comm = ring_comm(merged);
     fresh(comm);
     blocking(comm);
