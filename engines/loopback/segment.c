@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -218,6 +219,21 @@ static struct rs_block *find_block(struct rs_segment *segment, uint64_t bytes,
     return best;
 }
 
+/* Have the pages there. @return an errno */
+static int reserve(int fd, uint64_t offset, uint64_t bytes)
+{
+    sigset_t all, old;
+    int error;
+
+    /* A signal would end it, and all that it has done would be undone: with a
+     * timer that is shorter it would never come to its end. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}
+
 static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
                      struct rs_block **block)
 {
@@ -237,7 +253,7 @@ static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
                     ? 0
                     : errno;
     else
-        error = posix_fallocate(segment->fd, (off_t)b->offset, (off_t)bytes);
+        error = reserve(segment->fd, b->offset, bytes);
     if (error != 0) {
         errno = error;
         error = rs_fail(RSCHED_ENOMEM,

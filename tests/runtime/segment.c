@@ -3,6 +3,8 @@
  * child, have mapped of them. */
 #include <criterion/criterion.h>
 
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,5 +65,36 @@ Test(runtime_segment, a_forked_child_maps_for_itself)
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     cr_assert_eq(atomic_load(&segment.header->doorbell.rings), 7);
+    rs_segment_fini(&segment);
+}
+
+static bool never(const struct rsched_connection *writer)
+{
+    (void)writer;
+    return false;
+}
+
+static void do_nothing(int signal)
+{
+    (void)signal;
+}
+
+/* Those of profilers come all the time. */
+Test(runtime_segment, signals_do_not_keep_memory_away)
+{
+    enum { BLOCKS = 4, BLOCK_BYTES = 64 << 20 };
+    const struct itimerval often = {{0, 100}, {0, 100}}, off = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+    struct rs_segment segment;
+    struct rs_block *block;
+
+    cr_assert_eq(rs_segment_init(&segment, JOB), 0);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int i = 0; i < BLOCKS; i++)
+        cr_assert_eq(rs_segment_allocate(&segment, BLOCK_BYTES, false, NULL,
+                                         never, &block),
+                     0, "block %d", i);
+    setitimer(ITIMER_REAL, &off, NULL);
     rs_segment_fini(&segment);
 }
