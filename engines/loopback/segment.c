@@ -302,6 +302,8 @@ int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
     b->writer = writer;
     b->base = segment->next_base;
     segment->next_base += BASE_STEP;
+    if (segment->next_base == 0) /* as words that nobody has written */
+        segment->next_base = BASE_STEP;
     *block = b;
     return 0;
 }

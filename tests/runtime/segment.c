@@ -98,3 +98,24 @@ Test(runtime_segment, signals_do_not_keep_memory_away)
     setitimer(ITIMER_REAL, &off, NULL);
     rs_segment_fini(&segment);
 }
+
+/* Words of a block that nobody has written are 0: they must not look as if they
+ * had been written for it. */
+Test(runtime_segment, bases_of_blocks_are_never_zero)
+{
+    struct rs_segment segment;
+    struct rs_block *block;
+    uint64_t step;
+
+    cr_assert_eq(rs_segment_init(&segment, JOB), 0);
+    step = segment.next_base;
+    segment.next_base = -step;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, NULL,
+                                         never, &block),
+                     0);
+        cr_assert_neq(block->base, 0, "block %d", i);
+        cr_assert_neq(atomic_load(&block->words->closed), block->base);
+    }
+    rs_segment_fini(&segment);
+}
