@@ -150,7 +150,9 @@ static void receive_all(struct rs_hands *hands)
         ;
 }
 
-/* The queue is short, and peers that wait for room in ours empty theirs. */
+/* The queue is short, and peers that wait for room in ours empty theirs. All that a
+ * user's processes have on its way may be no more descriptors than one of them
+ * may have open (ETOOMANYREFS). */
 static int send_letter(struct rs_hands *hands, const struct msghdr *message)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -158,7 +160,7 @@ static int send_letter(struct rs_hands *hands, const struct msghdr *message)
 
         if (sendmsg(hands->socket, message, MSG_NOSIGNAL) >= 0)
             return 0;
-        if (errno != EAGAIN)
+        if (errno != EAGAIN && errno != ETOOMANYREFS)
             break;
         receive_all(hands);
         poll(&p, 1, 1);

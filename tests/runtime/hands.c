@@ -3,8 +3,10 @@
  * of letters that no peer has sent. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -93,4 +95,37 @@ Test(hands, letters_of_others_are_thrown_away)
     }
     rs_hands_fini(&mine);
     cr_assert_eq(open_files(), before);
+}
+
+static void *take_late(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        usleep(10000);
+        rs_hands_take(arg, THEIRS);
+    }
+    return NULL;
+}
+
+/* The kernel lets a user have no more descriptors on the way than a process of his
+ * may have open; a queue has room for more letters. */
+Test(hands, many_descriptors_on_the_way_are_waited_for)
+{
+    enum { LETTERS = 20 };
+    const struct rlimit few = {16, 16};
+    struct rs_hands mine, theirs;
+    pthread_t thread;
+
+    rs_hands_init(&mine, MINE);
+    rs_hands_init(&theirs, THEIRS);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    /* Root may have any number. */
+    if (geteuid() == 0)
+        cr_assert_eq(setresuid(65534, 65534, 65534), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, take_late, &mine), 0);
+    for (int i = 0; i < LETTERS; i++)
+        cr_assert_eq(rs_hands_send(&theirs, mine.name, MINE + 1, 0, 1), 0,
+                     "letter %d", i);
+    pthread_join(thread, NULL);
+    rs_hands_fini(&mine);
+    rs_hands_fini(&theirs);
 }
