@@ -48,7 +48,7 @@ struct rs_wqe_patch {
 
 struct rs_wqe_list {
     struct rs_rdma_list base;
-    uint32_t number;      /* given by the send queue: whose blocks these are */
+    uint64_t number;      /* given by the send queue: whose blocks these are */
     uint32_t blocks;
     uint32_t num_wqes, num_patches;
     struct rs_wqe_entry *wqes; /* the last one is signalled */

@@ -50,7 +50,7 @@ static void place_blocks(struct rs_sq *sq, const struct rs_wqe_list *list)
 {
     for (uint32_t i = 0; i < list->blocks; i++) {
         uint64_t *owner = &sq->owners[(sq->posted + i) & sq->mask];
-        uint64_t wanted = (uint64_t)list->number << 32 | i;
+        uint64_t wanted = list->number << 16 | i; /* of at most 32768 */
 
         if (*owner != wanted) {
             memcpy(slot_at(sq, sq->posted + i),

@@ -34,10 +34,10 @@ struct rs_sq {
     uint64_t retired;    /* blocks that the device has done with */
     _Atomic uint32_t *dbrec;
     _Atomic uint64_t *doorbell, *other_doorbell;
-    uint64_t *owners;    /* slot -> list number << 32 | block of its image */
+    uint64_t *owners;    /* slot -> list number << 16 | block of its image */
     struct rs_sq_post *posts; /* a ring of as many as there are slots */
     uint64_t first_post, next_post;
-    uint32_t lists;      /* numbers given out */
+    uint64_t lists;      /* numbers given out; 48 bits never run out */
     struct rs_sq_stats stats;
 };
 

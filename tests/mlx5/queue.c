@@ -135,6 +135,26 @@ Test(queue, a_list_that_recurs_is_copied_once)
     pair_fini(&pair);
 }
 
+/* A list that was made long ago, and is still in the ring, is not taken for one
+ * that is made after 2^32 others. */
+Test(queue, numbers_of_lists_do_not_come_back)
+{
+    struct lane *old, *young;
+
+    begin(16, true);
+    old = lane_new(5, 1);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++)
+        run_epoch(old, epoch);
+    pair.a.queue.sq.lists += UINT32_MAX;
+    young = lane_new(5, 1);
+    for (uint64_t epoch = 4; epoch <= 9; epoch++)
+        run_epoch(epoch % 3 == 0 ? old : young, epoch);
+    expect_no_violation();
+    lane_free(old);
+    lane_free(young);
+    pair_fini(&pair);
+}
+
 Test(queue, a_list_as_long_as_the_ring)
 {
     struct lane *l;
