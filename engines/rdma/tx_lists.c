@@ -136,6 +136,16 @@ static int provide_places(struct rs_rdma_tx *tx)
         &tx->staging);
 }
 
+/* Who sends messages of variable length may free their memory after an epoch, and
+ * start the next one without a load since there is other memory of that size at its
+ * address (MPI's blocking collectives do, when the arguments are the same). A
+ * registration would still be of the pages that were there, so processors read it.
+ * Of a GPU's memory whoever starts has looked. */
+static bool may_be_replaced(const struct rs_rdma_lane *l)
+{
+    return !l->ring.fixed;
+}
+
 /* The engine's lock is held. Where the user's memory cannot be registered, or has
  * more blocks than a queue takes, it is packed. */
 static int prepare_source(struct rs_rdma_tx *tx, const struct rsched_message *message)
@@ -165,6 +175,8 @@ static int prepare_source(struct rs_rdma_tx *tx, const struct rsched_message *me
     }
     if (tx->source == RS_SOURCE_INLINE && l->offers)
         tx->source = RS_SOURCE_PACK; /* it may go directly */
+    if (tx->source == RS_SOURCE_GATHER && may_be_replaced(l))
+        tx->source = RS_SOURCE_PACK;
     if (tx->source == RS_SOURCE_GATHER &&
         !rs_rdma_chunks_fit(memory->port, &l->copies)) {
         rs_log(RS_LOG_INFO,
