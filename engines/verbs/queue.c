@@ -340,6 +340,16 @@ static void verbs_list_destroy(struct rs_rdma_list *list)
     free(l);
 }
 
+/* It does nothing more, at either end: whoever is told that it has failed takes
+ * what it reads, and what the peer writes through it, for his own again. */
+static void stop(struct rs_verbs_queue *q)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    q->failed = true;
+    ibv_modify_qp(q->qp, &attr, IBV_QP_STATE);
+}
+
 static int verbs_ring(struct rs_rdma_queue *queue)
 {
     struct rs_verbs_queue *q = queue_of(queue);
@@ -353,8 +363,8 @@ static int verbs_ring(struct rs_rdma_queue *queue)
     q->head = q->tail = NULL;
     if (error == 0)
         return 0;
+    stop(q); /* it may be at those before the one that was refused */
     errno = error;
-    q->failed = true;
     return rs_fail(RSCHED_ESYS, "posting: %m"); /* the link says where */
 }
 
@@ -412,8 +422,10 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
     polled = ibv_poll_cq(q->cq, 1, &wc);
     if (polled == 0)
         return 0;
-    if (polled < 0)
+    if (polled < 0) {
+        stop(q);
         return rs_fail(RSCHED_ESYS, "polling failed");
+    }
     take_post(q, done);
     if (wc.status == IBV_WC_SUCCESS)
         return 1;
@@ -426,22 +438,31 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
     return 1;
 }
 
+static int take_failed(struct rs_verbs_queue *q, const char *what,
+                       const char *why)
+{
+    stop(q);
+    return rs_fail(RSCHED_ESYS, "%s: %s", what, why);
+}
+
 static int verbs_take(struct rs_rdma_queue *queue, uint32_t *imm)
 {
     struct rs_verbs_queue *q = queue_of(queue);
     struct ibv_wc wc;
     int polled = ibv_poll_cq(q->receive_cq, 1, &wc);
+    int error;
 
     if (polled == 0 || (polled > 0 && wc.status == IBV_WC_WR_FLUSH_ERR))
         return 0;
     if (polled < 0)
-        return rs_fail(RSCHED_ESYS, "polling for immediates failed");
+        return take_failed(q, "polling for immediates", "failed");
     if (wc.status != IBV_WC_SUCCESS)
-        return rs_fail(RSCHED_ESYS, "receiving an immediate: %s",
-                       ibv_wc_status_str(wc.status));
+        return take_failed(q, "receiving an immediate",
+                           ibv_wc_status_str(wc.status));
     *imm = ntohl(wc.imm_data);
-    errno = post_receives(q, 1);
-    return errno == 0 ? 1 : rs_fail(RSCHED_ESYS, "posting a receive: %m");
+    error = post_receives(q, 1);
+    return error == 0 ? 1
+                      : take_failed(q, "posting a receive", strerror(error));
 }
 
 static void verbs_reset(struct rs_rdma_queue *queue)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the verbs engine makes of the limits and of the GIDs of a device:
+ * What the verbs engine makes of the limits, the GIDs and the refusals of a device:
  * libibverbs' functions that it needs to open a port are defined here, for one
  * device that says what it can do, and makes queue pairs that are no larger than
  * it likes.
@@ -26,7 +26,9 @@ static struct {
     int tried;
     bool roce;
     int used_gid; /* its index, on the way of the last queue pair */
-} device = {16384, 32, 16384, 32, 1024, UINT32_MAX, EINVAL, 0, 0, false, -1};
+    int state;    /* of that */
+    int takes;    /* work requests, before it refuses one */
+} device = {16384, 32, 16384, 32, 1024, UINT32_MAX, EINVAL, 0, 0, false, -1, 0, 0};
 
 /* What a RoCE port has: first a GID of its MAC address, then one of its IP
  * address, each in both versions. */
@@ -64,12 +66,30 @@ const char *ibv_get_device_name(struct ibv_device *d)
     return d->name;
 }
 
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                     struct ibv_send_wr **bad)
+{
+    (void)qp;
+    for (; wr != NULL && device.takes > 0; wr = wr->next)
+        device.takes--;
+    *bad = wr;
+    return wr == NULL ? 0 : ENOMEM;
+}
+
+static int poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
+{
+    (void)cq, (void)num, (void)wc;
+    return -1;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
     struct ibv_context *context = calloc(1, sizeof(*context));
 
     cr_assert_not_null(context);
     context->device = d;
+    context->ops.post_send = post_send;
+    context->ops.poll_cq = poll_cq;
     context->async_fd = -1;
     return context;
 }
@@ -182,6 +202,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     (void)qp;
+    device.state = (int)attr->qp_state;
     if ((mask & IBV_QP_AV) != 0 && attr->ah_attr.is_global)
         device.used_gid = attr->ah_attr.grh.sgid_index;
     return 0;
@@ -341,6 +362,58 @@ Test(limits, more_requests_than_a_queue_has_are_refused)
     queue->ops->list_destroy(list);
     port->ops->queue_destroy(queue);
     port->ops->close(port);
+}
+
+static struct rs_rdma_list *word(struct rs_rdma_queue *queue)
+{
+    struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE,
+                            .stamp = RS_STAMP_EPOCH,
+                            .inlined = true};
+    struct rs_rdma_list *list;
+
+    cr_assert_eq(queue->ops->list_create(queue, &op, 1, &list), 0);
+    return list;
+}
+
+/* What the peer writes, and what was posted before, ends: its memory is used for
+ * something else after a failure. */
+static void expect_stopped(bool posts)
+{
+    struct rs_rdma_port *port = open_port();
+    struct rs_rdma_endpoint endpoint;
+    struct rs_rdma_queue *queue;
+    struct rs_rdma_list *lists[2];
+    struct rs_rdma_done done;
+
+    cr_assert_eq(port->ops->queue_create(port, &endpoint, &queue), 0);
+    for (int i = 0; i < 2; i++) {
+        lists[i] = word(queue);
+        cr_assert(queue->ops->post(lists[i], 1, 1));
+    }
+    cr_assert_neq(device.state, IBV_QPS_ERR);
+    cr_assert_eq(queue->ops->ring(queue), posts ? 0 : RSCHED_ESYS);
+    if (posts)
+        cr_assert_eq(queue->ops->poll(queue, &done), RSCHED_ESYS);
+    else
+        expect_text("posting: Cannot allocate memory");
+    cr_expect_eq(device.state, IBV_QPS_ERR, "state %d", device.state);
+    cr_expect(!queue->ops->post(lists[0], 2, 2));
+    for (int i = 0; i < 2; i++)
+        queue->ops->list_destroy(lists[i]);
+    port->ops->queue_destroy(queue);
+    port->ops->close(port);
+}
+
+Test(failures, a_queue_pair_that_takes_some_requests_only_is_stopped)
+{
+    device.takes = 1;
+    expect_stopped(false);
+}
+
+Test(failures, a_queue_pair_that_cannot_be_polled_is_stopped)
+{
+    device.takes = 2;
+    expect_stopped(true);
 }
 
 /* Which GID the port tells its peers, and which one its packets come from. */
