@@ -364,6 +364,7 @@ int rs_pull_consider_huge(struct lane *l)
     error = rs_huge_consider(huge, l->pieces, l->num_pieces, huge_saves, l);
     if (error != 0 || huge->parts.number == 0)
         return error;
+    rs_trial_forget(&l->pull.trial); /* the kernel takes another time now */
     error = cut_pieces(l);
     return error != 0 ? error : rs_pull_load(l);
 }
