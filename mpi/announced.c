@@ -65,9 +65,10 @@ struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender)
 
 /* ---- layouts ---- */
 
-/* The message's pieces. One that is contiguous needs none but `only`.
+/* The message's pieces in host memory. One that is contiguous needs none but `only`,
+ * nor does a receive into GPU memory.
  * @return false: no memory; else those of a layout are to be freed */
-static bool have_pieces(const struct rs_message *message,
+static bool have_pieces(struct rs_message *message,
                         struct rsched_piece *only, struct rsched_message *all)
 {
     const struct rs_flat *layout = message->layout;
@@ -75,19 +76,16 @@ static bool have_pieces(const struct rs_message *message,
 
     *only = (struct rsched_piece){message->buffer, message->bytes, 1, 0};
     *all = (struct rsched_message){.num_pieces = 1, .bytes = message->bytes};
-    if (layout != NULL) {
+    if (message->gpu >= 0) {
+        only->address = rs_gpu_memory(message);
+        if (only->address == NULL)
+            return false;
+    } else if (layout != NULL) {
         pieces = calloc(layout->num_runs, sizeof(*pieces));
         if (pieces == NULL)
             return false;
         all->num_pieces = layout->num_runs;
-        for (size_t i = 0; i < layout->num_runs; i++) {
-            const struct rsched_run *run = &layout->runs[i];
-
-            /* As an integer: MPI_BOTTOM is a null pointer. */
-            pieces[i] = (struct rsched_piece){
-                (char *)((uintptr_t)message->buffer + (uintptr_t)run->offset),
-                run->bytes, run->count, run->stride};
-        }
+        rs_message_pieces(message, pieces);
     }
     all->pieces = pieces;
     return true;
@@ -96,7 +94,7 @@ static bool have_pieces(const struct rs_message *message,
 static void drop_pieces(const struct rs_message *message,
                         struct rsched_message *all)
 {
-    if (message->layout != NULL)
+    if (message->layout != NULL && message->gpu < 0)
         free((void *)(uintptr_t)all->pieces);
 }
 
@@ -193,10 +191,14 @@ static bool announce(struct rs_message *message, struct rs_slot *slot,
 
 bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
 {
-    struct rsched_pull_start start = start_of(message);
-    uint64_t begin = start.timed ? rs_now_ns() : 0;
+    struct rsched_pull_start start;
     bool written = true;
+    uint64_t begin;
 
+    if (message->gpu >= 0)
+        return message->announced = rs_gpu_announce(message, slot);
+    start = start_of(message);
+    begin = start.timed ? rs_now_ns() : 0;
     message->announced = start.way != RSCHED_PULL_SLOTS;
     message->unreadable = start.way == RSCHED_PULL_NOT;
     if (message->announced)
@@ -284,7 +286,8 @@ static void batch_fill(struct batch *b, const struct rs_pair *pair)
             m->number != m->slots->seen + 1)
             continue;
         slot = rs_lane_is_put(m->slots, m->number);
-        if (slot != NULL && rs_slot_announces(slot) && !batch_add(b, m, slot))
+        if (slot != NULL && rs_slot_announces(slot) &&
+            !rs_slot_is_on_gpu(slot) && !batch_add(b, m, slot))
             return;
     }
 }

@@ -16,9 +16,11 @@ static const struct rsched_gpu_ops *attached(void)
     return gpus != NULL && gpus->attach() ? gpus : NULL;
 }
 
-void rs_place(const void *address, uint64_t bytes,
-              const struct rsched_run *runs, size_t num_runs,
-              struct rsched_place *place)
+/* Where the runs of a layout lie (`bytes` in one piece, if there are none), as far
+ * as the GPU's driver is loaded; UNKNOWN also if in memory of several kinds. */
+static void find_place(const void *address, uint64_t bytes,
+                       const struct rsched_run *runs, size_t num_runs,
+                       struct rsched_place *place)
 {
     const struct rsched_gpu_ops *gpus = bytes > 0 ? attached() : NULL;
     const struct rsched_run whole = {.bytes = bytes, .count = 1};
@@ -40,6 +42,28 @@ void rs_place(const void *address, uint64_t bytes,
     }
 }
 
+int rs_gpu_of(const void *address, const struct rs_flat *layout)
+{
+    struct rsched_place place;
+    int gpu = RS_GPU_NONE;
+
+    if (layout->size == 0 || attached() == NULL)
+        return RS_GPU_NONE;
+    for (size_t i = 0; i < layout->num_runs; i++) {
+        int other = RS_GPU_OTHER;
+
+        rsched_place_run(rsched_gpus(), address, &layout->runs[i], &place);
+        if (place.kind == RSCHED_PLACE_HOST)
+            other = RS_GPU_NONE;
+        else if (place.kind == RSCHED_PLACE_GPU && rs_process.gpu)
+            other = place.gpu;
+        if (i > 0 && other != gpu)
+            return RS_GPU_OTHER;
+        gpu = other;
+    }
+    return gpu;
+}
+
 /* Where the i-th buffer of a plan lies; those that the native MPI packs are its
  * affair. */
 static enum rsched_place_kind kind_of(const struct rs_plan *plan, bool send,
@@ -51,8 +75,8 @@ static enum rsched_place_kind kind_of(const struct rs_plan *plan, bool send,
 
     if ((send ? plan->send_packed : plan->receive_packed)[i] != NULL)
         return RSCHED_PLACE_HOST;
-    rs_place(send ? plan->sends[i] : plan->receives[i], put->bytes,
-             put->layout.runs, put->layout.num_runs, &place);
+    find_place(send ? plan->sends[i] : plan->receives[i], put->bytes,
+               put->layout.runs, put->layout.num_runs, &place);
     return place.kind;
 }
 
@@ -283,7 +307,7 @@ bool rs_block_off_gpu(const struct rs_flat *block, void *address, bool send,
     struct rsched_place place;
     struct rs_packed *made;
 
-    rs_place(address, block->size, block->runs, block->num_runs, &place);
+    find_place(address, block->size, block->runs, block->num_runs, &place);
     *native = is_native(place.kind);
     if (*native || is_taken(place.kind, &taken, 0))
         return true;

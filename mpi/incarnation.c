@@ -79,6 +79,8 @@ static bool receiver_is_clear(const struct rs_pair *pair)
 
     if (both != 0)
         return false; /* the sender has not seen it yet */
+    if (pair->num_taken > 0)
+        return false; /* slots and numbers are used again */
     for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
         if (lane->attached && lane->posted > 0)
             return false;
@@ -294,8 +296,10 @@ static void look(struct rs_pair *pair)
 
 void rs_incarnations_look(void)
 {
-    if (rs_num_open > 0)
+    if (rs_num_open > 0) {
         rs_pairs_visit(look);
+        rs_gpu_progress();
+    }
 }
 
 void rs_incarnation_settle(struct rs_pair *pair)
@@ -324,6 +328,7 @@ static void settle(struct rs_pair *pair)
 void rs_incarnations_settle(void)
 {
     rs_pairs_visit(settle);
+    rs_gpu_settle();
 }
 
 /* ---- what other calls do ---- */

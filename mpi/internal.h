@@ -150,6 +150,7 @@ enum rs_number {
     RS_NUMBER_LANE_PACKED,
     RS_NUMBER_TRIALS,
     RS_NUMBER_TRIAL_CHANGES,
+    RS_NUMBER_LANE_OPENED,
     RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
@@ -363,12 +364,12 @@ int rs_plan_unpack(struct rs_plan *plan);
 
 /* ---- GPU memory (gpu.c); docs/gpu.md, "In MPI programs" ---- */
 
-/** Where the runs of a layout lie (`bytes` in one piece, if there are none), as
- * far as the GPU's driver is loaded; UNKNOWN also if in memory of several
- * kinds. */
-void rs_place(const void *address, uint64_t bytes,
-              const struct rsched_run *runs, size_t num_runs,
-              struct rsched_place *place);
+/** The GPU in whose memory all runs of a layout lie. */
+enum {
+    RS_GPU_NONE = -1,  /* in the host's */
+    RS_GPU_OTHER = -2, /* in no GPU's alone, or RSCHED_GPU is no */
+};
+int rs_gpu_of(const void *address, const struct rs_flat *layout);
 /** RS_REASON_GPU if a buffer of the plan is to be the native MPI's: in managed
  * or unknown memory, or in a GPU's and RSCHED_GPU is no. */
 enum rs_reason rs_plan_reason(const struct rs_plan *plan);
@@ -501,7 +502,7 @@ enum rs_state {
     RS_PUT,      /* a message that is not known to be matched */
     RS_GRANTED,  /* a receive, likewise */
     RS_NATIVE,   /* a message's native request is active */
-    RS_MATCHED,  /* a message that the receiver has yet to pull */
+    RS_MATCHED,  /* a message that the receiver has yet to pull, or copies */
 };
 
 struct rs_request {

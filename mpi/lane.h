@@ -50,12 +50,19 @@ enum {
     RS_LEFT = 2,    /* the receiver will take none */
 };
 
+/** Of `opens`, which is 0 at first. */
+enum {
+    RS_OPENS = 1,
+    RS_OPENS_NOT = 2,
+};
+
 /** Memory of the receiver that both sides map; all zero at first. Each word
  * has one writer, but `mode`, `final`, which belongs to who stops, and
  * `greeting`, which belongs to who writes it first. */
 struct rs_pair_words {
     alignas(RS_LANE_LINE) uint64_t nonce; /* of the pair, to know it by */
     _Atomic uint32_t greeting;
+    _Atomic uint32_t opens; /* receiver: the sender's GPU memory */
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
@@ -79,7 +86,7 @@ struct rs_pair_words {
  * has it. */
 struct rs_slot {
     _Atomic uint64_t number;
-    uint64_t bytes; /* with two marks. Of one that is timed the receiver writes how
+    uint64_t bytes; /* with marks. Of one that is timed the receiver writes how
                        long it has copied, ps, before it is consumed */
     char data[];
 };
@@ -88,6 +95,8 @@ static_assert(sizeof(struct rs_slot) == 16, "part of a line");
 /** Marks: each makes `bytes` more than any message has. */
 #define RS_SLOT_ANNOUNCES (UINT64_C(1) << 63)
 #define RS_SLOT_TIMED (UINT64_C(1) << 62)
+/* What is announced lies in GPU memory. */
+#define RS_SLOT_ON_GPU (UINT64_C(1) << 61)
 
 static inline bool rs_slot_announces(const struct rs_slot *slot)
 {
@@ -102,7 +111,13 @@ static inline bool rs_slot_is_timed(const struct rs_slot *slot)
 /** The message's, wherever they are. */
 static inline uint64_t rs_slot_bytes(const struct rs_slot *slot)
 {
-    return slot->bytes & ~(RS_SLOT_ANNOUNCES | RS_SLOT_TIMED);
+    return slot->bytes &
+           ~(RS_SLOT_ANNOUNCES | RS_SLOT_TIMED | RS_SLOT_ON_GPU);
+}
+
+static inline bool rs_slot_is_on_gpu(const struct rs_slot *slot)
+{
+    return (slot->bytes & RS_SLOT_ON_GPU) != 0;
 }
 
 /** Which memory is taken; the receiver's. The k-th slots of all lanes of few

@@ -38,6 +38,19 @@ static char *run_address(const struct rs_message *message,
     return (char *)((uintptr_t)message->buffer + (uintptr_t)run->offset);
 }
 
+void rs_message_pieces(const struct rs_message *message,
+                       struct rsched_piece *pieces)
+{
+    const struct rs_flat *flat = message->layout;
+
+    for (size_t i = 0; i < flat->num_runs; i++) {
+        const struct rsched_run *run = &flat->runs[i];
+
+        pieces[i] = (struct rsched_piece){run_address(message, run), run->bytes,
+                                          run->count, run->stride};
+    }
+}
+
 void rs_message_pack(const struct rs_message *message, char *to)
 {
     const struct rs_flat *flat = message->layout;

@@ -40,12 +40,13 @@ const MPI_Status *rs_message_status(struct rs_message *message)
 
 /* ---- taking ---- */
 
-static void complete(struct rs_message *message, uint64_t bytes, int error)
+void rs_message_complete(struct rs_message *message, uint64_t bytes, int error)
 {
+    if (rs_message_is_open(message))
+        rs_message_matched(message);
     message->got = bytes;
     message->request->error = error;
     message->request->state = RS_COMPLETE;
-    rs_message_matched(message);
 }
 
 /* G2: the next start on the lane is a slow one. */
@@ -61,7 +62,11 @@ void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
                       uint64_t ns, bool failed)
 {
     uint64_t sent = rs_slot_bytes(slot);
-    bool pulled = rs_slot_announces(slot);
+    uint64_t bytes = sent < message->bytes ? sent : message->bytes;
+    bool pulled = rs_slot_announces(slot), direct = rs_slot_is_on_gpu(slot);
+    int error = failed                  ? MPI_ERR_OTHER
+                : sent > message->bytes ? MPI_ERR_TRUNCATE
+                                        : MPI_SUCCESS;
 
     if (rs_slot_is_timed(slot))
         slot->bytes = ns;
@@ -73,50 +78,79 @@ void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
             rs_lane_is_wanted(message->lane, sent))
             outgrow(message->lane);
     }
-    complete(message, sent < message->bytes ? sent : message->bytes,
-             failed                  ? MPI_ERR_OTHER
-             : sent > message->bytes ? MPI_ERR_TRUNCATE
-                                     : MPI_SUCCESS);
+    if (message->gpu < 0 || direct || failed || bytes == 0)
+        rs_message_complete(message, bytes, error);
+    else if (!rs_gpu_spread(message, bytes, error))
+        rs_message_complete(message, bytes, MPI_ERR_OTHER);
+}
+
+/* Whether it is a receive that is matched and not consumed, if it has been put. */
+static bool is_to_take(const struct rs_message *message)
+{
+    return message->request->state == RS_GRANTED ||
+           message->copying == RS_COPY_WAITS ||
+           message->copying == RS_COPY_PULLS;
 }
 
 /* Those before it on the lane are there too, and slots are given back in their
- * order. */
-static void take_earlier(struct rs_message *message)
+ * order. False: a copy out of one of them is under way. */
+static bool take_earlier(struct rs_message *message)
 {
     struct rs_slots *slots = message->slots;
     struct rs_message *m = message->lane->pair->messages;
 
     while (slots->seen + 1 != message->number) {
         for (m = message->lane->pair->messages;
-             m->slots != slots || m->request->state != RS_GRANTED ||
+             m->slots != slots || !is_to_take(m) ||
              m->number != slots->seen + 1;
              m = m->next)
             ;
-        rs_message_take(m->request, m, rs_slots_at(slots, m->number));
+        if (m->request->state != RS_GRANTED)
+            rs_gpu_poll(m);
+        else
+            rs_message_take(m->request, m, rs_slots_at(slots, m->number));
+        if (m->number != slots->seen)
+            return false;
     }
+    return true;
 }
 
-void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
+/* The bytes are in the slot. */
+static void take_slot(struct rs_message *message, struct rs_slot *slot)
+{
+    uint64_t begin = rs_slot_is_timed(slot) ? rs_now_ns() : 0;
+    uint64_t bytes = rs_slot_bytes(slot);
+    char *memory = NULL;
+
+    if (bytes > message->bytes)
+        bytes = message->bytes;
+    if (message->gpu < 0)
+        rs_message_unpack(message, slot->data, bytes);
+    else if ((memory = rs_gpu_memory(message)) != NULL)
+        memcpy(memory, slot->data, bytes);
+    rs_message_taken(message, slot, begin > 0 ? rs_now_ns() - begin : 0,
+                     message->gpu >= 0 && memory == NULL);
+}
+
+bool rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
 {
     struct rs_slots *slots = message->slots;
-    uint64_t bytes = rs_slot_bytes(slot), begin;
 
-    if (message->number != slots->seen + 1)
-        take_earlier(message);
-    if (rs_slot_announces(slot)) {
+    if (message->number != slots->seen + 1 && !take_earlier(message))
+        return false;
+    if (rs_slot_is_on_gpu(slot))
+        rs_gpu_pull(message, slot);
+    else if (rs_slot_announces(slot))
         rs_message_pull(message, slot);
-        return;
-    }
-    begin = rs_slot_is_timed(slot) ? rs_now_ns() : 0;
-    rs_message_unpack(message, slot->data,
-                      bytes < message->bytes ? bytes : message->bytes);
-    rs_message_taken(message, slot, begin > 0 ? rs_now_ns() - begin : 0, false);
+    else
+        take_slot(message, slot);
+    return message->request->state == RS_COMPLETE;
 }
 
 /* A send that is matched: complete, unless the receiver has yet to pull it. */
 static void send_is_matched(struct rs_message *message)
 {
-    complete(message, message->bytes, MPI_SUCCESS);
+    rs_message_complete(message, message->bytes, MPI_SUCCESS);
     if (message->announced &&
         !rs_lane_is_consumed(message->slots, message->number))
         message->request->state = RS_MATCHED;
@@ -126,9 +160,10 @@ void rs_message_finish(struct rs_message *message)
 {
     if (message->sends)
         send_is_matched(message);
-    else
-        rs_message_take(message->request, message,
-                        rs_slots_at(message->slots, message->number));
+    else if (!rs_message_take(message->request, message,
+                              rs_slots_at(message->slots, message->number)) &&
+             rs_message_is_open(message))
+        rs_gpu_await(message);
 }
 
 /* ---- starting ---- */
@@ -192,7 +227,9 @@ int rs_message_start_slowly(struct rs_request *request)
     rs_notes_poll();
     if (message->sends && message->need != UINT64_MAX) {
         if (!lane->offered)
-            rs_note_offer(lane, message->bytes);
+            rs_note_offer(lane, message->gpu < 0 ? message->bytes : 0);
+        else if (lane->attached && message->gpu >= 0)
+            rs_gpu_ask(message);
         else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
             rs_message_want(message);
     }
@@ -233,10 +270,11 @@ uint64_t rs_message_patience(const struct rs_message *message)
 }
 
 /* N6. What is pulled, or so long that it would be if it were not strided, would
- * natively wait for its receiver too. */
+ * natively wait for its receiver too. Of GPU memory short messages are pulled, too,
+ * that natively may not. */
 static void lose_patience(struct rs_message *message)
 {
-    if (message->announced ||
+    if ((message->announced && message->gpu < 0) ||
         message->bytes > rs_pair_most(message->lane->pair))
         return;
     if (message->waited != message->number) {
@@ -257,6 +295,8 @@ static bool poll_matched(struct rs_request *request)
 {
     struct rs_message *message = request->message;
 
+    if (!message->sends)
+        return rs_gpu_poll(message);
     if (message->lane->pair->world == rs_process.rank)
         rs_incarnations_look();
     if (!rs_lane_is_consumed(message->slots, message->number))
@@ -310,7 +350,8 @@ void rs_message_wait(struct rs_request *request)
         rest = rsched_context_rest(rs_context(), &pause);
         if (rest == 0)
             continue;
-        if (request->state == RS_NATIVE) /* nobody rings for it */
+        if (request->state == RS_NATIVE || /* nobody rings for it */
+            rs_gpu_is_copying())
             usleep(NAP_US);
         else
             rs_pair_sleep(&message->lane->pair->view, rest / 1000, is_complete,
@@ -377,6 +418,9 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
         (lane->attached &&
          atomic_load(&lane->pair->view.words->barred) >> lane->index & 1))
         return RS_REASON_COVERED;
+    if (message->sends && message->gpu >= 0 && lane->attached &&
+        !lane->pair->pulls)
+        return RS_REASON_GPU;
     if (message->sends && message->bytes > rs_lane_most() &&
         (!lane->pair->pulls || message->unreadable))
         return RS_REASON_SIZE;
@@ -398,6 +442,7 @@ void rs_message_close(struct rs_request *request)
     PMPI_Request_free(&message->native);
     if (message->synced != MPI_REQUEST_NULL)
         PMPI_Request_free(&message->synced);
+    rs_gpu_close(message);
     rs_flat_drop(message->layout);
     rsched_pull_source_destroy(message->source);
     rsched_pull_target_destroy(message->target);

@@ -5,7 +5,8 @@
  *
  * States of such a request: RS_INACTIVE -> RS_PUT or RS_GRANTED (open: it is
  * not known to be matched) -> RS_COMPLETE, or RS_NATIVE -> RS_COMPLETE. A send
- * that the receiver pulls is RS_MATCHED in between. */
+ * that the receiver pulls is RS_MATCHED in between, and so is a receive of which a
+ * copy is under way. */
 #ifndef RS_MPI_MESSAGE_H
 #define RS_MPI_MESSAGE_H
 
@@ -17,12 +18,21 @@
 /* What each message runs through, whatever the compiler thinks of its size. */
 #define RS_INLINE static inline __attribute__((always_inline))
 
+/* Of receives that are RS_MATCHED. */
+enum rs_copying {
+    RS_COPYING_NOT,
+    RS_COPY_WAITS,   /* for its turn, after a stop */
+    RS_COPY_PULLS,   /* out of the sender's GPU memory */
+    RS_COPY_SPREADS, /* into GPU memory; it has been consumed */
+};
+
 struct rs_message {
     struct rs_lane *lane;
     struct rs_slots *slots; /* the lane's, once it is attached */
     void *buffer;   /* first byte, if the layout is contiguous */
     uint64_t bytes;
-    uint64_t need;  /* send: `bytes`, receive: 0; UINT64_MAX: always native */
+    uint64_t need;  /* send: `bytes`, receive: 0; UINT64_MAX: always native;
+                       RS_NEED_GPU: a send out of GPU memory */
     uint64_t number; /* of the put or grant */
     uint64_t order;  /* of the start, among those of the pair */
     uint64_t puts;   /* starts through the lane */
@@ -31,10 +41,17 @@ struct rs_message {
     uint64_t packed; /* sends that were packed to be pulled */
     uint64_t timed;  /* send: number of one that is timed, or 0 */
     uint64_t took;   /* ns that its packing took */
+    uint64_t opened; /* receives pulled out of GPU memory */
     uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
-    struct rs_flat *layout; /* NULL: contiguous */
+    struct rs_flat *layout; /* NULL: contiguous, and in host memory */
+    int gpu;                /* in whose memory it lies; RS_GPU_NONE */
     struct rsched_pull_source *source; /* send: NULL: none yet */
     struct rsched_pull_target *target; /* receive: likewise */
+    struct rsched_gpu_source *gpu_source; /* the same of GPU memory */
+    struct rsched_gpu_target *gpu_target;
+    enum rs_copying copying;
+    int copied; /* RS_COPY_SPREADS: the error that it will have */
+    struct rs_message *next_copying;
     bool sends, synchronous;
     bool announced; /* send: the last put; its bytes are not in the slot */
     bool unreadable; /* send: settings leave no way to pull it */
@@ -58,6 +75,9 @@ struct rs_message {
     struct rs_message *next_open; /* in a list that somebody makes */
 };
 
+/* More than any slot has room for, and less than what no lane carries. */
+#define RS_NEED_GPU (UINT64_MAX - 1)
+
 /* `status` is what the native MPI has said. */
 #define RS_STATUS_NATIVE UINT64_MAX
 
@@ -66,8 +86,8 @@ int rs_message_start_slowly(struct rs_request *request);
 /** Whether what the inline part did not find complete is. */
 bool rs_message_poll_slowly(struct rs_request *request);
 /** Take a message that is announced, timed, longer than the receive, out of turn,
- * or not contiguous here. */
-void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot);
+ * or not contiguous here. True: the receive is complete. */
+bool rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot);
 void rs_message_wait(struct rs_request *request);
 int rs_message_raise(struct rs_request *request, int error);
 int rs_message_cancel(struct rs_request *request);
@@ -92,7 +112,10 @@ void rs_message_wait_native(struct rs_request *request);
 enum rs_reason rs_message_reason(const struct rs_message *message);
 /** The status of the last epoch. */
 const MPI_Status *rs_message_status(struct rs_message *message);
-/** All bytes of a message, in the order of its type map (layout.c). */
+/** The runs of a layout, at their addresses (layout.c). */
+void rs_message_pieces(const struct rs_message *message,
+                       struct rsched_piece *pieces);
+/** All bytes of a message, in the order of its type map. */
 void rs_message_pack(const struct rs_message *message, char *to);
 /** The first `bytes` of them, at most as many as it has. */
 void rs_message_unpack(const struct rs_message *message, const char *from,
@@ -110,6 +133,34 @@ void rs_message_trials(const struct rs_message *message, uint64_t *trials,
 void rs_message_want(struct rs_message *message);
 /** Receive: take what is announced in the slot, and more of the pair. */
 void rs_message_pull(struct rs_message *message, struct rs_slot *slot);
+/** Send: the message lies in GPU memory; say where, in the slot. False: it cannot
+ * go that way (gpu_message.c). */
+bool rs_gpu_announce(struct rs_message *message, struct rs_slot *slot);
+/** Send: see to it that the receiver is asked whether it opens that memory. */
+void rs_gpu_ask(struct rs_message *message);
+/** Send: bring the bytes to host memory, and wait for that. */
+bool rs_gpu_pack(const struct rs_message *message, char *to);
+/** Receive: whether a message of any kind can come to where it lies, a GPU's
+ * memory; looked at when the request is made. */
+bool rs_gpu_may_receive(struct rs_message *message);
+/** Receive into GPU memory: where its bytes are to be written for that to bring
+ * them there. NULL: there is no memory. */
+char *rs_gpu_memory(struct rs_message *message);
+/** Receive: it is matched, and what comes before it on the lane has to be
+ * consumed first. */
+void rs_gpu_await(struct rs_message *message);
+/** Receive: begin to copy what is announced in the slot. It is complete if that
+ * fails. */
+void rs_gpu_pull(struct rs_message *message, struct rs_slot *slot);
+/** Receive: begin to copy `bytes` from rs_gpu_memory(). False: it fails. */
+bool rs_gpu_spread(struct rs_message *message, uint64_t bytes, int error);
+/** Receive: go on with a copy. True: it is over. */
+bool rs_gpu_poll(struct rs_message *message);
+/** The request goes. */
+void rs_gpu_close(struct rs_message *message);
+
+/** It is over. */
+void rs_message_complete(struct rs_message *message, uint64_t bytes, int error);
 /** Receive: it has been taken out of the slot, or out of the sender's memory, which
  * took so many ns, if it is timed. */
 void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
@@ -163,10 +214,11 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     if (UNLIKELY(slot == NULL))
         return false;
     message->announced = false;
-    if (UNLIKELY(bytes > slots->short_room)) {
+    if (UNLIKELY(message->need > slots->short_room)) {
         if (!rs_message_write(message, slot))
             return false;
         bytes |= (message->announced ? RS_SLOT_ANNOUNCES : 0) |
+                 (message->gpu >= 0 ? RS_SLOT_ON_GPU : 0) |
                  (message->timed == slots->number + 1 ? RS_SLOT_TIMED : 0);
     } else if (LIKELY(message->layout == NULL)) {
         rs_copy(slot->data, message->buffer, bytes);
@@ -213,7 +265,8 @@ static inline void rs_message_matched(struct rs_message *message)
     rs_num_open--;
 }
 
-RS_INLINE void rs_message_take(struct rs_request *request,
+/* True: the receive is complete. */
+RS_INLINE bool rs_message_take(struct rs_request *request,
                                struct rs_message *message,
                                struct rs_slot *slot)
 {
@@ -222,15 +275,14 @@ RS_INLINE void rs_message_take(struct rs_request *request,
 
     /* Those that are announced are longer than any. */
     if (UNLIKELY(bytes > message->bytes || message->layout != NULL ||
-                 message->number != slots->seen + 1)) {
-        rs_message_take_slowly(message, slot);
-        return;
-    }
+                 message->number != slots->seen + 1))
+        return rs_message_take_slowly(message, slot);
     rs_copy(message->buffer, slot->data, bytes);
     rs_lane_consume(slots, message->number);
     message->got = bytes;
     request->state = RS_COMPLETE;
     rs_message_matched(message);
+    return true;
 }
 
 /** Go on; true: complete. A request's error is MPI_SUCCESS until it fails. */
@@ -258,10 +310,7 @@ RS_INLINE bool rs_message_poll(struct rs_request *request)
         return true;
     }
     slot = rs_lane_is_put(slots, message->number); /* R2 */
-    if (slot == NULL)
-        return false;
-    rs_message_take(request, message, slot);
-    return true;
+    return slot != NULL && rs_message_take(request, message, slot);
 }
 
 #endif

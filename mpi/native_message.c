@@ -62,6 +62,7 @@ static bool is_to_tell(const struct rs_message *message)
            message->need != UINT64_MAX && pair->skip == 0 &&
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&
+           (message->gpu < 0 || pair->pulls) &&
            message->bytes <= (pair->pulls ? INT_MAX : lane->slots->room);
 }
 
@@ -81,7 +82,13 @@ static bool send_copy(struct rs_request *request)
     lane->copy = malloc(message->bytes + 1);
     if (lane->copy == NULL)
         return false;
-    rs_message_pack(message, lane->copy);
+    if (message->gpu < 0) {
+        rs_message_pack(message, lane->copy);
+    } else if (!rs_gpu_pack(message, lane->copy)) {
+        free(lane->copy);
+        lane->copy = NULL;
+        return false;
+    }
     request->error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
                                    pair->peer, lane->tag, pair->name->comm,
                                    &lane->sync);

@@ -21,7 +21,7 @@ RS_NATIVE(Improbe)
 RS_NATIVE(Mrecv)
 
 enum { NOTE_TAG = 8 }; /* oob.c has another one */
-enum { OFFER = 1, ANSWER = 2, GREETING = 3 };
+enum { OFFER = 1, ANSWER = 2, GREETING = 3, QUESTION = 4 };
 
 struct note {
     uint32_t kind;
@@ -36,6 +36,7 @@ struct note {
     uint32_t pulls; /* answer: the receiver can read our memory */
     struct rsched_pull_reader reader; /* answer: then, who that is */
     struct rsched_pull_memory memory; /* offer: where it finds it */
+    struct rsched_pull_notice notice; /* question: GPU memory of ours */
 };
 
 /* Whoever can read this word can read our memory. */
@@ -144,6 +145,15 @@ void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
     send_note(lane->pair->world, &note);
 }
 
+void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice)
+{
+    const struct note note = {.kind = QUESTION, .id = pair->name->id,
+                              .notice = *notice};
+
+    vain = 0;
+    send_note(pair->world, &note);
+}
+
 /* Whether this process can copy out of the sender's memory. */
 static bool can_pull(struct rs_pair *pair, const struct note *offer)
 {
@@ -165,6 +175,7 @@ static void answer(struct rs_lane *lane, const struct note *offer)
         return;
     if (pair->num_attached == 0)
         pair->pulls = can_pull(pair, offer);
+    pair->pid = offer->pid;
     if (!rs_lane_attach(lane, pair->num_attached, offer->bytes))
         return;
     if (lane->barred)
@@ -252,6 +263,15 @@ static void take_greeting(struct letter *letter)
     free(letter);
 }
 
+static void take_question(struct letter *letter)
+{
+    struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
+
+    if (pair != NULL && pair->view.words != NULL)
+        rs_gpu_answer(pair, &letter->note.notice);
+    free(letter);
+}
+
 void rs_notes_leave(const struct rs_pair *pair)
 {
     if (!pair->greeted && !rs_pair_greeting(&pair->view, RS_LEFT))
@@ -282,6 +302,8 @@ static bool take_one(void)
         take_offer(letter);
     else if (letter->note.kind == ANSWER)
         take_answer(letter);
+    else if (letter->note.kind == QUESTION)
+        take_question(letter);
     else
         take_greeting(letter);
     return true;

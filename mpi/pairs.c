@@ -464,6 +464,7 @@ static void pair_destroy(struct rs_pair *pair)
         munmap(pair->view.words, pair->mapped);
     if (pair->fd >= 0)
         close(pair->fd);
+    rs_gpu_link_destroy(pair->gpu);
     rs_sender_put(pair->sender);
     rs_name_drop(pair->name);
     rs_num_pairs--;

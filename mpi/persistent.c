@@ -67,8 +67,12 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
         return RS_REASON_MEMORY;
     message->buffer = (void *)(uintptr_t)buffer;
     message->bytes = all->size;
+    message->gpu = all->opaque ? RS_GPU_NONE : rs_gpu_of(buffer, all);
     if (all->opaque) {
         reason = RS_REASON_LAYOUT;
+    } else if (message->gpu >= 0) {
+        message->layout = all;
+        return RS_ACCELERATED;
     } else if (all->num_runs == 0 ||
                (all->num_runs == 1 && all->runs[0].count == 1)) {
         if (all->num_runs == 1)
@@ -82,15 +86,12 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
     return reason;
 }
 
-static bool is_on_gpu(const struct rs_message *message)
+/* Whether it lies in memory that is neither the host's nor taken of a GPU. */
+static bool is_of_no_lane(struct rs_message *message)
 {
-    const struct rs_flat *layout = message->layout;
-    struct rsched_place place;
-
-    rs_place(message->buffer, message->bytes,
-             layout == NULL ? NULL : layout->runs,
-             layout == NULL ? 0 : layout->num_runs, &place);
-    return place.kind != RSCHED_PLACE_HOST;
+    return message->gpu == RS_GPU_OTHER ||
+           (message->gpu >= 0 && !message->sends &&
+            !rs_gpu_may_receive(message));
 }
 
 struct arguments {
@@ -136,11 +137,12 @@ static struct rs_message *message_create(enum rs_call call,
         message->reason = RS_REASON_BUFFERED;
     else if (*reason == RS_REASON_LAYOUT)
         message->reason = RS_REASON_LAYOUT;
-    else if (is_on_gpu(message))
+    else if (is_of_no_lane(message))
         message->reason = RS_REASON_GPU;
     message->need = message->reason != RS_ACCELERATED ? UINT64_MAX
-                    : sends                           ? message->bytes
-                                                      : 0;
+                    : !sends                          ? 0
+                    : message->gpu >= 0               ? RS_NEED_GPU
+                                                      : message->bytes;
     return message;
 }
 

@@ -89,6 +89,9 @@ struct rs_pair {
                       greeting has come */
     struct rs_rows rows; /* receiver */
     bool outgrown; /* receiver: pulled what lanes could have room for */
+    int pid;       /* receiver: of the sender; 0: not known */
+    struct rs_gpu_link *gpu; /* NULL: no end has been in GPU memory */
+    unsigned num_taken; /* receiver: matched, and not yet consumed */
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
     struct rs_message *messages; /* of all requests */
@@ -106,7 +109,8 @@ struct rs_pair {
 #pragma GCC visibility push(hidden)
 /** Pairs of this process; plain calls need not look when there are none. */
 extern unsigned rs_num_pairs;
-/** Messages in incarnations that are not known to be matched. */
+/** Messages in incarnations that are not known to be matched, and receives of which
+ * a copy is under way. */
 extern unsigned rs_num_open;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
@@ -160,6 +164,8 @@ void rs_pairs_fini(void);
 
 /** Offer a lane to its receiver. */
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
+/** Ask the receiver of a pair whether it opens GPU memory. */
+void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice);
 /** Answer an offer that has come already. */
 void rs_note_answer(struct rs_lane *lane);
 /** Take what has come; cheap when nothing is likely to. */
@@ -168,6 +174,21 @@ void rs_notes_poll(void);
  * rs_notes_fini() at the latest. */
 void rs_notes_leave(const struct rs_pair *pair);
 void rs_notes_fini(void);
+
+/* ---- GPU memory (gpu_message.c) ---- */
+
+/** Receiver: try to open what a sender asks about, and say whether that is
+ * possible. */
+void rs_gpu_answer(struct rs_pair *pair,
+                   const struct rsched_pull_notice *notice);
+/** The pair goes. */
+void rs_gpu_link_destroy(struct rs_gpu_link *link);
+/** Whether a copy is under way. */
+bool rs_gpu_is_copying(void);
+/** Go on with all copies. */
+void rs_gpu_progress(void);
+/** N4: wait until no sender waits for one any more. */
+void rs_gpu_settle(void);
 
 /* ---- incarnations (incarnation.c) ---- */
 

@@ -31,6 +31,28 @@ int rs_pieces_copy(const struct rsched_message *message,
     return error;
 }
 
+int rs_pieces_cut(struct rs_pieces *pieces, uint64_t bytes, size_t *last)
+{
+    size_t i = 0;
+
+    for (; i < pieces->number; i++) {
+        struct rsched_piece *p = &pieces->at[i], rest = *p;
+
+        *last = i;
+        if (bytes / p->bytes >= p->count) {
+            bytes -= p->bytes * p->count;
+            continue;
+        }
+        rest.address += (int64_t)(bytes / p->bytes) * p->stride;
+        rest.bytes = bytes % p->bytes;
+        p->count = bytes / p->bytes;
+        rest.count = 1;
+        pieces->number = p->count > 0 ? i + 1 : i;
+        return rest.bytes > 0 ? rs_pieces_append(pieces, &rest) : 0;
+    }
+    return 0;
+}
+
 bool rs_pieces_run(const struct rsched_piece *pieces, size_t num, size_t *i,
                    char **low, char **high)
 {

@@ -57,6 +57,11 @@ int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p);
 int rs_pieces_copy(const struct rsched_message *message,
                    struct rs_pieces *pieces);
 
+/** Keep the first `bytes`. A piece that ends within a block becomes two.
+ * @param last the number of the last one that is kept
+ * @return 0 or RSCHED_ENOMEM */
+int rs_pieces_cut(struct rs_pieces *pieces, uint64_t bytes, size_t *last);
+
 /** The next pieces, from `*i` on, that lie one behind the other, as bytes
  * [*low, *high). Blocks of a strided piece would be a part each, and are rarely
  * pages. @return whether there are any */

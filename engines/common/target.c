@@ -174,30 +174,6 @@ static int resolve(struct rsched_pull_target *t, struct rs_table_view *view,
     return 0;
 }
 
-/* Keep the first `bytes` of the pieces. A piece that ends within a block becomes
- * two. @return the number of the last one that is kept */
-static int cut(struct rs_pieces *pieces, uint64_t bytes, size_t *last)
-{
-    size_t i = 0;
-
-    for (; i < pieces->number; i++) {
-        struct rsched_piece *p = &pieces->at[i], rest = *p;
-
-        *last = i;
-        if (bytes / p->bytes >= p->count) {
-            bytes -= p->bytes * p->count;
-            continue;
-        }
-        rest.address += (int64_t)(bytes / p->bytes) * p->stride;
-        rest.bytes = bytes % p->bytes;
-        p->count = bytes / p->bytes;
-        rest.count = 1;
-        pieces->number = p->count > 0 ? i + 1 : i;
-        return rest.bytes > 0 ? rs_pieces_append(pieces, &rest) : 0;
-    }
-    return 0;
-}
-
 struct matcher {
     struct rsched_pull_target *target;
     const struct rs_table_piece *pieces;
@@ -246,9 +222,9 @@ static int compile_lists(struct rsched_pull_target *t, struct rs_pieces *from,
     for (size_t i = 0; i < t->pieces.number && error == 0; i++)
         error = rs_pieces_append(&to, &t->pieces.at[i]);
     if (error == 0)
-        error = cut(&to, bytes, &unused);
+        error = rs_pieces_cut(&to, bytes, &unused);
     if (error == 0)
-        error = cut(from, bytes, &m.last);
+        error = rs_pieces_cut(from, bytes, &m.last);
     source = rs_pieces_message(from, bytes);
     target = rs_pieces_message(&to, bytes);
     if (error == 0)

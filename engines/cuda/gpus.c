@@ -318,6 +318,8 @@ static int check_way(int from, int to, unsigned way)
     }
 }
 
+extern const struct rsched_gpu_pull_ops rs_cuda_pull_ops;
+
 const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .name = "cuda",
 #if !RSCHED_CUDA_KERNELS
@@ -356,4 +358,5 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .stage_poll = rs_cuda_stage_poll,
     .stage_drain = rs_cuda_stage_drain,
     .stage_destroy = rs_cuda_stage_destroy,
+    .pull = &rs_cuda_pull_ops,
 };

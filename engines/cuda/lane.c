@@ -488,3 +488,21 @@ void rs_cuda_tx_destroy(struct rsched_lane *lane)
     unmap_block(l);
     lane_free(l);
 }
+
+struct rs_cuda_lane *rs_cuda_lane_alone(struct rsched_connection *connection,
+                                        bool sends)
+{
+    const struct rsched_lane_spec spec = {.group = NULL};
+    struct rs_cuda_lane *l = lane_new(connection, &spec);
+
+    if (l != NULL)
+        l->sends = sends;
+    return l;
+}
+
+void rs_cuda_lane_alone_destroy(struct rs_cuda_lane *l)
+{
+    give_up(l);
+    close_stream(l);
+    lane_free(l);
+}

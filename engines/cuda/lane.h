@@ -249,6 +249,14 @@ static inline CUdeviceptr rs_cuda_data_of_kernel(const struct rs_cuda_lane *l,
 
 /* load.c */
 
+/** Look where the pieces of a message lie, and keep them. @return 0,
+ * RSCHED_ENOMEM; RSCHED_ENOTSUP: a block that does not lie in one allocation */
+int rs_cuda_keep_message(struct rs_cuda_message *m,
+                         const struct rsched_message *message);
+
+/** Who makes a copy into or out of slots; `arg` is the lane. */
+enum rs_mover rs_cuda_mover_of_slots(const void *arg, const struct rs_copy *c);
+
 /** The GPU in whose memory a block of the message lies, or -1. Blocks of pieces
  * of different kinds have no byte in common. */
 int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
@@ -314,6 +322,10 @@ int rs_cuda_pull_take(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot,
  * stream is entered. */
 int rs_cuda_pull_stream(struct rs_cuda_lane *l);
 
+/** Receiver: open what the table names, unless that is open. @return 0, or why it
+ * cannot be */
+int rs_cuda_pull_reach(struct rs_cuda_lane *l);
+
 /** Receiver: open what the table names and compile the copies; nothing if that
  * was done. @return 0, or why it cannot be opened */
 int rs_cuda_pull_open(struct rs_cuda_lane *l);
@@ -344,6 +356,13 @@ void rs_cuda_tx_destroy(struct rsched_lane *);
 
 /** The connection is about to go; all its lanes have been destroyed. */
 void rs_cuda_lanes_forget(const struct rsched_connection *connection);
+
+/** One end without slots, for pulls outside of exchanges (outside.c).
+ * @return NULL: no memory */
+struct rs_cuda_lane *rs_cuda_lane_alone(struct rsched_connection *connection,
+                                        bool sends);
+/** Waits for what is under way. */
+void rs_cuda_lane_alone_destroy(struct rs_cuda_lane *l);
 
 /** Have a stream in a context of that GPU, and slots that copy engines reach;
  * nothing if there is one. Nothing of the lane is under way, in the stream or

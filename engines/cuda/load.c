@@ -50,8 +50,8 @@ static int add_piece(struct rs_cuda_message *m, const struct rsched_piece *p)
     return 0;
 }
 
-static int keep_message(struct rs_cuda_message *m,
-                        const struct rsched_message *message)
+int rs_cuda_keep_message(struct rs_cuda_message *m,
+                         const struct rsched_message *message)
 {
     struct rs_cuda_piece *larger =
         rs_array_grow(m->pieces, &m->room_pieces, message->num_pieces,
@@ -92,8 +92,7 @@ int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address)
     return -1;
 }
 
-/* Of copies into or out of slots. */
-static enum rs_mover mover_of_slots(const void *arg, const struct rs_copy *c)
+enum rs_mover rs_cuda_mover_of_slots(const void *arg, const struct rs_copy *c)
 {
     const struct rs_cuda_lane *l = arg;
     int gpu = rs_cuda_gpu_of_block(&l->message, c->user);
@@ -324,7 +323,7 @@ int rs_cuda_tx_rank(struct rsched_lane *lane, uint64_t in_flight)
 
 static int load(struct rs_cuda_lane *l, const struct rsched_message *message)
 {
-    int error = keep_message(&l->message, message);
+    int error = rs_cuda_keep_message(&l->message, message);
 
     if (error == 0 && l->message.on_gpu)
         error = rs_cuda_lane_stream(l, l->message.gpu);
@@ -340,7 +339,7 @@ static int load_ring(struct rs_cuda_lane *l,
         error = rs_copies_compile(&l->moves.copies, message, rs_cuda_room(l));
     return error == 0 ? rs_moves_compile(&l->moves,
                                          l->sends ? RS_PACKS : RS_UNPACKS,
-                                         mover_of_slots, l, &l->stream)
+                                         rs_cuda_mover_of_slots, l, &l->stream)
                       : error;
 }
 
@@ -390,7 +389,7 @@ static int load_self(struct rs_cuda_lane *l,
                        "or another division among puts",
                        (unsigned long long)from.bytes,
                        (unsigned long long)message->bytes);
-    error = keep_message(&l->message, message);
+    error = rs_cuda_keep_message(&l->message, message);
     if (error == 0 && !tx->message.on_gpu && l->message.on_gpu)
         error = rs_cuda_lane_stream(tx, l->message.gpu);
     if (error != 0)

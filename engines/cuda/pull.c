@@ -379,6 +379,18 @@ int rs_cuda_pull_stream(struct rs_cuda_lane *l)
     return error;
 }
 
+int rs_cuda_pull_reach(struct rs_cuda_lane *l)
+{
+    struct view v = {.regions = NULL};
+    int error = view_table(l, &v);
+
+    if (error == 0 && !is_open(l))
+        error = open_regions(l, &v);
+    if (error != 0)
+        l->first_open = l->num_open;
+    return error;
+}
+
 int rs_cuda_pull_open(struct rs_cuda_lane *l)
 {
     struct view v = {.regions = NULL};

@@ -602,6 +602,9 @@ struct rsched_gpu_ops {
     void (*stage_drain)(struct rsched_gpu_stage *stage);
     /** NULL is allowed. */
     void (*stage_destroy)(struct rsched_gpu_stage *stage);
+
+    /** Messages that receivers copy out of the sender's memory: rsched/pull.h. */
+    const struct rsched_gpu_pull_ops *pull;
 };
 
 /** @return the table, or NULL: this library was built without cuda.h.

@@ -128,6 +128,8 @@ extern "C" {
  *     trials, trial_changes         how often it was tried out whether the kernel
  *                                   or slots are faster; after how many of
  *                                   these the other way was taken
+ *     lane_opened                   receives that a copy engine has read out of
+ *                                   the sender's GPU memory
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

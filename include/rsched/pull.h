@@ -26,6 +26,10 @@
  * The receiver must be allowed to read the sender's memory (process_vm_readv):
  * layouts travel in that way.
  *
+ * Of **GPU memory** the receiver's copy engine does the same, once the memory has
+ * been opened (struct rsched_gpu_pull_ops): such copies are begun, and asked for
+ * until they are over.
+ *
  * Thread-safety: one thread at a time for each object; those of one peer
  * may be used by several. Errors: 0 or a negative RSCHED_E*, with
  * rsched_last_error().
@@ -36,6 +40,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <rsched/engine.h>
 #include <rsched/error.h>
@@ -216,6 +221,79 @@ struct rsched_pull {
  * @param pulls of different targets, all of one peer
  */
 RSCHED_API void rsched_pull_copy(struct rsched_pull *pulls, size_t num);
+
+/* ---- GPU memory ---- */
+
+struct rsched_gpu_peer;
+struct rsched_gpu_source;
+struct rsched_gpu_target;
+
+/**
+ * Messages of which an end lies in GPU memory (rsched_gpus()->pull). A source
+ * lies in memory of one GPU, a target in memory of one GPU or of the host. No
+ * function waits for a copy, but where that is said; opening memory and closing
+ * it may take the driver long.
+ *
+ * What writes a source, or reads a target, is over when it is told of: the
+ * program's streams are not waited for. Threads and errors as above; of the
+ * driver RSCHED_ENOTSUP, RSCHED_ENOMEM or RSCHED_ESYS, with what it said.
+ */
+struct rsched_gpu_pull_ops {
+    /** What the two ends of a pair of processes need, at each of them.
+     * @param pid    of the sender, at the receiver; else not looked at
+     * @param itself the other process is this one
+     * @return 0, RSCHED_ENOMEM, RSCHED_ESYS */
+    int (*peer_create)(pid_t pid, bool itself, struct rsched_gpu_peer **peer);
+    /** Its sources and targets are gone; NULL is allowed. */
+    void (*peer_destroy)(struct rsched_gpu_peer *peer);
+
+    /** As rsched_pull_source_create(). */
+    int (*source_create)(struct rsched_gpu_peer *peer,
+                         const struct rsched_message *message,
+                         struct rsched_gpu_source **source);
+    /** Tell where the message lies, as rsched_pull_source_load(): its allocations
+     * may be others than at the last time.
+     * @param needs what the receiver has to be able to open, which kinds of
+     *              memory of which GPUs: a set of bits
+     * @return 0; RSCHED_ENOTSUP: it lies elsewhere than in one GPU's memory, or
+     *         can be opened by no other process, or RSCHED_GPU_WAY wants
+     *         another way. The notice is as it was then. */
+    int (*source_load)(struct rsched_gpu_source *source,
+                       struct rsched_pull_notice *notice, uint64_t *needs);
+    /** No receiver may be copying; NULL is allowed. */
+    void (*source_destroy)(struct rsched_gpu_source *source);
+
+    /** As rsched_pull_target_create().
+     * @param gpu that copies, if the message lies in host memory; below 0: the
+     *            sender's, if this process sees it
+     * @return 0; RSCHED_ENOTSUP: it does not lie in memory of one kind */
+    int (*target_create)(struct rsched_gpu_peer *peer,
+                         const struct rsched_message *message, int gpu,
+                         struct rsched_gpu_target **target);
+    /** Open what a notice names, and keep it open, until the end or until others
+     * have been.
+     * @return 0, or why it cannot be opened */
+    int (*target_open)(struct rsched_gpu_target *target,
+                       const struct rsched_pull_notice *notice);
+    /** Begin to copy the message of a notice. Nothing of the target is under way.
+     * @param bytes that the sender sends; not more than the target has room for
+     * @return 0: the sender may not write until target_poll() says so; or as
+     *         rsched_pull_copy(), or as target_open(): nothing is under way */
+    int (*target_pull)(struct rsched_gpu_target *target,
+                       const struct rsched_pull_notice *notice, uint64_t bytes);
+    /** Host memory of the target's own, for all of its bytes, pinned if the driver
+     * does that. @return 0, RSCHED_ENOMEM */
+    int (*target_memory)(struct rsched_gpu_target *target, void **memory);
+    /** Begin to copy the first `bytes` from there to where the target lies.
+     * @return 0, or what the driver said: nothing is under way */
+    int (*target_spread)(struct rsched_gpu_target *target, uint64_t bytes);
+    /** @return RSCHED_LANE_DONE: what was begun is over, its bytes are there for
+     * whoever looks next; RSCHED_LANE_PENDING; or what the driver said: it is
+     * over */
+    int (*target_poll)(struct rsched_gpu_target *target);
+    /** Waits for what is under way; NULL is allowed. */
+    void (*target_destroy)(struct rsched_gpu_target *target);
+};
 
 #ifdef __cplusplus
 }

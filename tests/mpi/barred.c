@@ -86,11 +86,20 @@ bool rs_message_poll_slowly(struct rs_request *request)
     return false;
 }
 
-void rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
+bool rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot)
 {
     (void)message;
     (void)slot;
     CHECK(!"a message");
+    return false;
+}
+
+void rs_gpu_progress(void)
+{
+}
+
+void rs_gpu_settle(void)
+{
 }
 
 /* ---- between two steps of the sender ---- */

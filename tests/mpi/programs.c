@@ -588,6 +588,10 @@ static void report(const struct run *run, uint64_t seed)
     if (!is_accelerated() || run->programs < 5)
         return;
     CHECK(lanes > 10 * run->programs, "hardly any message took a lane");
+#ifdef PROGRAMS_ON_GPU
+    CHECK(all_of("lane_opened") > run->programs, "hardly any was opened");
+    CHECK(all_of("staged") > run->programs, "hardly any came to GPU memory");
+#endif
     CHECK(stops > run->programs / 4, "hardly any incarnation was stopped");
     CHECK(calls >= run->programs, "hardly any neighborhood collective");
     CHECK(counter("requests") == 0, "requests are left");
@@ -603,6 +607,7 @@ int main(int argc, char **argv)
     struct run run = {.verbose = has_option(argc, argv, "--verbose")};
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    gpu_memory_begin();
     CHECK(world_size <= MOST_RANKS, "for up to %d processes", MOST_RANKS);
     signal(SIGALRM, name_hang);
     if (digests != NULL && world_rank == 0) {
@@ -622,5 +627,6 @@ int main(int argc, char **argv)
     report(&run, seed);
     if (run.digests != NULL)
         fclose(run.digests);
+    gpu_memory_end();
     return test_fini("programs");
 }

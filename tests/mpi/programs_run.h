@@ -93,6 +93,33 @@ static inline char *program_memory(struct program *p, size_t bytes)
     return (char *)(memory + 1);
 }
 
+#ifdef PROGRAMS_ON_GPU
+#include "tests/mpi/programs_gpu.h"
+
+static inline char *end_memory(struct program *p, size_t bytes)
+{
+    return random_one_in(p->own, 4) ? program_memory(p, bytes)
+                                    : gpu_memory(bytes);
+}
+#else
+static inline void gpu_memory_begin(void)
+{
+}
+
+static inline void gpu_memory_drop(void)
+{
+}
+
+static inline void gpu_memory_end(void)
+{
+}
+
+static inline char *end_memory(struct program *p, size_t bytes)
+{
+    return program_memory(p, bytes);
+}
+#endif
+
 /* ---- messages ---- */
 
 struct header {
@@ -182,7 +209,7 @@ static inline void make_send(struct program *p, struct lane *lane,
     int bytes = end->bytes = random_length(p->own, lane->tag);
 
     end->strided = random_one_in(p->own, 4);
-    end->buffer = program_memory(p, (size_t)bytes * STRIDE);
+    end->buffer = end_memory(p, (size_t)bytes * STRIDE);
     if (end->strided)
         type = strided_type(bytes);
     (random_one_in(p->own, 4) ? MPI_Ssend_init : MPI_Send_init)(
@@ -200,7 +227,7 @@ static inline void make_receive(struct program *p, struct lane *lane,
 
     end->strided = random_one_in(p->own, 4);
     if (end->buffer == NULL)
-        end->buffer = program_memory(p, (size_t)bytes * STRIDE);
+        end->buffer = end_memory(p, (size_t)bytes * STRIDE);
     if (end->strided)
         type = strided_type(bytes);
     MPI_Recv_init(end->buffer, end->strided ? 1 : bytes, type, lane->peer,
@@ -495,6 +522,7 @@ static inline void program_destroy(struct program *p)
         kept_comms[num_kept++] = p->comm;
     else
         MPI_Comm_free(&p->comm);
+    gpu_memory_drop();
     while (p->memory != NULL) {
         void *next = *(void **)p->memory;
 
