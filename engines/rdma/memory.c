@@ -185,26 +185,27 @@ void rs_rdma_memory_forget(struct rs_rdma_memory *memory,
 
 static struct rs_rdma_region *find_region(const struct rs_rdma_memory *memory,
                                           uintptr_t begin, uintptr_t end,
-                                          enum rs_rdma_access access)
+                                          enum rs_rdma_access access,
+                                          const void *exchange)
 {
     struct rs_rdma_region *r = memory->regions;
 
     while (r != NULL &&
-           (r->retired || r->begin > begin || r->end < end ||
-            r->access < access))
+           (r->retired || r->exchange != exchange || r->begin > begin ||
+            r->end < end || r->access < access))
         r = r->next;
     return r;
 }
 
 int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
                            const char *end, enum rs_rdma_access access,
-                           struct rsched_gpu_hold *gpu,
+                           const void *exchange, struct rsched_gpu_hold *gpu,
                            struct rs_rdma_region **region)
 {
     uint64_t page = page_bytes();
     uintptr_t first = (uintptr_t)begin / page * page;
     uintptr_t last = round_up((uintptr_t)end, page);
-    struct rs_rdma_region *r = find_region(memory, first, last, access);
+    struct rs_rdma_region *r = find_region(memory, first, last, access, exchange);
     int error;
 
     if (r == NULL) {
@@ -224,6 +225,7 @@ int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
         r->begin = first;
         r->end = last;
         r->access = access;
+        r->exchange = exchange;
         r->next = memory->regions;
         memory->regions = r;
     }
@@ -361,7 +363,8 @@ int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
     }
     for (size_t i = 0; i < number && error == 0; i++) {
         error = rs_rdma_region_acquire(memory, spans[i].begin, spans[i].end,
-                                       access, gpu, &r.of[i]);
+                                       access, message->exchange, gpu,
+                                       &r.of[i]);
         r.number += error == 0;
     }
     free(spans);

@@ -46,6 +46,7 @@ struct rs_rdma_region {
     struct rs_rdma_region *next;
     uintptr_t begin, end;
     enum rs_rdma_access access;
+    const void *exchange; /* that it may be shared within */
     struct rs_rdma_keys keys;
     unsigned references;
     bool retired;
@@ -84,13 +85,17 @@ void rs_rdma_block_release(struct rs_rdma_block *block);
 void rs_rdma_memory_forget(struct rs_rdma_memory *memory,
                            const struct rs_rdma_link *writer);
 
-/** A registration that covers [begin, end), shared with others that want the
- * same pages. @param gpu that the memory is of, or NULL: it is the host's
+/** A registration that covers [begin, end), shared with others of the same exchange
+ * that want the same pages. Another one's was made earlier: its buffers may have been
+ * freed since, and at their addresses there may be other pages now, which a
+ * registration does not follow.
+ * @param exchange only compared; NULL: of none
+ * @param gpu that the memory is of, or NULL: it is the host's
  * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT, RSCHED_ESYS; RSCHED_ENOTSUP: GPU
  *         memory, which the device does not get at */
 int rs_rdma_region_acquire(struct rs_rdma_memory *memory, const char *begin,
                            const char *end, enum rs_rdma_access access,
-                           struct rsched_gpu_hold *gpu,
+                           const void *exchange, struct rsched_gpu_hold *gpu,
                            struct rs_rdma_region **region);
 void rs_rdma_region_release(struct rs_rdma_memory *memory,
                             struct rs_rdma_region *region);

@@ -95,6 +95,9 @@ struct rsched_message {
                              to have more; 0 counts as 1 */
     uint64_t incoming;  /**< bytes that an epoch of the exchange brings to this
                              process, over all engines; 0: none, or not known */
+    const void *exchange; /**< stands for the exchange, which was loaded as a whole:
+                               only within one does what is at an address now apply
+                               to all of its messages; NULL: to none that has one */
 };
 
 /** Where memory lies. */

@@ -113,7 +113,8 @@ static struct rsched_message message_of(const struct rsched_exchange *x,
     return (struct rsched_message){.pieces = x->pieces,
                                    .num_pieces = draft->num_pieces,
                                    .bytes = draft->bytes,
-                                   .signature = (uint16_t)draft->hash};
+                                   .signature = (uint16_t)draft->hash,
+                                   .exchange = x};
 }
 
 /* The message of one edge. */

@@ -65,8 +65,8 @@ static void there_and_back(bool nontemporal)
         struct rsched_piece pieces[PIECES], others[PIECES], one;
         unsigned again = seed;
         uint64_t bytes = draw(&seed, from, pieces);
-        struct rsched_message scattered = {pieces, PIECES, bytes, 0, 1, 0};
-        struct rsched_message contiguous = {&one, 1, bytes, 0, 1, 0};
+        struct rsched_message scattered = {pieces, PIECES, bytes, 0, 1, 0, NULL};
+        struct rsched_message contiguous = {&one, 1, bytes, 0, 1, 0, NULL};
 
         if (bytes == 0)
             continue;
@@ -176,8 +176,8 @@ Test(copy, between_layouts)
         uint64_t bytes = 1 + (uint64_t)rand_r(&seed) % BYTES;
         size_t num_a = draw_pieces(&seed, from, bytes, a, MOST);
         size_t num_b = draw_pieces(&seed, to, bytes, b, MOST);
-        struct rsched_message source = {a, num_a, bytes, 0, 1, 0};
-        struct rsched_message target = {b, num_b, bytes, 0, 1, 0};
+        struct rsched_message source = {a, num_a, bytes, 0, 1, 0, NULL};
+        struct rsched_message target = {b, num_b, bytes, 0, 1, 0, NULL};
         struct rs_copies list = {.num_copies = 0};
 
         for (int k = 0; k < ROOM; k++)
@@ -199,8 +199,8 @@ Test(copy, one_for_many_blocks)
     static char near[ROOM], far[ROOM];
     struct rsched_piece one = {near, 8000, 1, 0};
     struct rsched_piece many = {far, 8, 1000, 24};
-    struct rsched_message block = {&one, 1, 8000, 0, 1, 0};
-    struct rsched_message blocks = {&many, 1, 8000, 0, 1, 0};
+    struct rsched_message block = {&one, 1, 8000, 0, 1, 0, NULL};
+    struct rsched_message blocks = {&many, 1, 8000, 0, 1, 0, NULL};
     struct rs_copies list = {.num_copies = 0};
 
     cr_assert_eq(rs_copies_compile_pair(&list, &block, &blocks), 0);

@@ -57,7 +57,7 @@ void shape_in(struct shape *s, uint64_t bytes, int unaligned,
                                                             s->shift),
                                          .bytes = bytes,
                                          .count = 1};
-    s->message = (struct rsched_message){s->pieces, 1, bytes, 7, 1, bytes};
+    s->message = (struct rsched_message){s->pieces, 1, bytes, 7, 1, bytes, NULL};
 }
 
 void shape_contiguous(struct shape *s, uint64_t bytes, int unaligned)
@@ -96,7 +96,7 @@ void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
         if (node_draw(seed, 4) == 0 && n < 11) /* an empty one in between */
             s->pieces[n++] = (struct rsched_piece){.address = s->memory};
     }
-    s->message = (struct rsched_message){s->pieces, (size_t)n, bytes, 7, 1, bytes};
+    s->message = (struct rsched_message){s->pieces, (size_t)n, bytes, 7, 1, bytes, NULL};
 }
 
 void shape_fini(struct shape *s)

@@ -215,7 +215,7 @@ static void load(struct end *ends, uint64_t puts, uint64_t bytes)
     struct rsched_piece from = {memory, bytes, puts, (int64_t)bytes};
     struct rsched_piece to = {memory + puts * bytes, bytes, puts,
                               (int64_t)(bytes + GAP)};
-    struct rsched_message message = {&from, 1, puts * bytes, 0, 1, puts * bytes};
+    struct rsched_message message = {&from, 1, puts * bytes, 0, 1, puts * bytes, NULL};
 
     assert(memory != NULL);
     memset(memory, 1, puts * bytes);

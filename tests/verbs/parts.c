@@ -281,18 +281,23 @@ Test(regions, are_shared_until_somebody_lets_go)
     struct rs_rdma_memory memory;
     struct rs_rdma_region *a, *b, *c, *d;
     struct rs_rdma_regions held;
-    static char bytes[3 * 4096];
+    static char bytes[3 * 4096], exchanges[2];
+    const void *x = &exchanges[0];
     struct rsched_piece piece = {bytes, sizeof(bytes), 1, 0};
-    struct rsched_message message = {&piece, 1, sizeof(bytes), 0, 1, sizeof(bytes)};
+    struct rsched_message message = {&piece, 1, sizeof(bytes), 0, 1, sizeof(bytes), x};
     int num_ports = interpreter_ports(&env, ports);
     const char *end = bytes + sizeof(bytes);
 
     rs_rdma_memory_init(&memory, ports[0]);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, NULL, &a), 0);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, NULL, &b), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, x, NULL, &a), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, x, NULL, &b), 0);
     cr_assert_eq(a, b);
+    /* Of another exchange, whose buffers may have come to where freed ones were. */
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, &exchanges[1], NULL, &c), 0);
+    cr_assert_neq(a, c);
+    rs_rdma_region_release(&memory, c);
     rs_rdma_region_release(&memory, b);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, NULL, &c), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_LOCAL, x, NULL, &c), 0);
     cr_assert_neq(a, c);
     rs_rdma_region_release(&memory, a);
     rs_rdma_region_release(&memory, c);
@@ -300,7 +305,7 @@ Test(regions, are_shared_until_somebody_lets_go)
     /* A lane that is destroyed while the device is at its memory. */
     cr_assert_eq(rs_rdma_regions_acquire(&memory, &message, RS_RDMA_REMOTE, NULL, &held), 0);
     rs_rdma_regions_retire(&held);
-    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, NULL, &d), 0);
+    cr_assert_eq(rs_rdma_region_acquire(&memory, bytes, end, RS_RDMA_REMOTE, x, NULL, &d), 0);
     cr_assert_neq(held.of[0], d);
     rs_rdma_region_release(&memory, d);
     rs_rdma_regions_release(&memory, &held);
