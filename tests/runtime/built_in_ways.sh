@@ -24,6 +24,20 @@ expect fast '  built-in costs     host, as the kernel takes [0-6]\.[0-9] times .
 expect slow '  built-in costs     host-epyc, as the kernel takes [0-9]*\.[0-9] times .*' \
     '  other memory       landing, from [0-9]\{7\} B cma' '  from other memory  landing, from 524289 B cma'
 expect never '  built-in costs     host'
+expect fast '  trials             of other memory, .*'
+
+# trials WANTED SETTING...: whether `rsched info` says that they correct the costs
+trials() {
+    wanted=$1
+    shift
+    found=$(env "$@" "$rsched" info | grep -c '^  trials ')
+    [ "$found" = "$wanted" ] || { echo "$*: $found lines about trials" && status=1; }
+}
+
+trials 0 RSCHED_TRIALS=no
+trials 0 RSCHED_WAYS=host
+trials 0 RSCHED_MACHINE=host
+trials 1 RSCHED_WAYS=host RSCHED_TRIALS=yes
 
 # Who names one is not asked what the kernel does.
 named=$(RSCHED_WAYS=host LD_PRELOAD=$kernel KERNEL_READS=slow "$rsched" info) || status=1
