@@ -178,8 +178,7 @@ static void print_ways(const struct rs_ways *ways)
     printf("\nways within a node, by their costs\n");
     if (rs_config()->ways[0] == '\0' && rs_config()->machine[0] == '\0')
         print_built_in();
-    if (rs_config()->trials == RS_CONFIG_TRIALS_YES ||
-        (rs_config()->trials == RS_CONFIG_TRIALS_AUTO && ways->host_guessed))
+    if (rs_config_tries(ways->host_guessed))
         printf("  %-19s%s\n", "trials", "of other memory, while messages are "
                "sent: slots or the kernel, whichever is faster");
     print_host_ways(ways);

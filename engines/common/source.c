@@ -162,12 +162,11 @@ static bool is_worth_trials(const struct rsched_pull_source *s,
 {
     const struct rs_config *c = rs_config();
 
-    return (c->trials == RS_CONFIG_TRIALS_YES ||
-            (c->trials == RS_CONFIG_TRIALS_AUTO && s->guessed)) &&
-           c->mapped_bytes == RS_LIMIT_AUTO && c->cma_bytes == RS_LIMIT_AUTO &&
-           !s->reader.itself && s->reader.maps &&
-           s->ways->of[RS_WAY_CMA].given && s->bytes > RS_WAY_WHOLE_LEAST &&
-           parts->mapped.bytes == 0 && parts->readable.bytes > s->bytes / 2;
+    return rs_config_tries(s->guessed) && c->mapped_bytes == RS_LIMIT_AUTO &&
+           c->cma_bytes == RS_LIMIT_AUTO && !s->reader.itself &&
+           s->reader.maps && s->ways->of[RS_WAY_CMA].given &&
+           s->bytes > RS_WAY_WHOLE_LEAST && parts->mapped.bytes == 0 &&
+           parts->readable.bytes > s->bytes / 2;
 }
 
 static void choose(struct rsched_pull_source *s)

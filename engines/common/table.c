@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
+
+enum { MOST_BYTES = 1 << 28 }; /* of another process's table */
 
 int rs_pieces_append(struct rs_pieces *pieces, const struct rsched_piece *p)
 {
@@ -367,4 +370,30 @@ int rs_table_pieces(const struct rs_table_view *view,
         error = rs_pieces_append(pieces, &from);
     }
     return error == 0 && together != bytes ? RSCHED_EMISMATCH : error;
+}
+
+int rs_table_fetch(pid_t pid, const struct rsched_pull_notice *notice,
+                   void **copy)
+{
+    struct iovec here = {NULL, notice->bytes};
+    struct iovec there = {(void *)(uintptr_t)notice->table, notice->bytes};
+
+    if (notice->bytes > MOST_BYTES)
+        return rs_fail(RSCHED_EMISMATCH, "a table of %llu bytes",
+                       (unsigned long long)notice->bytes);
+    here.iov_base = malloc(notice->bytes + 1);
+    if (here.iov_base == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
+    if (pid == 0) {
+        memcpy(here.iov_base, there.iov_base, notice->bytes);
+    } else if (process_vm_readv(pid, &here, 1, &there, 1, 0) !=
+               (ssize_t)notice->bytes) {
+        int error = rs_fail(RSCHED_EUNREACH, "reading memory of process %d: %m",
+                            (int)pid);
+
+        free(here.iov_base);
+        return error;
+    }
+    *copy = here.iov_base;
+    return 0;
 }

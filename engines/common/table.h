@@ -14,8 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <rsched/engine.h>
+#include <rsched/pull.h>
 
 #include "librsched/base/shared.h"
 #include "librsched/base/ways.h"
@@ -107,6 +109,12 @@ void rs_table_parts(const struct rs_table_maker *t, bool reads,
 void rs_table_fini(struct rs_table_maker *t);
 
 /* ---- the receiver ---- */
+
+/** A copy of the table that a notice names, of process `pid`; 0: this one. The
+ * caller frees it. @return 0, RSCHED_ENOMEM; RSCHED_EMISMATCH: it is too long;
+ * RSCHED_EUNREACH: the kernel does not read it */
+int rs_table_fetch(pid_t pid, const struct rsched_pull_notice *notice,
+                   void **copy);
 
 /* The parts of a table. */
 struct rs_table_view {

@@ -19,7 +19,6 @@ enum {
     /* What the kernel reads into short blocks goes through a buffer of so many
      * bytes, which stay in the first cache. */
     ROOM = 16384,
-    MOST_TABLE = 1 << 28,
 };
 
 struct rsched_pull_peer {
@@ -114,33 +113,6 @@ static int unreachable(const struct rsched_pull_target *t)
 {
     return rs_fail(RSCHED_EUNREACH, "reading memory of process %d: %m",
                    (int)t->peer->pid);
-}
-
-/* A copy of the sender's table. The caller frees it. */
-static int fetch(const struct rsched_pull_target *t,
-                 const struct rsched_pull_notice *notice, void **table)
-{
-    struct iovec here = {NULL, notice->bytes};
-    struct iovec there = {(void *)(uintptr_t)notice->table, notice->bytes};
-    ssize_t got;
-
-    if (notice->bytes > MOST_TABLE)
-        return rs_fail(RSCHED_EMISMATCH, "a table of %llu bytes",
-                       (unsigned long long)notice->bytes);
-    here.iov_base = malloc(notice->bytes + 1);
-    if (here.iov_base == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
-    if (t->peer == NULL) {
-        memcpy(here.iov_base, there.iov_base, notice->bytes);
-    } else {
-        got = process_vm_readv(t->peer->pid, &here, 1, &there, 1, 0);
-        if (got != (ssize_t)notice->bytes) {
-            free(here.iov_base);
-            return unreachable(t);
-        }
-    }
-    *table = here.iov_base;
-    return 0;
 }
 
 /* What cannot be mapped is read by the kernel; what the process sends to itself
@@ -287,7 +259,7 @@ static int compile(struct rsched_pull_target *t,
     forget(t);
     t->sent = sent;
     t->changes = changes;
-    error = fetch(t, notice, &table);
+    error = rs_table_fetch(t->peer != NULL ? t->peer->pid : 0, notice, &table);
     if (error != 0)
         return error;
     error = compile_table(t, table, notice->bytes);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/trial.h"
 
-#include <stddef.h>
-
 enum {
     EACH = 16,     /* starts from one that is timed to the next */
     FIRST = 8,     /* starts before the first trial: caches and pages are warm */

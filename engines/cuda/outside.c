@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "engines/common/table.h"
@@ -19,7 +18,6 @@
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
 
 enum {
-    MOST_TABLE = 1 << 28,
     MOST_GPUS = 60, /* bits of a word, with kinds of handles above them */
     KEPT = 4, /* allocations that senders may take turns with */
 };
@@ -325,7 +323,7 @@ static int target_create(struct rsched_gpu_peer *peer,
     return 0;
 }
 
-/* A copy of the sender's table. */
+/* Take the sender's table, if it is another one. */
 static int fetch(struct rsched_gpu_target *t,
                  const struct rsched_pull_notice *notice)
 {
@@ -333,28 +331,17 @@ static int fetch(struct rsched_gpu_target *t,
     const struct rs_cuda_slot slot = {.version = notice->version,
                                       .table = notice->bytes,
                                       .part = (uint32_t)notice->bytes};
-    struct iovec here = {NULL, notice->bytes};
-    struct iovec there = {(void *)(uintptr_t)notice->table, notice->bytes};
-    int error = 0;
+    void *table;
+    int error;
 
     if (notice->version == t->lane->version)
         return 0;
-    if (notice->bytes > MOST_TABLE)
-        return rs_fail(RSCHED_EMISMATCH, "a table of %llu bytes",
-                       (unsigned long long)notice->bytes);
-    here.iov_base = malloc(notice->bytes + 1);
-    if (here.iov_base == NULL)
-        return rs_fail(RSCHED_ENOMEM, "no memory for a table");
-    if (c->same_process)
-        memcpy(here.iov_base, there.iov_base, notice->bytes);
-    else if (process_vm_readv(c->pid, &here, 1, &there, 1, 0) !=
-             (ssize_t)notice->bytes)
-        error = rs_fail(RSCHED_EUNREACH, "reading memory of process %d: %m",
-                        (int)c->pid);
+    error = rs_table_fetch(c->same_process ? 0 : c->pid, notice, &table);
+    if (error != 0)
+        return error;
     t->lane->stride = sizeof(slot) + notice->bytes;
-    if (error == 0)
-        error = rs_cuda_pull_take(t->lane, &slot, here.iov_base);
-    free(here.iov_base);
+    error = rs_cuda_pull_take(t->lane, &slot, table);
+    free(table);
     return error;
 }
 

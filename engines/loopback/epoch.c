@@ -460,8 +460,7 @@ pull(struct lane *l, const struct rs_slot *slot)
 
 /* A slot that is not just a chunk of the message. */
 static int __attribute__((noinline))
-take_marked(struct lane *l, const struct rs_chunk *chunk,
-            const struct rs_slot *slot)
+take_marked(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
 {
     uint64_t begin;
 
@@ -470,8 +469,7 @@ take_marked(struct lane *l, const struct rs_chunk *chunk,
     if (slot->meta != (l->ring.meta | META_TIMED))
         return wrong_message(l, slot->meta);
     begin = begin_timing(slot);
-    rs_copies_unpack(l->active, chunk,
-                     slot_data((struct rs_slot *)(uintptr_t)slot, chunk->bytes));
+    rs_copies_unpack(l->active, chunk, slot_data(slot, chunk->bytes));
     tell_time(l, slot, begin);
     consume_slot(l);
     return RSCHED_LANE_DONE;

@@ -108,12 +108,8 @@ static struct rs_way_choice choose(const struct lane *l,
 /* Whether it is to be found out which way is faster, where both are possible. */
 static bool tries(const struct rsched_connection *c)
 {
-    const struct rs_config *config = rs_config();
-
-    return (config->trials == RS_CONFIG_TRIALS_YES ||
-            (config->trials == RS_CONFIG_TRIALS_AUTO &&
-             c->engine->env.ways->host_guessed)) &&
-           config->cma_bytes == RS_LIMIT_AUTO &&
+    return rs_config_tries(c->engine->env.ways->host_guessed) &&
+           rs_config()->cma_bytes == RS_LIMIT_AUTO &&
            rs_connection_ways(c)->of[RS_WAY_CMA].given;
 }
 

@@ -77,6 +77,16 @@ struct rs_config {
  * rsched_config_check() has its default. Never NULL. */
 const struct rs_config *rs_config(void);
 
+/** Whether it is tried out which way is faster (RSCHED_TRIALS), where the costs of
+ * the ways are guessed or not. */
+static inline bool rs_config_tries(bool guessed)
+{
+    uint64_t trials = rs_config()->trials;
+
+    return trials == RS_CONFIG_TRIALS_YES ||
+           (trials == RS_CONFIG_TRIALS_AUTO && guessed);
+}
+
 /** Read a time with its unit, as settings have them ("5ms").
  * @return whether it was one; *ps is written then only. */
 bool rs_config_parse_time(const char *text, uint64_t *ps);

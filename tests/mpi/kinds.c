@@ -3,8 +3,7 @@
  * of them than a lane has slots, and those that stay native.
  *
  * kinds */
-#include <dirent.h>
-
+#include "tests/mpi/descriptors.h"
 #include "tests/mpi/lanes.h"
 
 enum { MOST = 40000 };
@@ -292,18 +291,6 @@ static void case_intercommunicator(void)
     }
     MPI_Comm_free(&inter);
     MPI_Comm_free(&half);
-}
-
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int num = 0;
-
-    CHECK(folder != NULL, "cannot read /proc/self/fd");
-    while (readdir(folder) != NULL)
-        num++;
-    closedir(folder);
-    return num;
 }
 
 /* Programs may have few descriptors, and lanes on many communicators. */

@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Communicators, requests and datatypes come and go in any order, and nothing
  * is left behind: descriptors, mappings, counters. */
-#include <dirent.h>
-
+#include "tests/mpi/descriptors.h"
 #include "tests/mpi/ring.h"
-
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int num = 0;
-
-    CHECK(folder != NULL, "cannot read /proc/self/fd");
-    while (readdir(folder) != NULL)
-        num++;
-    closedir(folder);
-    return num;
-}
 
 /* Mappings of shared memory; those of plain memory come and go. */
 static int count_mappings(void)
