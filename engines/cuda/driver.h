@@ -43,6 +43,7 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
     XX(cuDeviceTotalMem)                                                     \
     XX(cuDeviceCanAccessPeer)                                                \
     XX(cuPointerGetAttributes)                                               \
+    XX(cuPointerSetAttribute)                                                \
     XX(cuMemGetAddressRange)                                                 \
     XX(cuDevicePrimaryCtxRetain)                                             \
     XX(cuDevicePrimaryCtxRelease)                                            \

@@ -103,6 +103,9 @@ int rs_cuda_extent(struct rsched_gpu_hold *h, const void *address,
                                         (CUdeviceptr)(uintptr_t)address),
         "cuMemGetAddressRange");
     rs_cuda_leave(h, mode);
+    /* Who asks is about to have a device reach it. */
+    if (error == 0)
+        error = rs_cuda_synchronise(&h->contexts, h->gpu, address);
     if (error != 0)
         return error;
     *begin = start;

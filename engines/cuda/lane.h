@@ -250,8 +250,10 @@ static inline CUdeviceptr rs_cuda_data_of_kernel(const struct rs_cuda_lane *l,
 /* load.c */
 
 /** Look where the pieces of a message lie, and keep them. @return 0,
- * RSCHED_ENOMEM; RSCHED_ENOTSUP: a block that does not lie in one allocation */
-int rs_cuda_keep_message(struct rs_cuda_message *m,
+ * RSCHED_ENOMEM; RSCHED_ENOTSUP: a block that does not lie in one allocation; as
+ * rs_cuda_synchronise() */
+int rs_cuda_keep_message(struct rsched_engine *engine,
+                         struct rs_cuda_message *m,
                          const struct rsched_message *message);
 
 /** Who makes a copy into or out of slots; `arg` is the lane. */

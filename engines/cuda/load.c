@@ -31,7 +31,8 @@ static int place_piece(const struct rsched_piece *p, struct rsched_place *place)
                    "host memory");
 }
 
-static int add_piece(struct rs_cuda_message *m, const struct rsched_piece *p)
+static int add_piece(struct rsched_engine *engine, struct rs_cuda_message *m,
+                     const struct rsched_piece *p)
 {
     struct rsched_place place;
     int error = place_piece(p, &place);
@@ -47,10 +48,11 @@ static int add_piece(struct rs_cuda_message *m, const struct rsched_piece *p)
         m->gpu = place.gpu;
     m->on_gpu = true;
     m->one_gpu = m->one_gpu && place.gpu == m->gpu;
-    return 0;
+    return rs_cuda_synchronise(engine, place.gpu, p->address);
 }
 
-int rs_cuda_keep_message(struct rs_cuda_message *m,
+int rs_cuda_keep_message(struct rsched_engine *engine,
+                         struct rs_cuda_message *m,
                          const struct rsched_message *message)
 {
     struct rs_cuda_piece *larger =
@@ -70,7 +72,7 @@ int rs_cuda_keep_message(struct rs_cuda_message *m,
         const struct rsched_piece *p = &message->pieces[i];
 
         if (p->bytes > 0 && p->count > 0)
-            error = add_piece(m, p);
+            error = add_piece(engine, m, p);
     }
     return error;
 }
@@ -323,7 +325,8 @@ int rs_cuda_tx_rank(struct rsched_lane *lane, uint64_t in_flight)
 
 static int load(struct rs_cuda_lane *l, const struct rsched_message *message)
 {
-    int error = rs_cuda_keep_message(&l->message, message);
+    struct rsched_engine *engine = l->lane.connection->engine;
+    int error = rs_cuda_keep_message(engine, &l->message, message);
 
     if (error == 0 && l->message.on_gpu)
         error = rs_cuda_lane_stream(l, l->message.gpu);
@@ -389,7 +392,8 @@ static int load_self(struct rs_cuda_lane *l,
                        "or another division among puts",
                        (unsigned long long)from.bytes,
                        (unsigned long long)message->bytes);
-    error = rs_cuda_keep_message(&l->message, message);
+    error = rs_cuda_keep_message(l->lane.connection->engine, &l->message,
+                                 message);
     if (error == 0 && !tx->message.on_gpu && l->message.on_gpu)
         error = rs_cuda_lane_stream(tx, l->message.gpu);
     if (error != 0)

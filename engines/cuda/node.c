@@ -131,6 +131,29 @@ int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context)
     return error;
 }
 
+int rs_cuda_synchronise(struct rsched_engine *engine, int gpu,
+                        const void *address)
+{
+    const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    CUstreamCaptureMode mode;
+    CUcontext context;
+    unsigned yes = 1;
+    int error = rs_cuda_context(engine, gpu, &context);
+
+    if (error == 0)
+        error = rs_cuda_error(driver, driver->cuCtxPushCurrent(context),
+                              "cuCtxPushCurrent");
+    if (error != 0)
+        return error;
+    mode = rs_cuda_relax(driver);
+    /* Mapped memory and that of pools have no such attribute. */
+    driver->cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                  (CUdeviceptr)(uintptr_t)address);
+    rs_cuda_restore(driver, mode);
+    driver->cuCtxPopCurrent(&context);
+    return 0;
+}
+
 /* What is not there at first is not looked for again. */
 static int find_gdr(struct rsched_engine *engine)
 {

@@ -59,6 +59,17 @@ struct rs_cuda_end {
  */
 int rs_cuda_context(struct rsched_engine *engine, int gpu, CUcontext *context);
 
+/**
+ * What the program does to an allocation of a GPU's memory by calls that are
+ * synchronous is over when they return, from now on, and what it did so before.
+ * Of the driver's own accord, copies within GPU memory, and memset, may not be,
+ * and our streams do not wait for the program's. Memory of cuMemMap and of pools
+ * stays as it is. Not from within an epoch: the driver may wait for streams.
+ * @return as rs_cuda_context()
+ */
+int rs_cuda_synchronise(struct rsched_engine *engine, int gpu,
+                        const void *address);
+
 /** GDRCopy, opened at first use and until the instance is closed. Thread-safe.
  * @return 0; RSCHED_ENOTSUP: why there is none; RSCHED_ENOMEM */
 int rs_cuda_gdr(struct rsched_engine *engine, struct rs_gdr **gdr);

@@ -176,7 +176,7 @@ static int make_table(struct rsched_gpu_source *s)
     const struct rsched_message message =
         rs_pieces_message(&s->pieces, s->bytes);
     struct rs_cuda_lane *l = s->lane;
-    int error = rs_cuda_keep_message(&l->message, &message);
+    int error = rs_cuda_keep_message(&engine, &l->message, &message);
 
     if (error == 0 && !l->message.one_gpu)
         error = rs_fail(RSCHED_ENOTSUP,
@@ -286,7 +286,7 @@ static int load(struct rsched_gpu_target *t, uint64_t bytes)
         error = rs_pieces_cut(&t->cut, bytes, &last);
     message = rs_pieces_message(&t->cut, bytes);
     if (error == 0)
-        error = rs_cuda_keep_message(&l->message, &message);
+        error = rs_cuda_keep_message(&engine, &l->message, &message);
     if (error == 0 && l->message.on_gpu && !l->message.one_gpu)
         error = rs_fail(RSCHED_ENOTSUP, "a message that does not lie in memory "
                                         "of one kind");

@@ -30,6 +30,24 @@ static enum rs_mover mover_of(const void *arg, const struct rs_copy *c)
                                           : RS_MOVER_PROCESSOR;
 }
 
+static int synchronise(struct rsched_gpu_hold *hold,
+                       const struct rsched_message *message)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < message->num_pieces && error == 0; i++) {
+        const struct rsched_piece *p = &message->pieces[i];
+        struct rsched_place place;
+
+        if (p->bytes == 0 || p->count == 0)
+            continue;
+        rs_cuda_gpu_ops.place(p->address, p->bytes, &place);
+        if (place.kind == RSCHED_PLACE_GPU)
+            error = rs_cuda_synchronise(&hold->contexts, place.gpu, p->address);
+    }
+    return error;
+}
+
 int rs_cuda_stage_create(struct rsched_gpu_hold *hold,
                          const struct rsched_message *message, bool to_host,
                          uint64_t piece_bytes, struct rsched_gpu_stage **stage)
@@ -41,6 +59,8 @@ int rs_cuda_stage_create(struct rsched_gpu_hold *hold,
         return rs_fail(RSCHED_ENOMEM, "cuda: no memory");
     s->moves.copies.apart = true;
     error = rs_stream_open(&s->stream, &hold->contexts, hold->gpu);
+    if (error == 0)
+        error = synchronise(hold, message);
     if (error == 0)
         error = rs_copies_compile(&s->moves.copies, message, piece_bytes);
     if (error == 0)

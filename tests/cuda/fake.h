@@ -21,6 +21,9 @@
  *     FAKE_CUDA_PITCH bytes
  *   - handles and ranges are asked for in a context of the memory's GPU; the
  *     range that an attribute has is that of what was reserved
+ *   - copies of the program within device memory (cuMemcpyDtoD) return before they
+ *     are done, unless an end has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS; that is set in
+ *     a context of the memory's GPU
  *   - while a stream is captured (mode GLOBAL), what the capture could miss is
  *     refused in all threads that have not said RELAXED, and breaks the capture
  *   - host functions and destructors do not call the driver
@@ -93,6 +96,7 @@
     XX(cuMemHostGetDevicePointer)                                            \
     XX(cuCtxGetCurrent)                                                      \
     XX(cuMemcpyAsync)                                                        \
+    XX(cuMemcpyDtoD)                                                         \
     XX(cuStreamCreate)                                                       \
     XX(cuStreamDestroy)                                                      \
     XX(cuStreamSynchronize)                                                  \

@@ -54,6 +54,7 @@ struct fake_memory {
     CUmemorytype type;
     bool managed;
     bool registered; /* the program's own */
+    bool synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool opened;     /* another process's, by its handle */
     bool gone;       /* freed, closed or unmapped: copies under way find out */
     CUcontext context; /* opened: in which */
@@ -138,6 +139,9 @@ CUresult fake_enqueue(CUstream stream, const struct fake_work *work);
 
 CUgraph fake_graph_create(void);
 void fake_graph_append(CUgraph graph, const struct fake_work *work);
+
+/** Do what cuMemcpyDtoD has left undone. With the lock. */
+void fake_do_late_copies(void);
 
 /** Until no stream waits for a word: what a driver does that frees memory.
  * Without the lock. */

@@ -369,6 +369,31 @@ static CUresult tell(const struct fake_memory *m, const char *pointer,
     }
 }
 
+API CUresult CUDAAPI cuPointerSetAttribute(const void *value,
+                                           CUpointer_attribute attribute,
+                                           CUdeviceptr pointer)
+{
+    CUresult result = fake_check(value, 1);
+    struct fake_memory *m;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    UNSAFE();
+    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&fake_lock);
+    m = fake_find((const char *)(uintptr_t)pointer, 1);
+    if (m == NULL || m->type != CU_MEMORYTYPE_DEVICE || m->managed ||
+        m->physical != NULL || m->gpu != fake_current()->gpu) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        m->synchronous = *(const unsigned *)value != 0;
+        fake_do_late_copies();
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return result;
+}
+
 API CUresult CUDAAPI cuPointerGetAttributes(unsigned count,
                                             CUpointer_attribute *attributes,
                                             void **data, CUdeviceptr pointer)

@@ -417,6 +417,51 @@ API CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from,
                : enqueue(stream, to, bytes, from, bytes, bytes, 1);
 }
 
+/* What the program has copied in the stream of no number, where it is late. */
+static struct late_copy {
+    struct late_copy *next;
+    struct fake_end to, from;
+    size_t bytes;
+} *late_copies;
+
+void fake_do_late_copies(void)
+{
+    while (late_copies != NULL) {
+        struct late_copy *c = late_copies;
+
+        late_copies = c->next;
+        memmove(c->to.touch, c->from.touch, c->bytes);
+        free(c);
+    }
+}
+
+API CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from,
+                                  size_t bytes)
+{
+    CUresult result = fake_check(&to, bytes);
+    struct late_copy *c;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    c->bytes = bytes;
+    pthread_mutex_lock(&fake_lock);
+    fake_do_late_copies();
+    result = find_end(fake_current(), to, bytes, 1, bytes, &c->to);
+    if (result == CUDA_SUCCESS)
+        result = find_end(fake_current(), from, bytes, 1, bytes, &c->from);
+    if (result != CUDA_SUCCESS || c->to.memory == NULL ||
+        c->from.memory == NULL)
+        fake_die("is copied to, not within device memory", (void *)to);
+    late_copies = c;
+    if (c->to.memory->synchronous || c->from.memory->synchronous)
+        fake_do_late_copies();
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_SUCCESS;
+}
+
 static bool is_device(CUdeviceptr address)
 {
     const struct fake_memory *m;

@@ -67,6 +67,43 @@ Test(self, a_process_sends_itself_gpu_memory)
     program_end(&p, 1);
 }
 
+/* Such copies are synchronous by their name, and the driver's return before: the
+ * stream of an exchange would copy what was there before, or be overtaken. */
+Test(self, copies_of_the_program_are_over_when_they_return)
+{
+    struct rsched_context *context = alone_context();
+    struct rsched_exchange *exchange;
+    CUdeviceptr send, receive, other;
+    char *seen[3];
+    struct program p;
+
+    program_begin(&p, 0);
+    send = (CUdeviceptr)(uintptr_t)alone_allocate(&p, ALONE_BYTES);
+    receive = (CUdeviceptr)(uintptr_t)alone_allocate(&p, ALONE_BYTES);
+    other = (CUdeviceptr)(uintptr_t)alone_allocate(&p, ALONE_BYTES);
+    seen[0] = p.fakeTouch(send);
+    seen[1] = p.fakeTouch(receive);
+    seen[2] = p.fakeTouch(other);
+    seen[2][0] = 1;
+    cr_assert_eq(p.cuMemcpyDtoD(send, other, 64), CUDA_SUCCESS);
+    cr_assert_eq(seen[0][0], 0, "the driver is as late as it may be");
+    cr_assert_eq(exchange_of(context, (void *)(uintptr_t)send,
+                             (void *)(uintptr_t)receive, &exchange), 0,
+                 "%s", rsched_last_error());
+    alone_run(exchange);
+    cr_assert_eq(seen[1][0], 1, "what was copied before it was made");
+    seen[2][0] = 2;
+    cr_assert_eq(p.cuMemcpyDtoD(send, other, 64), CUDA_SUCCESS);
+    alone_run(exchange);
+    cr_assert_eq(seen[1][0], 2, "what was copied between two epochs");
+    seen[2][0] = 3;
+    cr_assert_eq(p.cuMemcpyDtoD(receive, other, 64), CUDA_SUCCESS);
+    cr_assert_eq(seen[1][0], 3, "what an epoch writes over");
+    rsched_exchange_destroy(exchange);
+    rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
 Test(self, what_was_made_for_host_memory_stays_so)
 {
     struct rsched_context *context = alone_context();
