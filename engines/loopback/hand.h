@@ -2,7 +2,8 @@
 /*
  * Descriptors handed to processes in other namespaces. There a process's number
  * means another process or none, and the kernel does not let one look into
- * /proc/PID/fd of another; but descriptors that are sent to a socket arrive.
+ * /proc/PID/fd of another, nor anybody into that of a process that must not be
+ * dumped (PR_SET_DUMPABLE); but descriptors that are sent to a socket arrive.
  * The sockets are abstract ones, which all processes of a network namespace
  * reach. A process sends its own before it tells that its half of a connection
  * is there, so that they lie in the peer's queue when that looks for them.
@@ -46,8 +47,10 @@ struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from);
 /** Close and free. */
 void rs_hand_destroy(struct rs_hand *hand);
 
-/** A number for the namespaces that matter: processes with different ones may
- * not see each other through /proc. */
-uint64_t rs_hands_spaces(void);
+/** A number for what decides who sees whom through /proc: processes with
+ * different ones may not see each other. That is the namespaces that matter; a
+ * process whose memory is nobody's to look at, as that of a program that may be
+ * executed but not read, has one of its own. @param nonce of this process */
+uint64_t rs_hands_spaces(uint64_t nonce);
 
 #endif

@@ -54,7 +54,7 @@ static int loopback_open(const struct rsched_engine_env *env,
     if (error != 0)
         goto err_close;
     rs_hands_init(&e->hands, e->segment.header->nonce);
-    e->spaces = rs_hands_spaces();
+    e->spaces = rs_hands_spaces(e->hands.nonce);
     e->numa_node = rs_numa_node(NULL);
     *engine = e;
     return 0;
@@ -150,8 +150,9 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     return 0;
 }
 
-/* Whoever is in other namespaces may be able to open us while we cannot open
- * him, or the other way round: both hand over what the other may need. */
+/* Whoever is in other namespaces, or must not be dumped, may be able to open us
+ * while we cannot open him, or the other way round: both hand over what the other
+ * may need. */
 static int reach_peer(struct rsched_connection *c, const struct address *a)
 {
     struct rsched_engine *engine = c->engine;
@@ -163,8 +164,9 @@ static int reach_peer(struct rsched_connection *c, const struct address *a)
                       engine->memory.fd) == 0 || error == 0)
         return 0;
     return rs_fail(RSCHED_EUNREACH,
-                   "loopback: peer %d is in other namespaces: neither /proc nor "
-                   "a socket leads to it (%m)", c->peer);
+                   "loopback: peer %d is in other namespaces, or must not be "
+                   "dumped: neither /proc nor a socket leads to it (%m)",
+                   c->peer);
 }
 
 static int loopback_connect(struct rsched_engine *engine, int peer,
@@ -224,7 +226,7 @@ static int open_handed(struct rsched_connection *c)
 
     if (hand == NULL)
         return rs_fail(RSCHED_EUNREACH,
-                       "loopback: peer %d is in other namespaces and has not "
+                       "loopback: peer %d, which cannot be opened, has not "
                        "handed over its memory", c->peer);
     error = open_header(c, hand->segment);
     hand->segment = -1;

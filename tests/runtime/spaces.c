@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks in namespaces of their own, as in containers. Run as `spaces NAME`, one
- * of the kinds below. They share memory all the same, and what must not work
+ * Ranks in namespaces of their own, as in containers, or whose memory is nobody's
+ * to look at. Run as `spaces NAME`, one of the kinds below. They share memory all the same, and what must not work
  * between some of them (sockets of other network namespaces) is an error that
  * says so. SKIP where the kernel does not let us make such a namespace.
  */
 #include <errno.h>
+#include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,25 +25,32 @@ enum { BYTES = 200000, EPOCHS = 5, SKIPPED = 77 };
 static const struct halo_edge edges[] = {{0, 1, BYTES | HALO_SHARED},
                                          {1, 0, BYTES | HALO_SHARED},
                                          {0, 1, 8},
+                                         {0, 1, BYTES},
                                          {1, 0, BYTES}};
+
+enum { NUM_EDGES = sizeof(edges) / sizeof(edges[0]) };
+
+static bool may_read; /* ranks read each other, if they may be dumped */
 
 struct kind {
     const char *name;
     int spaces; /* CLONE_NEW* */
     bool unreachable;
+    bool secret; /* not to be dumped: /proc is closed, and its memory */
 };
 
 static const struct kind kinds[] = {
-    {"none", 0, false},
-    {"ipc", CLONE_NEWIPC, false},
-    {"mount", CLONE_NEWNS, false},
-    {"user", CLONE_NEWUSER, false},
-    {"pid", CLONE_NEWPID | CLONE_NEWNS, false},
+    {"none", 0, false, false},
+    {"ipc", CLONE_NEWIPC, false, false},
+    {"mount", CLONE_NEWNS, false, false},
+    {"user", CLONE_NEWUSER, false, false},
+    {"pid", CLONE_NEWPID | CLONE_NEWNS, false, false},
     {"container", CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER,
-     false},
+     false, false},
+    {"secret", 0, false, true},
     /* Nothing is left that both could use. */
     {"network", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
-     true},
+     true, false},
 };
 
 /* The own user is root of the new namespace, so that it may mount there. */
@@ -56,18 +64,27 @@ static void map_user(uid_t uid)
         perror("uid_map");
 }
 
+/* The kernel is asked to read wherever it may. */
+static uint64_t expected_reads(void)
+{
+    return may_read && prctl(PR_GET_DUMPABLE) == 1 ? EPOCHS * BYTES : 0;
+}
+
 static int exchange(struct rank *self)
 {
+    const struct kind *kind = self->arg;
     struct rsched_stats stats;
     struct halo *halo;
 
-    RANK_CHECK(halo_create(self, edges, 4, 3, 0, &halo) == 0);
+    RANK_CHECK(halo_create(self, edges, NUM_EDGES, 3, 0, &halo) == 0);
     for (int epoch = 0; epoch < EPOCHS; epoch++)
         RANK_CHECK(halo_step(halo, epoch) == 0);
     rsched_exchange_get_stats(halo->x, &stats);
     RANK_CHECK(stats.way_bytes[RSCHED_WAY_PULL] +
                    stats.way_bytes[RSCHED_WAY_DIRECT] ==
                (uint64_t)EPOCHS * BYTES);
+    RANK_CHECK(!kind->secret ||
+               stats.way_bytes[RSCHED_WAY_CMA] == expected_reads());
     printf("rank %d is process %d here, %llu bytes were read by the kernel\n",
            self->rank, (int)getpid(),
            (unsigned long long)stats.way_bytes[RSCHED_WAY_CMA]);
@@ -79,7 +96,8 @@ static int fail_to_exchange(struct rank *self)
 {
     struct halo *halo;
 
-    RANK_CHECK(halo_create(self, edges, 4, 3, 0, &halo) == RSCHED_EUNREACH);
+    RANK_CHECK(halo_create(self, edges, NUM_EDGES, 3, 0, &halo) ==
+               RSCHED_EUNREACH);
     printf("%s\n", rsched_last_error());
     RANK_CHECK(strstr(rsched_last_error(), "other namespaces") != NULL);
     return 0;
@@ -125,6 +143,8 @@ static int enter(struct rank *self)
         return RANK_FAIL("unshare: %s", strerror(errno));
     if ((kind->spaces & CLONE_NEWUSER) != 0)
         map_user(uid);
+    if (kind->secret)
+        prctl(PR_SET_DUMPABLE, 0);
     fflush(NULL);
     child = fork();
     if (child == 0) {
@@ -147,6 +167,17 @@ static int play(struct rank *self)
 static int play_apart(struct rank *self)
 {
     return enter(self);
+}
+
+/* Nothing is secret from root. */
+static bool become_ordinary(void)
+{
+    const uid_t nobody = 65534;
+
+    return geteuid() != 0 ||
+           (setgroups(0, NULL) == 0 && setresgid(nobody, nobody, nobody) == 0 &&
+            setresuid(nobody, nobody, nobody) == 0 &&
+            prctl(PR_SET_DUMPABLE, 1) == 0);
 }
 
 static bool can_unshare(int spaces)
@@ -173,6 +204,15 @@ int main(int argc, char **argv)
     if (!can_unshare(kind->spaces)) {
         printf("SKIP: no namespaces (%s): %s\n", kind->name, strerror(EPERM));
         return SKIPPED;
+    }
+    if (kind->secret) {
+        if (!become_ordinary()) {
+            printf("SKIP: nothing is secret from this user: %s\n",
+                   strerror(errno));
+            return SKIPPED;
+        }
+        may_read = ranks_may_read();
+        setenv("RSCHED_CMA", "1", 1);
     }
     setenv("RSCHED_MAPPED", "1", 1);
     if (ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
