@@ -328,6 +328,11 @@ int rs_cuda_pull_stream(struct rs_cuda_lane *l);
  * cannot be */
 int rs_cuda_pull_reach(struct rs_cuda_lane *l);
 
+/** Receiver: close what is open of memory that the sender has freed, and has its
+ * table's memory in the place of. Not from within an epoch. @return whether there
+ * was any */
+bool rs_cuda_pull_close_stale(struct rs_cuda_lane *l);
+
 /** Receiver: open what the table names and compile the copies; nothing if that
  * was done. @return 0, or why it cannot be opened */
 int rs_cuda_pull_open(struct rs_cuda_lane *l);

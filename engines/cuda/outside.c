@@ -374,6 +374,8 @@ static int reach(struct rsched_gpu_target *t,
     if (error != 0)
         return error;
     error = open_table(l);
+    if (error != 0 && rs_cuda_pull_close_stale(l))
+        error = open_table(l);
     rs_stream_leave(&l->stream);
     return error;
 }

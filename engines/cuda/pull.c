@@ -391,6 +391,18 @@ int rs_cuda_pull_reach(struct rs_cuda_lane *l)
     return error;
 }
 
+bool rs_cuda_pull_close_stale(struct rs_cuda_lane *l)
+{
+    struct view v = {.regions = NULL};
+    bool any = false;
+
+    if (view_table(l, &v) != 0)
+        return false;
+    for (uint64_t i = 0; i < v.head.num_regions; i++)
+        any |= rs_cuda_region_close_stale(&v.regions[i], l->stream.context);
+    return any;
+}
+
 int rs_cuda_pull_open(struct rs_cuda_lane *l)
 {
     struct view v = {.regions = NULL};

@@ -161,7 +161,7 @@ static struct rs_cuda_opened *list; /* of the process */
 static bool is_same(const struct rs_cuda_opened *o,
                     const struct rs_cuda_region *r, CUcontext context)
 {
-    return o->context == context && o->region.kind == r->kind &&
+    return !o->stale && o->context == context && o->region.kind == r->kind &&
            o->region.owner == r->owner && o->region.buffer == r->buffer &&
            o->region.start == r->start && o->region.bytes == r->bytes &&
            memcmp(o->region.handle, r->handle, sizeof(r->handle)) == 0;
@@ -335,7 +335,8 @@ void rs_cuda_region_close(struct rs_cuda_opened *opened)
     pthread_mutex_unlock(&lock);
     if (!last)
         return;
-    close_now(opened);
+    if (!opened->stale)
+        close_now(opened);
     pthread_mutex_lock(&lock);
     while (*at != opened)
         at = &(*at)->next;
@@ -343,4 +344,48 @@ void rs_cuda_region_close(struct rs_cuda_opened *opened)
     pthread_cond_broadcast(&closed);
     pthread_mutex_unlock(&lock);
     free(opened);
+}
+
+/* Two allocations do not share addresses, so one of them has been freed; and the
+ * region's owner has told of that one last. */
+static bool is_freed(const struct rs_cuda_opened *o,
+                     const struct rs_cuda_region *r, CUcontext context)
+{
+    return !o->stale && !o->closing && o->context == context &&
+           o->region.kind == RS_CUDA_LEGACY && r->kind == RS_CUDA_LEGACY &&
+           o->region.owner == r->owner && o->region.buffer != r->buffer &&
+           o->region.start < r->start + r->bytes &&
+           r->start < o->region.start + o->region.bytes;
+}
+
+/* One that is stale from now on, with a user more. NULL: there is none. */
+static struct rs_cuda_opened *take_freed(const struct rs_cuda_region *region,
+                                         CUcontext context)
+{
+    struct rs_cuda_opened *o;
+
+    pthread_mutex_lock(&lock);
+    o = list;
+    while (o != NULL && !is_freed(o, region, context))
+        o = o->next;
+    if (o != NULL) {
+        o->stale = true;
+        o->users++;
+    }
+    pthread_mutex_unlock(&lock);
+    return o;
+}
+
+bool rs_cuda_region_close_stale(const struct rs_cuda_region *region,
+                                CUcontext context)
+{
+    struct rs_cuda_opened *o;
+    bool any = false;
+
+    while ((o = take_freed(region, context)) != NULL) {
+        close_now(o);
+        rs_cuda_region_close(o);
+        any = true;
+    }
+    return any;
 }

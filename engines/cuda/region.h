@@ -61,6 +61,7 @@ struct rs_cuda_opened {
     CUcontext context;
     unsigned users;
     bool closing; /* by the last of them */
+    bool stale;   /* its owner has freed it; closed already */
     char *address;
     uint64_t reserved; /* RS_CUDA_DESCRIPTOR: bytes of address space */
 };
@@ -74,6 +75,17 @@ struct rs_cuda_opened {
 int rs_cuda_region_open(const struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened);
+
+/**
+ * Close what is open of memory that a region's owner has freed: where the region
+ * lies now. The driver may refuse to open that until then
+ * (CUDA_ERROR_ALREADY_MAPPED). Its users close it nevertheless. As with
+ * rs_cuda_region_close(), not from within an epoch.
+ *
+ * @return whether there was any
+ */
+bool rs_cuda_region_close_stale(const struct rs_cuda_region *region,
+                                CUcontext context);
 
 /** No copy out of it is under way. The last user closes it, for which the
  * driver may wait for streams: not from within an epoch. */

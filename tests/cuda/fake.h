@@ -33,8 +33,8 @@
  *     modules of its own
  *   - what needs to go on while streams of the program wait has the highest
  *     priority
- *   - a handle is not opened in the process that it is of, nor twice; what is
- *     closed was open
+ *   - a handle is not opened in the process that it is of, nor twice, nor while
+ *     another one is open of what was freed there; what is closed was open
  *   - a kernel reaches memory of its own GPU, what has been opened in its
  *     context, and pinned host memory at the address that kernels see it at,
  *     which is another one than that of processors; each access is aligned.
@@ -62,6 +62,7 @@
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
+ *   FAKE_CUDA_REUSE=1     what is allocated lies where memory of its size was freed
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
  *                         told: others go on meanwhile
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M

@@ -58,6 +58,8 @@ struct fake_memory {
     bool opened;     /* another process's, by its handle */
     bool gone;       /* freed, closed or unmapped: copies under way find out */
     CUcontext context; /* opened: in which */
+    int pid;           /* opened by a handle: of which process, */
+    char *exported;    /* and its address there */
     int gpu;
     int fd; /* of its file, -1: it has none */
     unsigned long long id;

@@ -200,6 +200,26 @@ unsigned long long fake_new_id(void)
     return id;
 }
 
+/* The addresses of device memory of that size that was freed last: the driver
+ * gives them out again at once. NULL: they are not, or there are none. */
+static void *take_grave(size_t bytes)
+{
+    struct fake_memory **at = &graves, *m;
+
+    if (fake_setting("FAKE_CUDA_REUSE", 0) == 0)
+        return NULL;
+    pthread_mutex_lock(&fake_lock);
+    while (*at != NULL &&
+           ((*at)->fd < 0 || (*at)->opened || (*at)->physical != NULL ||
+            whole_pages((*at)->bytes) != whole_pages(bytes)))
+        at = &(*at)->next;
+    m = *at;
+    if (m != NULL)
+        *at = m->next; /* copies under way have it still */
+    pthread_mutex_unlock(&fake_lock);
+    return m == NULL ? NULL : m->address;
+}
+
 static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
                          void **address)
 {
@@ -212,8 +232,12 @@ static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
                             .id = fake_new_id()};
 
     if (device) {
+        void *place = take_grave(bytes);
+
+        if (place == NULL)
+            place = fake_next_place(whole_pages(bytes));
         m.fd = fake_make_file(bytes, m.id, m.gpu);
-        if (m.fd < 0 || !fake_map_twice(&m, fake_next_place(whole_pages(bytes)), NULL))
+        if (m.fd < 0 || !fake_map_twice(&m, place, NULL))
             return CUDA_ERROR_OUT_OF_MEMORY;
     } else {
         m.address = m.touch =
@@ -323,6 +347,7 @@ API void *fakeTouch(CUdeviceptr device)
 struct handle {
     unsigned long long magic, id;
     int pid, fd, gpu;
+    char *address; /* there */
     size_t bytes;
 };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "it fits");
@@ -349,6 +374,7 @@ API CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle,
         h.id = m->id;
         h.fd = m->fd;
         h.gpu = m->gpu;
+        h.address = m->address;
         h.bytes = m->bytes;
     }
     pthread_mutex_unlock(&fake_lock);
@@ -369,6 +395,11 @@ static CUresult check_handle(const struct handle *h, int gpu)
     for (const struct fake_memory *m = memories; m != NULL; m = m->next) {
         if (m->opened && m->id == h->id)
             fake_die("is open already: a handle is opened twice", m->address);
+        /* What was freed there, and is open here. */
+        if (m->opened && m->pid == h->pid && m->physical == NULL &&
+            h->address < m->exported + m->bytes &&
+            m->exported < h->address + h->bytes)
+            return CUDA_ERROR_ALREADY_MAPPED;
     }
     return CUDA_SUCCESS;
 }
@@ -406,6 +437,8 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
     m.bytes = bytes;
     m.gpu = gpu;
     m.id = id;
+    m.pid = h.pid;
+    m.exported = h.address;
     if (!fake_map_twice(&m, fake_next_place(whole_pages(m.bytes)), NULL))
         abort();
     pthread_mutex_lock(&fake_lock);

@@ -246,6 +246,30 @@ static void case_remapped(void)
     drop();
 }
 
+/* Likewise, of memory that is opened by handles: freed and allocated anew. */
+static void case_reallocated(void)
+{
+    char *address;
+
+    if (sends && receives)
+        return; /* within a process it is native */
+    setenv("FAKE_CUDA_REUSE", "1", 1);
+    have(true, true, 0, 2000, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK(pass(), "native");
+        if (sends) {
+            address = out.memory.address;
+            buffer_fini(&gpu, &out.memory);
+            buffer_init(&gpu, &out.memory, out.memory.bytes, true);
+            CHECK(out.memory.address == address, "elsewhere");
+            let_processors(&out, true);
+        }
+    }
+    CHECK(pass(), "native");
+    drop();
+    unsetenv("FAKE_CUDA_REUSE");
+}
+
 /* The receive is shorter. */
 static void case_too_long(void)
 {
@@ -474,6 +498,7 @@ int main(int argc, char **argv)
         }
     }
     case_remapped();
+    case_reallocated();
     case_too_long();
     case_late();
     case_in_turn(true);
