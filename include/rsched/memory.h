@@ -128,7 +128,8 @@ RSCHED_API size_t rsched_memory_adopted(const void *address, size_t bytes,
 enum rsched_adoption {
     RSCHED_ADOPTED,
     RSCHED_ADOPT_ORIGIN,  /**< it was not offered */
-    RSCHED_ADOPT_MAPPING, /**< it is not plain private memory, or locked */
+    RSCHED_ADOPT_MAPPING, /**< it is not plain private memory, or locked,
+                               or has a policy of its own (mbind) */
     RSCHED_ADOPT_DEVICE,  /**< a device may have it pinned */
     RSCHED_ADOPT_BUDGET,  /**< too much is adopted already */
     RSCHED_ADOPT_SYSTEM,  /**< the kernel refused */

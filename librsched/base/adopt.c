@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -158,6 +160,17 @@ static bool is_plain(const char *permissions, const char *device,
             strncmp(name, "[anon:", 6) == 0);
 }
 
+/* Whether it was said where the pages of this mapping are to lie: other pages
+ * would not know. Who may not ask may not say either. */
+static bool is_placed(uintptr_t address)
+{
+    int mode = MPOL_DEFAULT;
+
+    return syscall(SYS_get_mempolicy, &mode, NULL, 0, address, MPOL_F_ADDR) ==
+               0 &&
+           mode != MPOL_DEFAULT;
+}
+
 static bool is_mapped_plainly(const char *low, const char *high)
 {
     FILE *file = fopen("/proc/self/maps", "re");
@@ -178,7 +191,8 @@ static bool is_mapped_plainly(const char *low, const char *high)
             break;
         if (end <= at)
             continue;
-        if (start > at || !is_plain(permissions, device, inode, name))
+        if (start > at || !is_plain(permissions, device, inode, name) ||
+            is_placed(at))
             break;
         at = end;
     }

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -308,6 +309,14 @@ static int open_userfaultfd(void)
     return fd >= 0 ? fd : socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 }
 
+static bool place_page(char *page)
+{
+    const unsigned long nodes = 1;
+
+    return syscall(SYS_mbind, page, PAGE, MPOL_PREFERRED, &nodes,
+                   8 * sizeof(nodes), 0) == 0;
+}
+
 /* All of it is adopted for `reason`, which is perhaps that it is. */
 static int expect(struct rank *self, struct rsched_exchange *x, char *memory,
                   enum rsched_adoption reason)
@@ -364,6 +373,14 @@ static int run_refused(struct rank *self)
     rsched_memory_offer(memory, PAGES * PAGE);
     /* A sanitizer's mlock() does nothing; RLIMIT_MEMLOCK may be 0. */
     if (syscall(SYS_mlock, memory + 20 * PAGE, PAGE) == 0) {
+        if (expect(self, x, memory, RSCHED_ADOPT_MAPPING) != 0)
+            return 1;
+    }
+
+    memory = map_memory(self->rank);
+    rsched_memory_offer(memory, PAGES * PAGE);
+    /* Not every container may say where memory is to lie. */
+    if (place_page(memory + 20 * PAGE)) {
         if (expect(self, x, memory, RSCHED_ADOPT_MAPPING) != 0)
             return 1;
     }
