@@ -65,7 +65,7 @@ OUTSIDE = [
      ["mpi", "bench", "examples", "tests/mpi", "include/rsched/mpi.h"], "MPI"),
     (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "bench/verbs", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
-     ["engines/cuda", "tests/cuda", "examples/jacobi-device"], "CUDA"),
+     ["engines/cuda", "tests/cuda", "bench/gpu", "examples/jacobi-device"], "CUDA"),
     (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
     (r"glpk\.h", ["tools/glpk"], "GLPK (GPL), a program of its own,"),
 ]
