@@ -45,6 +45,7 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
     XX(cuPointerGetAttributes)                                               \
     XX(cuPointerSetAttribute)                                                \
     XX(cuMemGetAddressRange)                                                 \
+    XX(cuDevicePrimaryCtxGetState)                                           \
     XX(cuDevicePrimaryCtxRetain)                                             \
     XX(cuDevicePrimaryCtxRelease)                                            \
     XX(cuCtxPushCurrent)                                                     \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which GPUs there are, what could join them, and which memory is theirs. */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <rsched/engine.h>
@@ -21,6 +22,7 @@ struct facts {
     CUdeviceptr start; /* of mapped memory (cuMemMap): of all that was reserved */
     size_t bytes;
     void *host; /* where processors have host memory */
+    CUcontext context; /* NULL: of no one in particular (cuMemMap, pools) */
 };
 
 static CUresult look_at(const struct rs_cuda_driver *driver,
@@ -31,9 +33,11 @@ static CUresult look_at(const struct rs_cuda_driver *driver,
                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                         CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                        CU_POINTER_ATTRIBUTE_HOST_POINTER};
+                                        CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                        CU_POINTER_ATTRIBUTE_CONTEXT};
     void *values[] = {&facts->type,  &facts->managed, &facts->gpu,
-                      &facts->start, &facts->bytes,   &facts->host};
+                      &facts->start, &facts->bytes,   &facts->host,
+                      &facts->context};
 
     memset(facts, 0, sizeof(*facts));
     return driver->cuPointerGetAttributes(
@@ -96,6 +100,51 @@ static bool ends_likewise(const struct rs_cuda_driver *driver,
             last.start == facts->start);
 }
 
+/* A primary context is the same one for ever. */
+static _Atomic(CUcontext) primaries[RS_CUDA_MOST_GPUS]; /* that are known */
+
+/* It is not made for this: who has memory of it has made it. */
+static bool is_primary(const struct rs_cuda_driver *driver, int gpu,
+                       CUcontext context)
+{
+    CUstreamCaptureMode mode;
+    CUcontext primary = NULL;
+    CUdevice device;
+    unsigned flags;
+    bool same = false;
+    int active = 0;
+
+    if (atomic_load_explicit(&primaries[gpu], memory_order_relaxed) == context)
+        return true;
+    mode = rs_cuda_relax(driver);
+    if (driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS &&
+        driver->cuDevicePrimaryCtxGetState(device, &flags, &active) ==
+            CUDA_SUCCESS &&
+        active != 0) {
+        CUresult result = driver->cuDevicePrimaryCtxRetain(&primary, device);
+
+        /* Whoever needs it will be told why. */
+        same = result != CUDA_SUCCESS || primary == context;
+        if (result == CUDA_SUCCESS)
+            driver->cuDevicePrimaryCtxRelease(device);
+        if (primary == context)
+            atomic_store_explicit(&primaries[gpu], context,
+                                  memory_order_relaxed);
+    }
+    rs_cuda_restore(driver, mode);
+    return same;
+}
+
+/* Kernels have memory of their own context only, of whichever GPU it is, and ours
+ * run in primary ones. */
+static bool is_of_primary(const struct rs_cuda_driver *driver,
+                          const struct facts *facts)
+{
+    return facts->context == NULL || facts->gpu < 0 ||
+           facts->gpu >= RS_CUDA_MOST_GPUS ||
+           is_primary(driver, facts->gpu, facts->context);
+}
+
 static void place_of(const void *address, uint64_t bytes,
                      struct rsched_place *place)
 {
@@ -112,7 +161,8 @@ static void place_of(const void *address, uint64_t bytes,
     else if (!knows_nothing(result))
         place->kind = RSCHED_PLACE_UNKNOWN;
     if (place->kind == RSCHED_PLACE_GPU &&
-        !ends_likewise(driver, &facts, address, bytes))
+        (!ends_likewise(driver, &facts, address, bytes) ||
+         !is_of_primary(driver, &facts)))
         place->kind = RSCHED_PLACE_UNKNOWN;
     if (place->kind == RSCHED_PLACE_GPU)
         place->gpu = facts.gpu;

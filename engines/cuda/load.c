@@ -27,8 +27,8 @@ static int place_piece(const struct rsched_piece *p, struct rsched_place *place)
     if (place->kind != RSCHED_PLACE_UNKNOWN)
         return 0;
     return rs_fail(RSCHED_ENOTSUP,
-                   "cuda: a block that does not lie in one allocation of GPU or "
-                   "host memory");
+                   "cuda: a block that does not lie in one allocation of host "
+                   "memory, or of a GPU's primary context");
 }
 
 static int add_piece(struct rsched_engine *engine, struct rs_cuda_message *m,

@@ -23,8 +23,8 @@ int rs_rdma_places_find(const struct rsched_message *m,
         gpus->place(low, (uint64_t)(high - low), &place);
         if (place.kind == RSCHED_PLACE_UNKNOWN)
             return rs_fail(RSCHED_ENOTSUP,
-                           "a block that does not lie in one allocation of GPU "
-                           "or host memory");
+                           "a block that does not lie in one allocation of host "
+                           "memory, or of a GPU's primary context");
         if (place.kind == RSCHED_PLACE_GPU && places->gpu < 0)
             places->gpu = place.gpu;
         places->all = places->all && place.kind == RSCHED_PLACE_GPU &&

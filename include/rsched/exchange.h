@@ -90,8 +90,9 @@ struct rsched_exchange_params {
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
  *         RSCHED_ENOTSUP   a buffer of which a run does not lie in one
- *                          allocation of GPU or host memory, or whose way
- *                          (RSCHED_GPU_WAY) is not possible
+ *                          allocation of host memory, or of a GPU's primary
+ *                          context, or whose way (RSCHED_GPU_WAY) is not
+ *                          possible
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
  *         When one process fails, its peers fail too, and theirs unless it
  *         failed in the last step. Processes farther away may succeed: they

@@ -88,7 +88,8 @@ static int place_part(const struct part *part, const void *address,
         rsched_place_run(part->x->gpus, address, run, place);
     if (place->kind == RSCHED_PLACE_UNKNOWN)
         return fail(part, RSCHED_ENOTSUP,
-                    "does not lie in one allocation of GPU or host memory");
+                    "does not lie in one allocation of host memory, or of "
+                    "a GPU's primary context");
     return check_declared(part, place);
 }
 

@@ -303,6 +303,27 @@ API CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context,
     return CUDA_SUCCESS;
 }
 
+API CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
+                                                unsigned *flags, int *active)
+{
+    CUresult result = check_device(device, active);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    *flags = 0;
+    *active = contexts[device].holders > 0;
+    return CUDA_SUCCESS;
+}
+
+API CUcontext fakeContext(int gpu)
+{
+    static struct CUctx_st others[FAKE_GPUS];
+
+    others[gpu].gpu = gpu;
+    others[gpu].holders = 1;
+    return &others[gpu];
+}
+
 API CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 {
     CUresult result = check_device(device, &device);

@@ -35,8 +35,7 @@
  *     priority
  *   - a handle is not opened in the process that it is of, nor twice, nor while
  *     another one is open of what was freed there; what is closed was open
- *   - a kernel reaches memory of its own GPU, what has been opened in its
- *     context, and pinned host memory at the address that kernels see it at,
+ *   - a kernel reaches memory of its own context, what has been opened in it, and pinned host memory at the address that kernels see it at,
  *     which is another one than that of processors; each access is aligned.
  *     Kernels of programs run in a process of their own, with no more than that
  *   - pages of host memory are registered once, by whoever has them mapped, and
@@ -112,6 +111,7 @@
 /* Functions of the fake alone. */
 #define FAKE_OWN(XX)                                                         \
     XX(fakeTouch)                                                            \
+    XX(fakeContext)                                                          \
     XX(fakeCount)                                                            \
     XX(fakeOnFlush)                                                          \
     XX(fakeRun)
@@ -138,6 +138,10 @@ enum fake_count {
     FAKE_PUSHES,      /* of contexts: whoever calls the driver begins with one */
     FAKE_NUM_COUNTS
 };
+
+/** A context of a GPU that is not its primary one, as cuCtxCreate makes it, for
+ * ever. */
+CUcontext fakeContext(int gpu);
 
 /** What this process has done so far, or has. */
 unsigned long long fakeCount(enum fake_count what);

@@ -14,7 +14,7 @@
 
 enum { FAKE_GPUS = 8, FAKE_PAGE = 4096 };
 
-/* A context is the primary one of its GPU. */
+/* A context is the primary one of its GPU, or one of fakeContext(). */
 struct CUctx_st {
     int gpu;
     _Atomic unsigned holders;
@@ -57,7 +57,7 @@ struct fake_memory {
     bool synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool opened;     /* another process's, by its handle */
     bool gone;       /* freed, closed or unmapped: copies under way find out */
-    CUcontext context; /* opened: in which */
+    CUcontext context; /* opened, or allocated: in which; NULL: in none */
     int pid;           /* opened by a handle: of which process, */
     char *exported;    /* and its address there */
     int gpu;

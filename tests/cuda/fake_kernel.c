@@ -40,7 +40,7 @@ bool fake_is_reached(const struct fake_memory *m, CUcontext context, bool there)
         return false;
     if (m->physical != NULL)
         return (m->access >> context->gpu & 1) != 0;
-    return m->opened ? m->context == context : m->gpu == context->gpu;
+    return m->context == context;
 }
 
 /* @return where processors may touch what a kernel has at an address */

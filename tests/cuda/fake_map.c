@@ -352,6 +352,9 @@ static CUresult tell(const struct fake_memory *m, const char *pointer,
             : fake_of_kernels(pointer) != NULL ? fake_of_kernels(pointer)
                                                : pointer;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)value = m == NULL ? NULL : m->context;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)value = m == NULL ? 0 : m->id;
         return CUDA_SUCCESS;

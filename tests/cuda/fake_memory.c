@@ -227,6 +227,7 @@ static CUresult allocate(size_t bytes, CUmemorytype type, bool managed,
     struct fake_memory m = {.bytes = bytes,
                             .type = type,
                             .managed = managed,
+                            .context = fake_current(),
                             .gpu = fake_current()->gpu,
                             .fd = -1,
                             .id = fake_new_id()};

@@ -73,6 +73,30 @@ Test(place, kinds_are_told_apart)
     program_end(&p, 1);
 }
 
+/* Kernels, which run in the primary context, would fault on it. */
+Test(place, memory_of_other_contexts_is_not_ours)
+{
+    struct program p;
+    char *device, *ours;
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    cr_assert_eq(p.cuCtxSetCurrent(p.fakeContext(0)), CUDA_SUCCESS);
+    device = alone_allocate(&p, ALONE_BYTES);
+    cr_assert_eq(kind_of(device, ALONE_BYTES), RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(p.cuCtxSetCurrent(p.context), CUDA_SUCCESS);
+    ours = alone_allocate(&p, ALONE_BYTES);
+    cr_assert_eq(kind_of(ours, ALONE_BYTES), RSCHED_PLACE_GPU);
+    cr_assert_eq(kind_of(device, ALONE_BYTES), RSCHED_PLACE_UNKNOWN);
+    /* Nobody else's context is made to look. */
+    cr_assert_eq(p.cuCtxSetCurrent(p.fakeContext(1)), CUDA_SUCCESS);
+    device = alone_allocate(&p, ALONE_BYTES);
+    cr_assert_eq(kind_of(device, ALONE_BYTES), RSCHED_PLACE_UNKNOWN);
+    cr_assert_eq(p.fakeCount(FAKE_CONTEXTS), 1);
+    cr_assert_eq(p.cuCtxSetCurrent(p.context), CUDA_SUCCESS);
+    program_end(&p, 0);
+}
+
 Test(place, an_allocation_has_a_number)
 {
     uint64_t (*number)(const void *) = rsched_gpus()->allocation;
