@@ -145,6 +145,7 @@ void rs_count_collect(struct rs_counts *counts)
     for (int i = 0; i < RSCHED_NUM_ADOPTIONS; i++)
         counts->numbers[RS_NUMBER_ADOPTIONS + i] =
             rsched_memory_adoptions((enum rsched_adoption)i);
+    counts->numbers[RS_NUMBER_HUGE] = rsched_memory_huge();
     for (const struct rs_request *r = rs_requests; r != NULL; r = r->next) {
         if (r->exchange != NULL)
             add_exchange(counts->numbers, r->exchange, true);
@@ -309,6 +310,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"trials", RS_NUMBER_TRIALS},
         {"trial_changes", RS_NUMBER_TRIAL_CHANGES},
         {"lane_opened", RS_NUMBER_LANE_OPENED},
+        {"huge", RS_NUMBER_HUGE},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
     };

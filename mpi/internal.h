@@ -151,6 +151,7 @@ enum rs_number {
     RS_NUMBER_TRIALS,
     RS_NUMBER_TRIAL_CHANGES,
     RS_NUMBER_LANE_OPENED,
+    RS_NUMBER_HUGE,
     RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */

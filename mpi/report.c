@@ -131,6 +131,11 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
                 "rsched:   %" PRIu64 " trials of which way is faster, %" PRIu64
                 " changed it\n",
                 n[RS_NUMBER_TRIALS], n[RS_NUMBER_TRIAL_CHANGES]);
+    if (n[RS_NUMBER_HUGE] > 0)
+        fprintf(out,
+                "rsched:   %" PRIu64 " bytes of send buffers put into huge "
+                "pages\n",
+                n[RS_NUMBER_HUGE]);
     if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
         return;
     fprintf(out,
@@ -230,6 +235,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_TRIALS] = "trials",
     [RS_NUMBER_TRIAL_CHANGES] = "trial_changes",
     [RS_NUMBER_LANE_OPENED] = "lane_opened",
+    [RS_NUMBER_HUGE] = "huge",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
 };

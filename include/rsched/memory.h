@@ -142,6 +142,10 @@ RSCHED_API const char *rsched_adoption_name(enum rsched_adoption adoption);
 /** Bytes of this process for which that has been the result. */
 RSCHED_API uint64_t rsched_memory_adoptions(enum rsched_adoption adoption);
 
+/** Bytes of ordinary send buffers of this process that were put into huge pages,
+ * for the kernel to read them faster (RSCHED_HUGE). They stay there. */
+RSCHED_API uint64_t rsched_memory_huge(void);
+
 #ifdef __cplusplus
 }
 #endif

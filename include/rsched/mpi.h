@@ -130,6 +130,8 @@ extern "C" {
  *                                   these the other way was taken
  *     lane_opened                   receives that a copy engine has read out of
  *                                   the sender's GPU memory
+ *     huge                          bytes of ordinary send buffers that were put
+ *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
  *

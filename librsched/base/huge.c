@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <rsched/memory.h>
+
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -25,7 +27,7 @@ static atomic_uint_fast64_t made;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t unit;
 
-uint64_t rs_huge_made(void)
+uint64_t rsched_memory_huge(void)
 {
     return atomic_load_explicit(&made, memory_order_relaxed);
 }

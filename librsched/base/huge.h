@@ -36,11 +36,9 @@ char *rs_huge_find(char **low, char *high);
 
 /** Put it into huge pages, with what else is in these, but for its ends, if other
  * mappings reach into their huge pages: [*low, *high) is what is in such pages then.
- * @return false: nothing is, as far as is known, and errno says why; ENOMEM: there is
+ * @return true, and
+ *         rsched_memory_huge() counts it; false: nothing is, as far as is known, and errno says why; ENOMEM: there is
  *         no memory for such pages now */
 bool rs_huge_make(const char **low, const char **high);
-
-/** The bytes for which rs_huge_make() has succeeded, since the process began. */
-uint64_t rs_huge_made(void);
 
 #endif

@@ -151,7 +151,7 @@ Test(huge, memory_stays_as_it_is_under_a_writer)
     memory = map_units(UNITS);
     for (size_t i = 0; i < UNITS * unit; i += sizeof(unsigned))
         *(unsigned *)(void *)(memory + i) = (unsigned)i;
-    before = rs_huge_made();
+    before = rsched_memory_huge();
     w.words = (void *)memory;
     w.number = UNITS * unit / sizeof(unsigned);
     cr_assert_eq(pthread_create(&thread, NULL, write_on, &w), 0);
@@ -168,7 +168,7 @@ Test(huge, memory_stays_as_it_is_under_a_writer)
     cr_assert_eq(high, memory + UNITS * unit - 1);
     cr_assert_eq(huge_bytes(memory, memory + UNITS * unit) - others,
                  UNITS * unit);
-    cr_assert_eq(rs_huge_made() - before, UNITS * unit - 2);
+    cr_assert_eq(rsched_memory_huge() - before, UNITS * unit - 2);
     for (size_t i = 0; i < w.number; i++)
         cr_assert_eq(atomic_load(&w.words[i]),
                      (unsigned)(i * sizeof(unsigned)) +
@@ -194,20 +194,20 @@ Test(huge, ends_that_others_share_are_left_out)
                       MAP_FAILED);
     }
     memset(memory, 1, UNITS * unit);
-    before = rs_huge_made();
+    before = rsched_memory_huge();
     low = memory;
     high = rs_huge_find(&(char *){memory}, memory + UNITS * unit);
     cr_assert_eq(high, memory + UNITS * unit);
     cr_assert(rs_huge_make(&low, &high));
     cr_assert_eq(low, memory + unit);
     cr_assert_eq(high, memory + (UNITS - 1) * unit);
-    cr_assert_eq(rs_huge_made() - before, (UNITS - 2) * unit);
+    cr_assert_eq(rsched_memory_huge() - before, (UNITS - 2) * unit);
     /* and where nothing is mapped */
     munmap(memory, UNITS * unit);
     low = memory;
     high = memory + unit;
     cr_assert_not(rs_huge_make(&low, &high));
-    cr_assert_eq(rs_huge_made() - before, (UNITS - 2) * unit);
+    cr_assert_eq(rsched_memory_huge() - before, (UNITS - 2) * unit);
 }
 
 /* Of private memory, where the kernel says that all is well. */
@@ -223,7 +223,7 @@ Test(huge, pages_of_two_mappings_are_left_out)
     memset(memory, 1, 2 * UNITS * unit);
     cr_assert_eq(madvise(memory + UNITS * unit + PAGE, (UNITS - 1) * unit,
                          MADV_DONTFORK), 0);
-    before = rs_huge_made();
+    before = rsched_memory_huge();
     low = memory + UNITS * unit;
     high = low + unit;
     cr_assert_not(rs_huge_make(&low, &high));
@@ -234,7 +234,7 @@ Test(huge, pages_of_two_mappings_are_left_out)
     high = memory + (UNITS + 1) * unit;
     cr_assert(rs_huge_make(&low, &high));
     cr_assert_eq(high, memory + UNITS * unit);
-    cr_assert_eq(rs_huge_made() - before, (2 * UNITS - 2) * unit);
+    cr_assert_eq(rsched_memory_huge() - before, (2 * UNITS - 2) * unit);
     low = memory; /* it cannot be said which of them are */
     high = memory + 2 * UNITS * unit;
     cr_assert_not(rs_huge_make(&low, &high));

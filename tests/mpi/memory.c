@@ -131,6 +131,32 @@ static void test_alloc_mem(void)
     free(ordinary);
 }
 
+/* The memory goes while a request is there that will not be started again, and
+ * other memory comes, where it was perhaps. */
+static void test_outlived(void)
+{
+    MPI_Request requests[3];
+    char *receive = malloc(2 * BYTES), *send;
+
+    for (int i = 0; i < 3; i++) {
+        MPI_Alloc_mem(2 * BYTES, MPI_INFO_NULL, &send);
+        fill(send, i);
+        INIT(Neighbor_alltoall)(send, BYTES, MPI_BYTE, receive, BYTES, MPI_BYTE,
+                                ring, MPI_INFO_NULL, &requests[i]);
+        MPI_Start(&requests[i]);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        check(receive, i);
+        MPI_Free_mem(send);
+    }
+    MPI_Alloc_mem(2 * BYTES, MPI_INFO_NULL, &send);
+    exchange(send, receive, true);
+    for (int i = 0; i < 3; i++)
+        MPI_Request_free(&requests[i]);
+    exchange(send, receive, true);
+    MPI_Free_mem(send);
+    free(receive);
+}
+
 static void test_window(void)
 {
     char *memory;
@@ -160,6 +186,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &one, 0, &ring);
     test_alloc_mem();
+    test_outlived();
     test_window();
     MPI_Comm_free(&ring);
     MPI_Finalize();

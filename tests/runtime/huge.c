@@ -44,7 +44,7 @@ static uint64_t read_by_kernel(const struct halo *halo)
 static int run_epochs(struct rank *self, struct halo *halo)
 {
     const struct expected *e = self->arg;
-    uint64_t made = rs_huge_made(), unit = rs_huge_unit(), before, bytes;
+    uint64_t made = rsched_memory_huge(), unit = rs_huge_unit(), before, bytes;
     int first = 0;
 
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
@@ -53,16 +53,16 @@ static int run_epochs(struct rank *self, struct halo *halo)
         bytes = read_by_kernel(halo) - before;
         if (bytes > 0 && first == 0)
             first = epoch;
-        if (bytes != (first > 0 ? rs_huge_made() - made : 0))
+        if (bytes != (first > 0 ? rsched_memory_huge() - made : 0))
             return RANK_FAIL("rank %d: %llu bytes read by the kernel in epoch "
                              "%d, %llu are in huge pages", self->rank,
                              (unsigned long long)bytes, epoch,
-                             (unsigned long long)(rs_huge_made() - made));
+                             (unsigned long long)(rsched_memory_huge() - made));
     }
     if (first < e->from || first > e->to)
         return RANK_FAIL("rank %d: the kernel reads from epoch %d on",
                          self->rank, first);
-    made = rs_huge_made() - made;
+    made = rsched_memory_huge() - made;
     /* At least what of it must be whole huge pages. */
     if (first == 0 ? made != 0 : made < 2 * unit || made > BYTES + SHORT)
         return RANK_FAIL("rank %d: %llu bytes in huge pages", self->rank,
@@ -139,7 +139,7 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     struct rsched_pull_memory memory;
     struct rsched_pull_source *source;
     struct rsched_pull_notice notice;
-    uint64_t made = rs_huge_made();
+    uint64_t made = rsched_memory_huge();
     char *buffer = malloc(SOURCE_BYTES);
     int failed = 0;
 
@@ -152,11 +152,11 @@ static int load_source(const struct rs_ways *ways, bool wanted)
         return RANK_FAIL("a source: %s", rsched_last_error());
     for (int load = 1; load <= SOURCE_LOADS && failed == 0; load++) {
         failed = rsched_pull_source_load(source, &notice);
-        if ((rs_huge_made() > made) != (wanted && load >= 4))
+        if ((rsched_memory_huge() > made) != (wanted && load >= 4))
             failed = RANK_FAIL("%llu bytes in huge pages in load %d",
-                               (unsigned long long)(rs_huge_made() - made), load);
+                               (unsigned long long)(rsched_memory_huge() - made), load);
     }
-    made = rs_huge_made() - made;
+    made = rsched_memory_huge() - made;
     if (wanted && (made < 2 * rs_huge_unit() || made > SOURCE_BYTES))
         failed |= RANK_FAIL("%llu bytes in huge pages", (unsigned long long)made);
     rsched_pull_source_destroy(source);
