@@ -95,13 +95,29 @@ static int create(struct rank *self, struct world *w)
     return 0;
 }
 
-static int run(struct rank *self, struct world *w)
+/* Where it lies in GPU memory by a copy within that, which the driver may do late. */
+static int fill(struct rank *self, struct world *w, const struct buffer *made)
 {
     const struct kind *k = w->kind;
 
+    for (size_t at = 0; at < k->bytes; at++)
+        made->touch[place(k, at)] = byte_of(w, self->rank, at);
+    RANK_CHECK(!w->send.on_gpu ||
+               w->p.cuMemcpyDtoD((CUdeviceptr)(uintptr_t)w->send.address,
+                                 (CUdeviceptr)(uintptr_t)made->address,
+                                 span(k)) == CUDA_SUCCESS);
+    return 0;
+}
+
+static int run(struct rank *self, struct world *w)
+{
+    const struct kind *k = w->kind;
+    struct buffer made = w->send;
+
+    if (w->send.on_gpu)
+        buffer_init(&w->p, &made, span(k), true);
     for (int i = 0; i < EPOCHS; i++, w->epoch++) {
-        for (size_t at = 0; at < k->bytes; at++)
-            w->send.touch[place(k, at)] = byte_of(w, self->rank, at);
+        RANK_CHECK(fill(self, w, &made) == 0);
         memset(w->receive.touch, 0, span(k));
         RANK_CHECK(rsched_exchange_start(w->x) == 0);
         RANK_CHECK(rsched_exchange_wait(w->x) == 0);
@@ -111,6 +127,8 @@ static int run(struct rank *self, struct world *w)
         for (size_t at = 0; k->rows && at < span(k); at++)
             RANK_CHECK(at % PITCH < ROW || w->receive.touch[at] == 0);
     }
+    if (w->send.on_gpu)
+        buffer_fini(&w->p, &made);
     return 0;
 }
 
