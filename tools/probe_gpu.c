@@ -52,16 +52,22 @@ static void force(int i, struct rs_ways *ways)
         ways->gpu[i][d].given = true;
 }
 
-static int measure_one(struct pair *pair, const struct probe_gpu *probe,
-                       const struct rs_ways *ways, uint64_t bytes,
-                       bool one_way, unsigned window, struct pair_time *time)
+/* Exchanges of `puts` puts, `bytes` together. */
+static struct pair_work work_of(uint64_t bytes, unsigned puts, bool one_way,
+                                unsigned window)
 {
-    struct pair_work work = {.bytes = {bytes},
-                             .messages = 1,
-                             .one_way = one_way,
-                             .window = window,
-                             .on_gpu = true};
+    struct pair_work work = {
+        .messages = puts, .one_way = one_way, .window = window, .on_gpu = true};
 
+    for (unsigned i = 0; i < puts; i++)
+        work.bytes[i] = bytes / puts;
+    return work;
+}
+
+static int measure_one(struct pair *pair, const struct probe_gpu *probe,
+                       const struct rs_ways *ways, struct pair_work work,
+                       struct pair_time *time)
+{
     memcpy(work.gpus, probe->where.gpus, sizeof(work.gpus));
     pair_set_gpu_ways(pair, ways);
     return pair_measure(pair, &work, NULL, time);
@@ -73,10 +79,12 @@ static int measure_gap(struct pair *pair, const struct probe_gpu *probe,
 {
     unsigned window = window_for(bytes);
     struct pair_time one, all;
-    int status = measure_one(pair, probe, ways, bytes, true, 1, &one);
+    int status = measure_one(pair, probe, ways, work_of(bytes, 1, true, 1),
+                             &one);
 
     if (status == TOOL_OK)
-        status = measure_one(pair, probe, ways, bytes, true, window, &all);
+        status = measure_one(pair, probe, ways, work_of(bytes, 1, true, window),
+                             &all);
     if (status != TOOL_OK)
         return status;
     /* What is disturbed may take longer alone. */
@@ -97,7 +105,8 @@ static int measure_size(struct pair *pair, struct probe_gpu *probe, int i,
     int status;
 
     force(i, &ways);
-    status = measure_one(pair, probe, &ways, bytes, false, 1, &time);
+    status = measure_one(pair, probe, &ways, work_of(bytes, 1, false, 1),
+                         &time);
     if (status != TOOL_OK)
         return status;
     *possible = has_moved(i, &time);
@@ -121,29 +130,38 @@ static uint64_t longest_of(const struct probe_gpu *probe, int i)
                : probe->longest;
 }
 
-static int measure_way(struct pair *pair, struct probe_gpu *probe, int i)
+/* @param[in,out] here false: nothing goes this way, which is found out once, as
+ * each exchange that is forced to it says why in a warning */
+static int measure_way(struct pair *pair, struct probe_gpu *probe, int i,
+                       bool *here)
 {
-    bool possible = true;
+    bool possible = *here;
     int status = TOOL_OK;
 
     probe->of[i].shortest = SHORTEST;
     for (size_t s = 0; probe->of[i].shortest << s <= longest_of(probe, i) &&
-                       s < RS_WAY_SAMPLES && possible && status == TOOL_OK; s++)
+                       s < RS_WAY_SAMPLES && possible && status == TOOL_OK;
+         s++) {
         status = measure_size(pair, probe, i, s, &possible);
+        *here = possible || s > 0;
+    }
     return status;
 }
 
 static int measure(struct pair *pair, void *arg)
 {
     struct probe_gpu *probe = arg;
+    bool here[RS_NUM_GPU_WAYS];
     uint64_t line;
     int status = TOOL_OK;
+
+    memset(here, true, sizeof(here));
 
     pair_choose_class(pair, NULL);
     /* Rounds around all, so that what disturbs for seconds is in one round. */
     for (unsigned r = 0; r < probe->rounds; r++) {
         for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++)
-            status = measure_way(pair, probe, i);
+            status = measure_way(pair, probe, i, &here[i]);
     }
     line = pair_line(pair);
     if (pair_is_first(pair))
@@ -225,9 +243,11 @@ void probe_gpu_print(const struct probe_gpu *probe, FILE *out)
 
 /* Messages of one length: ways by themselves, and the choice behind them. */
 enum { CHOICE = RS_NUM_GPU_WAYS, COLUMNS };
+enum { PUTS = 8, KINDS = 3 };
 
 struct row {
     uint64_t bytes;
+    unsigned puts; /* that the message is made of */
     unsigned in_flight;
     enum rs_way way; /* that was chosen */
     struct probe_times times[COLUMNS];
@@ -237,29 +257,31 @@ struct row {
 struct table {
     struct probe_gpu probe;
     struct rs_ways ways;
-    struct row rows[PROBE_GPU_SIZES];
+    struct row rows[PROBE_GPU_ROWS];
     unsigned num;
 };
 
-/* Lengths that grow by eight times, and the longest; one in flight, and many. */
+/* Lengths that grow by eight times, and the longest: one in flight, many, and one
+ * of several puts, as patterns have them. */
 static void make_rows(struct table *t)
 {
     uint64_t bytes = SHORTEST;
     bool last = false;
 
-    while (!last && t->num + 2 <= PROBE_GPU_SIZES) {
+    while (!last && t->num + KINDS <= PROBE_GPU_ROWS) {
         last = bytes >= t->probe.longest;
         if (last)
             bytes = t->probe.longest;
-        t->rows[t->num++] = (struct row){.bytes = bytes, .in_flight = 1};
+        t->rows[t->num++] = (struct row){bytes, 1, .in_flight = 1};
         t->rows[t->num++] =
-            (struct row){.bytes = bytes, .in_flight = window_for(bytes)};
+            (struct row){bytes, 1, .in_flight = window_for(bytes)};
+        t->rows[t->num++] = (struct row){bytes, PUTS, .in_flight = 1};
         bytes *= 8;
     }
 }
 
 static int measure_cell(struct pair *pair, struct table *t, struct row *row,
-                        int column)
+                        int column, bool *here)
 {
     struct rs_ways forced;
     struct pair_time time;
@@ -268,10 +290,14 @@ static int measure_cell(struct pair *pair, struct table *t, struct row *row,
     if (column != CHOICE)
         force(column, &forced);
     status = measure_one(pair, &t->probe, column == CHOICE ? &t->ways : &forced,
-                         row->bytes, row->in_flight > 1, row->in_flight, &time);
-    if (status != TOOL_OK || !pair_is_first(pair) ||
-        (column != CHOICE && !has_moved(column, &time)))
+                         work_of(row->bytes, row->puts, row->in_flight > 1,
+                                 row->in_flight),
+                         &time);
+    if (status != TOOL_OK)
         return status;
+    *here = column == CHOICE || has_moved(column, &time);
+    if (!*here || !pair_is_first(pair))
+        return TOOL_OK;
     row->times[column].ps[row->times[column].count++] = time.ps;
     for (int i = 0; column == CHOICE && i < RS_NUM_GPU_WAYS; i++) {
         if (has_moved(i, &time))
@@ -285,19 +311,35 @@ static bool is_worth_it(const struct table *t, const struct row *row, int column
     return column == CHOICE || row->bytes <= longest_of(&t->probe, column);
 }
 
+/* Ways that move nothing of the first row are not tried in others. */
+static int measure_row(struct pair *pair, struct table *t, struct row *row,
+                       bool *here)
+{
+    int status = TOOL_OK;
+
+    for (int c = 0; c < COLUMNS && status == TOOL_OK; c++) {
+        bool moves;
+
+        if (!here[c] || !is_worth_it(t, row, c))
+            continue;
+        status = measure_cell(pair, t, row, c, &moves);
+        if (status == TOOL_OK && row == t->rows)
+            here[c] = moves;
+    }
+    return status;
+}
+
 static int measure_table(struct pair *pair, void *arg)
 {
     struct table *t = arg;
+    bool here[COLUMNS];
     int status = TOOL_OK;
 
+    memset(here, true, sizeof(here));
     pair_choose_class(pair, NULL);
     for (unsigned r = 0; r < t->probe.rounds; r++) {
-        for (unsigned k = 0; k < t->num; k++) {
-            for (int c = 0; c < COLUMNS && status == TOOL_OK; c++) {
-                if (is_worth_it(t, &t->rows[k], c))
-                    status = measure_cell(pair, t, &t->rows[k], c);
-            }
-        }
+        for (unsigned k = 0; k < t->num && status == TOOL_OK; k++)
+            status = measure_row(pair, t, &t->rows[k], here);
     }
     return status;
 }
@@ -329,7 +371,8 @@ static void print_row(const struct table *t, struct row *row, struct tally *sum,
 {
     double best = 0, predicted = predict(t, row), error;
 
-    fprintf(out, "%10llu %9u", (unsigned long long)row->bytes, row->in_flight);
+    fprintf(out, "%10llu %4u %9u", (unsigned long long)row->bytes, row->puts,
+            row->in_flight);
     for (int c = 0; c < COLUMNS; c++) {
         double ps = row->times[c].count > 0 ? probe_quartile(&row->times[c]) : 0;
 
@@ -364,7 +407,7 @@ static void print_table(struct table *t, FILE *out)
     struct tally sum = {0};
 
     print_cores(&t->probe, out);
-    fprintf(out, "%10s %9s", "bytes", "in flight");
+    fprintf(out, "%10s %4s %9s", "bytes", "puts", "in flight");
     for (int i = 0; i < RS_NUM_GPU_WAYS; i++)
         fprintf(out, " %12s", rs_way_name(way_at(i)));
     fprintf(out, " %12s %-12s %6s %12s %10s\n", "choice us", "goes", "/ best",

@@ -7,7 +7,7 @@
 #include "tools/gpus.h"
 #include "tools/probe.h"
 
-enum { PROBE_GPU_SIZES = 32 };
+enum { PROBE_GPU_ROWS = 48 };
 
 /* What the ways cost between two GPUs. It lies in memory that processes share. */
 struct probe_gpu {
@@ -29,7 +29,8 @@ int probe_gpu_measure(struct probe_gpu *probe);
 void probe_gpu_print(const struct probe_gpu *probe, FILE *out);
 
 /** Measure each way by itself, and the one that `ways` has chosen, in turn, and
- * print them beside what `ways` says. @return TOOL_OK or a status */
+ * print them beside what `ways` says: messages of one put, alone and with others in
+ * flight, and of eight. @return TOOL_OK or a status */
 int probe_gpu_compare(const struct probe_gpu *probe, const struct rs_ways *ways,
                       FILE *out);
 

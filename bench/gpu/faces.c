@@ -215,7 +215,7 @@ static void verify(struct bench *b, void (*way)(struct bench *b),
     way(b);
     copy_and_wait(b, (CUdeviceptr)(uintptr_t)all, b->received, FACES * bytes);
     if (memcmp(all, expected, FACES * bytes) != 0) {
-        printf("WRONG bytes by %s\n", name);
+        fprintf(stderr, "rsched-bench-faces: wrong bytes by %s\n", name);
         exit(1);
     }
     free(expected);

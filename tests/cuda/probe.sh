@@ -19,7 +19,7 @@ fail() {
 }
 
 probe() {
-    env LD_LIBRARY_PATH="$fake:$gdr" "$rsched" probe --memory gpu --rounds 1 --longest 65536 "$@"
+    env LD_LIBRARY_PATH="$fake:$gdr" "$rsched" probe --memory gpu --rounds "${rounds:-1}" --longest 65536 "$@"
 }
 
 probe --output "$folder/ways.yaml" >"$folder/table" || fail probe
@@ -40,16 +40,21 @@ RSCHED_WAYS="$folder/ways.yaml" "$rsched" info >"$folder/info" 2>"$folder/log" |
 grep -q "^  same-gpu  *[a-z]" "$folder/info" || fail "no switch points in info"
 grep -q "^  other-numa  *costs are not known" "$folder/info" || fail "costs of what was not measured"
 
-# Six lengths, alone and with others in flight, between two pairs of GPUs.
+# Six lengths, alone, with others in flight, and of eight puts, between two pairs
+# of GPUs.
 probe --compare "$folder/ways.yaml" >"$folder/compared" || fail compare
-[ "$(grep -cE '^ +[0-9]+ +[0-9]+ .* (staged|gdrcopy|cuda-ipc) +[0-9.]+ +[0-9.]+ +[-+][0-9.]+ %$' \
-    "$folder/compared")" = 24 ] || fail "not 24 rows: $(cat "$folder/compared")"
+[ "$(grep -cE '^ +[0-9]+ +[18] +[0-9]+ .* (staged|gdrcopy|cuda-ipc) +[0-9.]+ +[0-9.]+ +[-+][0-9.]+ %$' \
+    "$folder/compared")" = 36 ] || fail "not 36 rows: $(cat "$folder/compared")"
+[ "$(grep -cE '^ +[0-9]+ +8 +1 ' "$folder/compared")" = 12 ] || fail "messages of eight puts"
 for line in "the choice takes at most" "staged takes up to" "mean error"; do
     [ "$(grep -c "^$line" "$folder/compared")" = 2 ] || fail "no line '$line'"
 done
 
 # What is not there has no costs, and hinders nothing else.
-FAKE_GDR_OPEN=0 FAKE_CUDA_GPUS=1 probe --output "$folder/few.yaml" >"$folder/table" || fail "a few ways"
+rounds=2 FAKE_GDR_OPEN=0 FAKE_CUDA_GPUS=1 probe --output "$folder/few.yaml" >"$folder/table" \
+    2>"$folder/log" || fail "a few ways"
+# Each side says once why, not in each exchange.
+[ "$(grep -c "not copied by processors" "$folder/log")" = 2 ] || fail "warnings: $(cat "$folder/log")"
 grep -q "^gdrcopy *not here$" "$folder/table" || fail "GDRCopy without its module"
 ! grep -q "gdrcopy" "$folder/few.yaml" || fail "costs of GDRCopy"
 
