@@ -30,6 +30,12 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
               "numbers of the driver's interface");
 #endif
 
+/* Each instance of a GPU that is divided (MIG) has a UUID of its own by this
+ * version, which cuda.h chooses since CUDA 13; by the first all have the GPU's. */
+#if CUDA_VERSION < 13000
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#endif
+
 #define RS_CUDA_FUNCTIONS(XX)                                                \
     XX(cuInit)                                                               \
     XX(cuGetErrorName)                                                       \

@@ -13,6 +13,8 @@
 #pragma GCC poison CU_DEVICE_ATTRIBUTE_MPS_ENABLED CUgraphEdgeData
 #endif
 #if CUDA_VERSION >= 13000
+#undef cuDeviceGetUuid
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 #undef cuStreamGetCaptureInfo
 #define cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream,
