@@ -86,13 +86,14 @@ RSCHED_API int rsched_memory_remove(uint64_t id);
  * Offer memory to be adopted: when a send buffer lies in it, an exchange may
  * move whole pages of the buffer, while it is active, onto memory that
  * neighbors can map, at the same address and with the same contents. The
- * memory must be private and anonymous, as that of malloc() or mmap(). It
- * stays the caller's, who does with it as before but for this: before he frees
- * or unmaps it, hands it to whoever expects fresh memory, or has the kernel
- * empty it (MADV_DONTNEED, MADV_FREE) or treat it otherwise in a child
- * (MADV_WIPEONFORK, MADV_DONTFORK), he calls rsched_memory_reclaim(). No pieces
- * that are offered may overlap. RSCHED_ADOPT says in which start it is done, and
- * 0 that it is not; rsched_memory_adoptions() what has become of it.
+ * memory must be private and anonymous, as that of malloc() or mmap(), and a
+ * forked child has it like all other memory (no MADV_WIPEONFORK, no
+ * MADV_DONTFORK). It stays the caller's, who does with it as before but for
+ * this: before he frees or unmaps it, hands it to whoever expects fresh memory,
+ * or has the kernel empty it (MADV_DONTNEED, MADV_FREE) or treat it otherwise in
+ * a child, he calls rsched_memory_reclaim(). No pieces that are offered may
+ * overlap. RSCHED_ADOPT says in which start it is done, and 0 that it is not;
+ * rsched_memory_adoptions() what has become of it.
  *
  * It is a hint: there is room for some 60000 pieces, and more are not
  * remembered. It calls no function of the C library.

@@ -36,8 +36,8 @@ char *rs_huge_find(char **low, char *high);
 
 /** Put it into huge pages, with what else is in these, but for its ends, if other
  * mappings reach into their huge pages: [*low, *high) is what is in such pages then.
- * @return true, and
- *         rsched_memory_huge() counts it; false: nothing is, as far as is known, and errno says why; ENOMEM: there is
+ * rsched_memory_huge() counts it.
+ * @return false: nothing is, as far as is known, and errno says why; ENOMEM: there is
  *         no memory for such pages now */
 bool rs_huge_make(const char **low, const char **high);
 
