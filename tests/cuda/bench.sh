@@ -33,7 +33,7 @@ faces='PASS|FAIL' kernels=PASS clean=PASS
 [ -x "$build/bench/gpu/rsched-bench-faces" ] || faces='SKIP not built' clean=SKIP
 LD_LIBRARY_PATH=$fake "$build/examples/jacobi-device" gpu 1 1 >/dev/null
 [ $? != 77 ] || kernels=SKIP
-out=$(LD_LIBRARY_PATH=$fake:$gdr bench)
+out=$(LD_LIBRARY_PATH=$fake:$gdr FAKE_CUDA_GPUS=1 bench)
 [ $? = 0 ] || fail status
 has '^choice beside the best way +[0-9.]+  at most 1.05 +(PASS|FAIL)$' \
     '^staging beside the choice +[0-9.]+  at least 1.6 +(PASS|FAIL)$' \
