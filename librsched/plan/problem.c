@@ -6,6 +6,7 @@
 
 #include "librsched/base/error.h"
 #include "models/bound.h"
+#include "models/ticks.h"
 #include "patterns/pattern.h"
 
 void rs_problem_fini(struct rs_problem *problem)
@@ -240,16 +241,20 @@ static int fill_parts(struct rs_problem *problem, const struct rs_cut *cuts,
 
 /* What crosses its engine and its links twice is twice as long to all that
  * plans and simulates. */
-static void fill_bytes(struct rs_problem *problem)
+static int fill_bytes(struct rs_problem *problem)
 {
     for (size_t i = 0; i < problem->num_puts; i++) {
+        const struct rsched_part *part = &problem->parts[i];
         uint64_t crossings =
             problem->directions[problem->direction[i]].crossings;
 
-        if (__builtin_mul_overflow(problem->parts[i].bytes, crossings,
-                                   &problem->bytes[i]))
-            problem->bytes[i] = UINT64_MAX; /* too long to be simulated */
+        if (part->bytes > RS_BYTES_MOST / crossings)
+            return rs_pattern_fail(problem->pattern, part->put, RSCHED_ELIMIT,
+                                   "longer than 2^60 bytes%s",
+                                   crossings > 1 ? ", which cross twice" : "");
+        problem->bytes[i] = part->bytes * crossings;
     }
+    return 0;
 }
 
 struct measured {
@@ -329,8 +334,9 @@ int rs_problem_init(struct rs_problem *problem,
     error = fill_directions(problem);
     if (error != 0)
         goto err_fini;
-    fill_bytes(problem);
-    error = sort_by_bytes(problem);
+    error = fill_bytes(problem);
+    if (error == 0)
+        error = sort_by_bytes(problem);
     if (error != 0)
         goto err_fini;
     return 0;

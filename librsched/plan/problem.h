@@ -94,7 +94,8 @@ struct rs_cut {
  *                 part on, in this order
  * @param num_cuts may be 0
  * @return 0, RSCHED_EINVAL (a direction without a route, or cuts that take more
- *         than there is), RSCHED_ENOMEM
+ *         than there is), RSCHED_ELIMIT (more than 2^60 bytes of a put cross its
+ *         engine), RSCHED_ENOMEM
  */
 int rs_problem_init(struct rs_problem *problem,
                     const struct rsched_pattern *pattern,

@@ -10,7 +10,6 @@ typedef unsigned __int128 wide;
 
 #define BYTE_PS UINT64_C(1000000000000)
 #define TICKS_MOST (UINT64_C(7200000000000000) << RS_STAGE_TICK_BITS)
-#define BYTES_MOST (UINT64_C(1) << 60)
 
 enum { MEMORY_BITS = 14, MEMORY = 1 << MEMORY_BITS };
 
@@ -93,9 +92,6 @@ static int measure(struct rs_script *script)
         return rs_fail(RSCHED_ELIMIT,
                        "the schedule takes longer than 2 hours");
     for (size_t i = 0; i < problem->num_puts; i++) {
-        if (problem->bytes[i] > BYTES_MOST)
-            return rs_fail(RSCHED_ELIMIT, "put %zu is longer than 2^60 bytes",
-                           i);
         sum = problem->bytes[i] * RS_STAGE_BYTE / script->cap + script->command;
         if (sum > TICKS_MOST)
             return rs_fail(RSCHED_ELIMIT,

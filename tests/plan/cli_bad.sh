@@ -137,6 +137,7 @@ edit pattern 's/bytes: 8/bytes: "8"/' "4:13: bytes '8': expected a number, not a
 edit pattern 's/bytes: 8/bytes: 18446744073709551616/' "4:13: bytes '18446744073709551616': the number is too large"
 edit pattern 's/bytes: 8/bytes: 18446744073709551615/' "5:38: put 1: the bytes of all do not fit"
 edit pattern 's/bytes: 8/bytes: 18446744073709551/' " the schedule takes longer than 2 hours"
+edit pattern 's/bytes: 8/bytes: 1152921504606846977/' "4:5: put 0: longer than 2^60 bytes"
 edit pattern 's/bytes: 8, //' "4:5: a put has no key 'bytes'"
 edit pattern 's/, direction: N//' "4:5: a put has no key 'direction'"
 edit pattern 's/direction: N/direction: up/' "4:5: put 0: direction 'up' has no route in machine tofu-k"
