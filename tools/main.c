@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/tool.h"
@@ -20,6 +22,15 @@ const struct tool_command tool_commands[] = {
     {"help", "[COMMAND]", "print this, or the help of a command", tool_help},
     {NULL, NULL, NULL, NULL}};
 
+/* What a command has printed without tool_output_close(), such as help. */
+static int finish(int status)
+{
+    if (status != TOOL_OK || fflush(stdout) == 0)
+        return status;
+    tool_bad("standard output: %s", strerror(errno));
+    return TOOL_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -29,7 +40,7 @@ int main(int argc, char **argv)
         return tool_bad("no command given (rsched help lists them)");
     if (strcmp(name, "--version") == 0) {
         printf("rsched %s\n", rsched_version());
-        return TOOL_OK;
+        return finish(TOOL_OK);
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
@@ -38,7 +49,7 @@ int main(int argc, char **argv)
         return tool_library(error);
     for (const struct tool_command *c = tool_commands; c->name; c++) {
         if (strcmp(c->name, name) == 0)
-            return c->run(c, argc - 1, argv + 1);
+            return finish(c->run(c, argc - 1, argv + 1));
     }
     return tool_bad("no command '%s' (rsched help lists them)", name);
 }

@@ -67,9 +67,18 @@ err_free:
     return fail(output);
 }
 
-int tool_output_close(struct tool_output *output, int error)
+/* Of what writes, an error of the system is a full disk and the like, and no
+ * bad input. */
+static int close_status(int error)
 {
     int status = error != 0 ? tool_library(error) : TOOL_OK;
+
+    return error == RSCHED_ESYS ? TOOL_FAILED : status;
+}
+
+int tool_output_close(struct tool_output *output, int error)
+{
+    int status = close_status(error);
     bool closed = output->file == stdout ? fflush(stdout) == 0
                                          : fclose(output->file) == 0;
 

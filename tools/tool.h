@@ -90,7 +90,8 @@ int tool_output_open(struct tool_output *output, const char *path);
 
 /**
  * Close it; the file appears when all was written and `error` (of the
- * library, already with its text) is 0, else nothing is left behind.
+ * library, already with its text) is 0, else nothing is left behind. `error` is
+ * what writing has returned: RSCHED_ESYS is a failure, not bad input.
  *
  * @return the status
  */

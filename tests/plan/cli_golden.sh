@@ -98,8 +98,20 @@ for command in help info "info --config" --version "help plan" "draw --help"; do
 done
 # A full disk is a failure, not a bad input, and is noticed.
 if [ -w /dev/full ]; then
-    "$rsched" plan scale-les3:872:all > /dev/full 2> "$work/err"
-    [ $? = 1 ] || { echo "FAIL a full disk is not noticed"; failed=1; }
+    {
+        echo "rsched: pattern/1"
+        echo "name: long"
+        echo "puts:"
+        seq 200 | sed 's/.*/  - {bytes: &, direction: N}/'
+    } > "$work/long.yaml"
+    for command in "plan scale-les3:872:all" help "help plan" --version \
+                   "draw --help" "plan $work/long.yaml --format yaml" \
+                   "plan $work/long.yaml --format json"; do
+        # shellcheck disable=SC2086
+        "$rsched" $command > /dev/full 2> "$work/err"
+        [ $? = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] ||
+            { echo "FAIL a full disk is not noticed: $command"; failed=1; }
+    done
 fi
 "$rsched" draw scale-les3:872:all -o "$work/none/a.svg" 2> "$work/err"
 [ $? = 1 ] || { echo "FAIL a missing directory is not noticed"; failed=1; }
