@@ -132,6 +132,10 @@ void rs_gpu_target_destroy(struct rs_gpu_target *target);
 struct rsched_device_target *
 rs_gpu_target_view(const struct rs_gpu_target *target);
 int rs_gpu_target_check(const struct rs_gpu_target *target);
+/** Whose queue pair it is, with what has been put and rung: what kernels are
+ * given, or, with a proxy, what its thread uses, who is stopped then. */
+const struct rsched_device_target *
+rs_gpu_target_producer(const struct rs_gpu_target *target);
 
 /* The thread that works for kernels. What it is given is made after it and
  * destroyed before it, while it is stopped. */

@@ -167,7 +167,11 @@ rs_gpu_target_view(const struct rs_gpu_target *target)
 
 int rs_gpu_target_check(const struct rs_gpu_target *target)
 {
-    return rs_gpu_words_check(target->words,
-                              target->proxy == NULL ? target->view
-                                                    : target->host);
+    return rs_gpu_words_check(target->words, rs_gpu_target_producer(target));
+}
+
+const struct rsched_device_target *
+rs_gpu_target_producer(const struct rs_gpu_target *target)
+{
+    return target->proxy == NULL ? target->view : target->host;
 }

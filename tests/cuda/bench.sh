@@ -25,14 +25,15 @@ has() {
 }
 
 bench() {
-    python3 -B "$run" --build "$build" --rounds 1 --longest 65536 --side 8 \
+    python3 -B "$run" --build "$build" --rounds 1 --longest 65536 --side 8 --words 64 \
         --sanitizer "$here/no-sanitizer" "$@" 2>&1
 }
 
-faces='PASS|FAIL' kernels=PASS clean=PASS
-[ -x "$build/bench/gpu/rsched-bench-faces" ] || faces='SKIP not built' clean=SKIP
+faces='PASS|FAIL' kernels=PASS clean=PASS words='PASS|FAIL' put=PASS
 LD_LIBRARY_PATH=$fake "$build/examples/jacobi-device" gpu 1 1 >/dev/null
-[ $? != 77 ] || kernels=SKIP
+[ $? != 77 ] || kernels=SKIP words='SKIP built without nvcc' put=SKIP
+[ -x "$build/bench/gpu/rsched-bench-faces" ] || faces='SKIP not built' clean=SKIP
+[ -x "$build/bench/gpu/rsched-bench-words" ] || words='SKIP not built' put=SKIP
 out=$(LD_LIBRARY_PATH=$fake:$gdr FAKE_CUDA_GPUS=1 bench)
 [ $? = 0 ] || fail status
 has '^choice beside the best way +[0-9.]+  at most 1.05 +(PASS|FAIL)$' \
@@ -42,11 +43,13 @@ has '^choice beside the best way +[0-9.]+  at most 1.05 +(PASS|FAIL)$' \
     "^halos started by a kernel +[-a-z]+  equal bits +($kernels)" \
     "^memcheck: faces .*$clean" "^racecheck: faces .*$clean" \
     "^racecheck: halos .*$kernels" '^memcheck: ways between processes .*PASS$' \
-    '^words by kernels beside the proxy .*SKIP nothing measures it yet$'
+    "^words by kernels beside the proxy +[-0-9.]+  above 1 +($words)\$" \
+    "^memcheck: words by kernels .*$put"
 
 # What ends badly fails the run, and so does what a sanitizer finds.
 out=$(LD_LIBRARY_PATH=$fake FAKE_CUDA_FAIL=cuMemcpyAsync:1:1 NO_SANITIZER_FINDS=racecheck bench)
 [ $? = 1 ] || fail "status when copies fail"
+[ $put = SKIP ] || has '^words by kernels beside the proxy +-  above 1 +FAIL status'
 has '^choice beside .*FAIL status' '^memcheck: ways .*FAIL status' '^racecheck: halos .*FAIL status 9$'
 
 out=$(LD_LIBRARY_PATH=$fake FAKE_CUDA_GPUS=0 bench)

@@ -189,6 +189,8 @@ void fake_linger(void);
 
 /** The kernel of examples/jacobi-device, by one thread. */
 void fake_jacobi(void *jacobi);
+/** That of bench/gpu/words.c, by the threads that its job names. */
+void fake_words(void *job);
 
 void fake_die(const char *what, const void *which)
     __attribute__((noreturn, cold));

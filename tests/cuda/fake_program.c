@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A driver in software: kernels of programs, compiled for the processor from what
- * nvcc compiles, by one thread each.
+ * nvcc compiles. The solver's has one thread, that of words all of its threads.
  *
  * A kernel runs in a process of its own, which is this one as it was, but for
  * memory: that of the GPU may be touched, and what is mapped for kernels is where
@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/gpu/words.h"
 #include "examples/jacobi-device/jacobi.h"
 
 void fake_jacobi(void *jacobi)
@@ -26,6 +27,11 @@ void fake_jacobi(void *jacobi)
     const struct rsched_device_group alone = rsched_device_thread();
 
     jacobi_run(jacobi, &alone);
+}
+
+void fake_words(void *job)
+{
+    words_run_threads(job);
 }
 
 /* ---- what a kernel has ---- */

@@ -30,6 +30,7 @@ MAY_INCLUDE = {
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],
+    "bench/gpu": RUN + ["bench/gpu", "engines/mlx5", "engines/softnic"],  # a NIC in software
     "examples": ["examples"],
     "include": [],
 }

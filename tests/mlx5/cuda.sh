@@ -20,7 +20,7 @@ has() {
     }
 }
 
-for unit in tests/mlx5/kernels examples/jacobi-device/jacobi; do
+for unit in tests/mlx5/kernels examples/jacobi-device/jacobi bench/gpu/words; do
     name=$(basename $unit)
     for kind in ptx cubin; do
         for arch in sm_75 sm_90; do
