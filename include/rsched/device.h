@@ -138,10 +138,13 @@
  * or target has the card's syndrome (0x15: the neighbor does not answer, 0x13:
  * it does not allow the access, 0x04: wrong local key, 0x05: flushed because
  * of an earlier one) and the index of the WQE. A completion that nobody has
- * asked for is RSCHED_ESYS. A neighbor that is gone without a trace is noticed
- * by the host only: it ends the waits by storing a negative RSCHED_E* code to
- * `stop`; what had come before that still counts. A proxy has such a word too, for those who wait for room in its ring
- * and for flushes; once it is set, nothing that is asked later is done.
+ * asked for is RSCHED_ESYS. A neighbor that is gone is noticed by the host only:
+ * it stores a negative RSCHED_E* code to the neighbor's word of `gone`, which
+ * ends waits for what the neighbor has not announced, and no others: what had
+ * come before that counts, other neighbors may be late, and writes of the
+ * kernel's own complete, or fail, by themselves. `stop` ends all waits. A proxy
+ * has such a word too, for those who wait for room in its ring and for flushes;
+ * once it is set, nothing that is asked later is done.
  */
 #ifndef RSCHED_DEVICE_H
 #define RSCHED_DEVICE_H
@@ -166,7 +169,8 @@ struct rsched_device_lane {
     const uint64_t *arrived; /* epochs that the neighbor has notified */
     uint64_t posted;         /* epochs */
     uint64_t completed;      /* of them */
-    struct rsched_device_failure failure; /**< if there is a status */
+    struct rsched_device_failure failure; /**< if there is a status; 0: the
+                                           * neighbor is gone */
     int32_t status;
 };
 
@@ -183,6 +187,9 @@ struct rsched_device_exchange {
     uint64_t epochs; /**< started */
     uint64_t complete;   /**< of them, as a group has seen */
     const int32_t *stop; /**< the host ends all waits by an RSCHED_E* code */
+    /** NULL, or whether any of the neighbors of `lanes` is gone, and, behind that,
+     * an RSCHED_E* code for each that is. */
+    const int32_t *gone;
     int32_t *told;       /* NULL, or where the host learns of the status */
     /** NULL, or who starts the lanes that are its own. */
     const struct rsched_device_proxy *proxy;
@@ -380,8 +387,28 @@ RSCHED_DEVICE int rsched_device_look(struct rsched_device_exchange *x,
     return all;
 }
 
-/* How often a group that waits looks at the host's word, which may be far. */
+/* How often a group that waits looks at the host's words, which may be far. */
 enum { RSCHED_DEVICE_STOP_LOOKS = 256 };
+
+/* Fail the thread's share of the lanes where more is waited for than the neighbor,
+ * which is gone, has announced. */
+RSCHED_DEVICE void rsched_device_miss(const struct rsched_device_exchange *x,
+                                      const struct rsched_device_group *g)
+{
+    const uint32_t *gone = (const uint32_t *)x->gone;
+
+    if (gone == NULL || rsched_device_load32(gone) == 0)
+        return;
+    for (uint32_t i = g->rank; i < x->num_lanes; i += g->size) {
+        struct rsched_device_lane *lane = &x->lanes[i];
+        /* Acquire: it has announced by now what it ever will. */
+        uint32_t status = rsched_device_load32(&gone[1 + i]);
+
+        if (status != 0 && lane->status == 0 &&
+            rsched_device_load(lane->arrived) < x->epochs)
+            rsched_device_store32((uint32_t *)&lane->status, status);
+    }
+}
 
 /* @return whether the host has ended the waits. What had come before that is
  * not lost; else the exchange has failed now. */
@@ -390,6 +417,7 @@ RSCHED_DEVICE bool rsched_device_heed(struct rsched_device_exchange *x,
 {
     int status = (int)rsched_device_load32((const uint32_t *)x->stop);
 
+    rsched_device_miss(x, g);
     if (status == 0)
         return false;
     if (rsched_device_look(x, g) == 0)

@@ -13,7 +13,8 @@
  *   in GPU memory   the view, lanes of rings and their tables, the head of the
  *                   proxy's ring and its counter: the kernel's own
  *   in host memory  the proxy's lane, requests, what has been taken, the word that
- *                   stops, the word that tells; each is written by one side only
+ *                   stops, those of neighbors that are gone, the word that tells;
+ *                   each is written by one side only
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -58,11 +59,6 @@ static void fail(struct rsched_opening *o, int error)
 static bool is_over(const struct rsched_opening *o)
 {
     return rsched_device_load32((const uint32_t *)&o->host->lane.status) != 0;
-}
-
-void rs_opening_stop_waits(struct rsched_opening *o, int error)
-{
-    rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)error);
 }
 
 /* @return whether the kernel has started an epoch */
@@ -256,7 +252,6 @@ static void destroy(struct rsched_opening *o, enum rsched_ring_end end)
     rs_kernel_memory_destroy(&o->memory);
     rs_neighbors_fini(&o->neighbors);
     pthread_mutex_destroy(&o->lock);
-    free(o->vain);
     free(o->text);
     free(o);
 }
@@ -370,7 +365,7 @@ void rsched_opening_stop(struct rsched_opening *o, int error)
     o->stopped = o->stopped || o->error == 0;
     pthread_mutex_unlock(&o->lock);
     keep_error(o, error, text);
-    rs_opening_stop_waits(o, error);
+    rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)error);
 }
 
 int rsched_opening_check(struct rsched_opening *o)

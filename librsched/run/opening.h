@@ -25,6 +25,8 @@ struct rs_opening_host {
     _Alignas(64) uint64_t taken;
     int32_t stop;
     _Alignas(64) int32_t told; /* by the kernel: it has failed */
+    /* Whether any neighbor of a ring is gone, and of each ring its code. */
+    _Alignas(64) int32_t gone[];
 };
 
 struct rs_opening_gpu {
@@ -51,7 +53,6 @@ struct rsched_opening {
     int error;
     char *text;
     bool stopped;   /* by the program, who decides what becomes of the exchanges */
-    char *vain;     /* why a kernel would wait in vain: see above */
 };
 
 /* ---- memory ---- */
@@ -71,8 +72,6 @@ void rs_opening_memory_looked(const struct rsched_opening *o,
 
 /** The lock is held. The first one counts. */
 void rs_opening_note(struct rsched_opening *o, int error, const char *text);
-/** For who waits: for rings, or for room in the proxy's. */
-void rs_opening_stop_waits(struct rsched_opening *o, int error);
 
 /* ---- rings ---- */
 
@@ -80,7 +79,7 @@ void rs_opening_stop_waits(struct rsched_opening *o, int error);
 void rs_opening_divide(struct rsched_opening *o, bool open);
 /** The lock is held. Whether a kernel has failed, and why. */
 void rs_opening_settle(struct rsched_opening *o);
-/** End waits for a neighbor that is not there any more. The thread's. */
+/** End waits for neighbors that are not there any more. The thread's. */
 void rs_opening_look(struct rsched_opening *o);
 /** If it has failed by now: the exchanges fail, and the neighbors are told, who
  * must not wait for what will not come. */

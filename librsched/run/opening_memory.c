@@ -5,19 +5,28 @@
 #include "librsched/base/error.h"
 #include "librsched/run/opening.h"
 
+static uint64_t host_bytes(uint32_t num_rings)
+{
+    return sizeof(struct rs_opening_host) + (1 + num_rings) * sizeof(int32_t);
+}
+
 /* With all rings that there are by now; some may be dropped later. */
 int rs_opening_memory_create(struct rsched_opening *o, int gpu)
 {
     uint64_t bytes = sizeof(struct rs_opening_gpu);
+    uint32_t num_rings = 0;
 
     for (uint32_t i = 0; i < o->neighbors.number; i++) {
         const struct rs_neighbor *n = &o->neighbors.of[i];
 
-        if (n->ring != NULL)
-            bytes += sizeof(struct rsched_device_lane) +
-                     n->ops->ring_words(n->ring) * sizeof(uint32_t);
+        if (n->ring == NULL)
+            continue;
+        num_rings++;
+        bytes += sizeof(struct rsched_device_lane) +
+                 n->ops->ring_words(n->ring) * sizeof(uint32_t);
     }
-    return rs_kernel_memory_create(&o->memory, gpu, sizeof(*o->host), bytes);
+    return rs_kernel_memory_create(&o->memory, gpu, host_bytes(num_rings),
+                                   bytes);
 }
 
 /* A member as kernels see it. */
@@ -35,6 +44,7 @@ static struct rs_opening_gpu image_of(const struct rsched_opening *o)
                  .proxied = IN_HOST(o, lane),
                  .num_proxied = o->proxied,
                  .stop = IN_HOST(o, stop),
+                 .gone = IN_HOST(o, gone),
                  .told = IN_HOST(o, told),
                  .proxy = o->proxied ? IN_GPU(o, proxy) : NULL},
         .proxy = {.requests = IN_HOST(o, requests),
@@ -71,7 +81,7 @@ int rs_opening_memory_fill(struct rsched_opening *o)
         return rs_fail(RSCHED_ENOMEM, "no memory for an opening");
     *image = image_of(o);
     fill_lanes(o, image);
-    memset(o->host, 0, sizeof(*o->host));
+    memset(o->host, 0, host_bytes(o->num_rings));
     o->host->lane.arrived = IN_HOST(o, lane.completed);
     error = rs_kernel_memory_fill(&o->memory, image);
     free(image);

@@ -2,8 +2,8 @@
 /*
  * The neighbors of an opening that its kernels reach by rings. Nobody of the host
  * goes on with what they move, so the opening's thread looks whether the neighbors
- * are still there, and stops kernels that would wait in vain. Only a kernel knows
- * whether it waits: what the thread finds counts as a failure of the opening once a
+ * are still there, and says which are not. Only a kernel knows whether it waits for
+ * one of these: what the thread finds counts as a failure of the opening once a
  * kernel has told that it has failed.
  */
 #include <string.h>
@@ -25,8 +25,11 @@ static int find_failure(const struct rsched_opening *o)
     for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
         const struct rs_neighbor *n = &o->neighbors.of[i];
 
-        if (n->ring != NULL)
-            error = n->ops->ring_status(n->ring, lane++);
+        if (n->ring == NULL)
+            continue;
+        error = n->ops->ring_status(n->ring, lane++);
+        if (error != 0 && n->gone != NULL)
+            rs_fail(error, "%s", n->gone);
     }
     rs_opening_memory_looked(o, own);
     return error;
@@ -37,35 +40,42 @@ void rs_opening_settle(struct rsched_opening *o)
     /* Acquire: the lane's failure comes before it. */
     int told = (int)rsched_device_load32((const uint32_t *)&o->host->told);
 
-    if (told == 0 || o->error != 0)
-        return;
-    if (o->vain != NULL)
-        rs_opening_note(o, told, o->vain);
-    else
+    if (told != 0 && o->error == 0)
         rs_opening_note(o, told, find_failure(o) != 0
                                      ? rsched_last_error()
                                      : rsched_strerror(told));
 }
 
+/* Nothing more comes by a ring, for the reason of the last error. */
+static void note_gone(struct rsched_opening *o, struct rs_neighbor *n,
+                      uint32_t ring, int error)
+{
+    pthread_mutex_lock(&o->lock);
+    n->gone = strdup(rsched_last_error());
+    /* Release: a kernel that sees it sees all that has come, and fails with a
+     * text that is there. */
+    rsched_device_store32((uint32_t *)&o->host->gone[1 + ring],
+                          (uint32_t)error);
+    rsched_device_store32((uint32_t *)&o->host->gone[0], 1);
+    pthread_mutex_unlock(&o->lock);
+}
+
 void rs_opening_look(struct rsched_opening *o)
 {
-    int error = 0;
+    uint32_t ring = 0;
 
     rs_context_look(o->sets[0]->context);
-    for (uint32_t i = 0; i < o->neighbors.number && error == 0; i++) {
-        const struct rs_neighbor *n = &o->neighbors.of[i];
+    for (uint32_t i = 0; i < o->neighbors.number; i++) {
+        struct rs_neighbor *n = &o->neighbors.of[i];
+        int error;
 
-        if (n->ring != NULL)
-            error = n->ops->ring_check(n->ring);
+        if (n->ring == NULL)
+            continue;
+        error = n->gone == NULL ? n->ops->ring_check(n->ring) : 0;
+        if (error != 0)
+            note_gone(o, n, ring, error);
+        ring++;
     }
-    if (error == 0)
-        return;
-    pthread_mutex_lock(&o->lock);
-    if (o->vain == NULL && !o->stopped) {
-        o->vain = strdup(rsched_last_error());
-        rs_opening_stop_waits(o, error);
-    }
-    pthread_mutex_unlock(&o->lock);
 }
 
 void rs_opening_abandon_rings(const struct rsched_opening *o)

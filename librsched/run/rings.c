@@ -78,6 +78,8 @@ int rs_neighbors_find(struct rs_neighbors *n,
 
 void rs_neighbors_fini(struct rs_neighbors *n)
 {
+    for (uint32_t i = 0; i < n->number; i++)
+        free(n->of[i].gone);
     free(n->of);
     *n = (struct rs_neighbors){0};
 }

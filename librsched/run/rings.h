@@ -22,6 +22,7 @@ struct rs_neighbor {
     const struct rsched_engine_ops *ops; /* of its ring */
     struct rsched_ring *ring;            /* NULL: there is none */
     char reason[RS_TALK_REASON_BYTES];   /* why */
+    char *gone; /* why nothing more comes by it; NULL: it may. An opening's */
 };
 
 struct rs_neighbors {

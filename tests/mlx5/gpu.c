@@ -510,3 +510,28 @@ Test(gpu, what_kernels_cannot_start_is_refused)
     refuse(lane, RSCHED_ENOTSUP, "completion queue of 4");
     strip_fini(&strip);
 }
+
+/* A neighbor that is gone ends waits for what it has not announced: neither those
+ * for others nor those for what it has taken and not acknowledged yet. */
+Test(gpu, only_what_the_gone_have_not_announced_is_missed)
+{
+    const struct rsched_device_group g = rsched_device_thread();
+    const uint64_t announced[] = {1, 2, 1};
+    const int32_t nobody[] = {0, 0, 0, 0};
+    const int32_t gone[] = {1, 0, RSCHED_EPEER, RSCHED_EPEER};
+    struct rsched_device_lane lanes[3] = {0};
+    struct rsched_device_exchange x = {
+        .lanes = lanes, .num_lanes = 3, .epochs = 2, .gone = nobody};
+
+    for (int i = 0; i < 3; i++)
+        lanes[i] = (struct rsched_device_lane){.arrived = &announced[i],
+                                               .completed = 1};
+    rsched_device_miss(&x, &g);
+    cr_assert_eq(lanes[2].status, 0);
+    x.gone = gone;
+    rsched_device_miss(&x, &g);
+    cr_assert_eq(lanes[0].status, 0, "it is there");
+    cr_assert_eq(lanes[1].status, 0, "it has announced all");
+    cr_assert_eq(lanes[2].status, RSCHED_EPEER);
+    cr_assert_eq(rsched_device_lane_test(&x, 2), RSCHED_EPEER);
+}

@@ -449,13 +449,81 @@ static int case_late(struct rank *self)
         mesh_barrier(self->end);
     } else {
         mesh_barrier(self->end);
-        while (rsched_device_load32((const uint32_t *)view->stop) == 0)
+        while (rsched_device_load32((const uint32_t *)view->gone) == 0)
             sched_yield(); /* this side has noticed it by then */
         RANK_CHECK(rsched_device_wait(view, &g) == 0);
         RANK_CHECK(rsched_opening_check(w->opening) == 0);
         RANK_CHECK(count_wrong(w, 0) == 0);
     }
     end(w);
+    return 0;
+}
+
+/* Threads of a group, of whom the second one hears only when rank 0 has left that
+ * it may ring. */
+struct late_sync {
+    pthread_barrier_t *barrier;
+    struct mesh_end *end; /* of whoever is late, else NULL */
+    int calls;
+};
+
+enum { LEFT_TAG = 99, BEFORE_RINGING = 3 /* calls of a start */ };
+
+static void late_sync(void *arg)
+{
+    struct late_sync *s = arg;
+    char byte;
+
+    pthread_barrier_wait(s->barrier);
+    if (s->end == NULL || ++s->calls != BEFORE_RINGING)
+        return;
+    mesh_receive(s->end, 0, LEFT_TAG, &byte, 1);
+    usleep(300000); /* rank 1 looks for the one that has left */
+}
+
+static int run_late(struct rank *self, struct world *w)
+{
+    pthread_barrier_t barrier;
+    struct late_sync syncs[2] = {{&barrier, NULL, 0}, {&barrier, self->end, 0}};
+    struct kernel kernels[2];
+
+    pthread_barrier_init(&barrier, NULL, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        kernels[i] = kernel_of(w, 1);
+        kernels[i].group.rank = i;
+        kernels[i].group.size = 2;
+        kernels[i].group.sync = late_sync;
+        kernels[i].group.arg = &syncs[i];
+        RANK_CHECK(pthread_create(&kernels[i].thread, NULL, run_kernel,
+                                  &kernels[i]) == 0);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_join(kernels[i].thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    for (uint32_t i = 0; i < 2; i++) {
+        RANK_CHECK((rsched_opening_check(w->opening), kernels[i].status == 0));
+        RANK_CHECK(kernels[i].wrong == 0);
+    }
+    return 0;
+}
+
+/* Rank 0 has all, closes and leaves while rank 1 still waits for rank 2. */
+static int case_others(struct rank *self)
+{
+    static const struct plan plan = {.num_ranks = 3, .blocks = {1, 1}};
+    char byte = 0;
+    struct world *w;
+
+    RANK_CHECK(begin(self, &plan, &w) == 0);
+    RANK_CHECK(open_rings(self, w) == 0);
+    if (self->rank == 2)
+        RANK_CHECK(run_late(self, w) == 0);
+    else
+        RANK_CHECK(run_threads(self, w, 1, 1) == 0);
+    RANK_CHECK(rsched_opening_check(w->opening) == 0);
+    end(w);
+    if (self->rank == 0)
+        RANK_CHECK(mesh_send(self->end, 2, LEFT_TAG, &byte, 1) == 0);
     return 0;
 }
 
@@ -580,7 +648,8 @@ int main(int argc, char **argv)
     } cases[] = {
         {"again", case_again, 2},     {"left alone", case_left_alone, 2},
         {"spreads", case_spreads, 3}, {"stopped", case_stopped, 2},
-        {"late", case_late, 2},       {"blocks", case_blocks, 2},
+        {"late", case_late, 2},       {"others", case_others, 3},
+        {"blocks", case_blocks, 2},
         {"one end", case_blocks_at_one_end, 2},
         {"variable", case_variable, 2}, {"refused", case_refused, 2},
     };
