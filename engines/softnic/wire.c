@@ -146,6 +146,8 @@ static bool await_answer(struct rs_softnic_qp *qp, uint32_t serial,
     struct pollfd wire = {.fd = qp->nic->wire, .events = POLLIN};
     const struct message nudge = {.kind = NUDGE};
 
+    bool gone = false;
+
     while (!atomic_load(&qp->nic->stop)) {
         struct message m;
         uint32_t kind = receive(qp->nic, &m);
@@ -154,9 +156,13 @@ static bool await_answer(struct rs_softnic_qp *qp, uint32_t serial,
             *answer = m.answer;
             return true;
         }
-        if (kind == 0 && poll(&wire, 1, NUDGE_MS) == 0 &&
-            !send_far(qp, &nudge, head_bytes))
+        if (kind != 0)
+            continue;
+        if (gone)
             return false;
+        /* It may have answered before it left: look once more. */
+        gone = poll(&wire, 1, NUDGE_MS) == 0 &&
+               !send_far(qp, &nudge, head_bytes);
     }
     return false;
 }
