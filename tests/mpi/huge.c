@@ -9,13 +9,34 @@
 #define MADV_COLLAPSE 25
 #endif
 
+#define SETTINGS "/sys/kernel/mm/transparent_hugepage/"
+
 enum { NUM = 400000, HUGE_PAGE = 2 << 20, EPOCHS = 8 };
 
+/* @return whether a file's first line has a text in it */
+static bool says(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "r");
+    char line[80] = "";
+
+    if (file != NULL && fgets(line, sizeof(line), file) == NULL)
+        line[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return strstr(line, text) != NULL;
+}
+
+/* The kernel makes them on request though its administrator wants none; rsched does
+ * not. */
 static bool can_make(void)
 {
-    char *memory = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
+    char *memory;
     bool made;
 
+    if (!says(SETTINGS "hpage_pmd_size", "2097152") ||
+        says(SETTINGS "enabled", "[never]"))
+        return false;
+    memory = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
     CHECK(memory != NULL, "no memory");
     memset(memory, 1, HUGE_PAGE);
     made = madvise(memory, HUGE_PAGE, MADV_COLLAPSE) == 0;
