@@ -399,7 +399,7 @@ bool rs_cuda_pull_close_stale(struct rs_cuda_lane *l)
     if (view_table(l, &v) != 0)
         return false;
     for (uint64_t i = 0; i < v.head.num_regions; i++)
-        any |= rs_cuda_region_close_stale(&v.regions[i], l->stream.context);
+        any |= rs_cuda_region_close_stale(&v.regions[i]);
     return any;
 }
 

@@ -347,45 +347,57 @@ void rs_cuda_region_close(struct rs_cuda_opened *opened)
 }
 
 /* Two allocations do not share addresses, so one of them has been freed; and the
- * region's owner has told of that one last. */
-static bool is_freed(const struct rs_cuda_opened *o,
-                     const struct rs_cuda_region *r, CUcontext context)
+ * region's owner has told of that one last. In which of its contexts the driver
+ * minds, it does not say. */
+static bool is_in_the_way(const struct rs_cuda_opened *o,
+                          const struct rs_cuda_region *r)
 {
-    return !o->stale && !o->closing && o->context == context &&
-           o->region.kind == RS_CUDA_LEGACY && r->kind == RS_CUDA_LEGACY &&
-           o->region.owner == r->owner && o->region.buffer != r->buffer &&
+    return !o->closed && o->region.kind == RS_CUDA_LEGACY &&
+           r->kind == RS_CUDA_LEGACY && o->region.owner == r->owner &&
+           o->region.buffer != r->buffer &&
            o->region.start < r->start + r->bytes &&
            r->start < o->region.start + o->region.bytes;
 }
 
-/* One that is stale from now on, with a user more. NULL: there is none. */
-static struct rs_cuda_opened *take_freed(const struct rs_cuda_region *region,
-                                         CUcontext context)
+/* With the lock. */
+static struct rs_cuda_opened *
+find_in_the_way(const struct rs_cuda_region *region)
 {
-    struct rs_cuda_opened *o;
+    struct rs_cuda_opened *o = list;
 
-    pthread_mutex_lock(&lock);
-    o = list;
-    while (o != NULL && !is_freed(o, region, context))
+    while (o != NULL && !is_in_the_way(o, region))
         o = o->next;
-    if (o != NULL) {
-        o->stale = true;
-        o->users++;
-    }
-    pthread_mutex_unlock(&lock);
     return o;
 }
 
-bool rs_cuda_region_close_stale(const struct rs_cuda_region *region,
-                                CUcontext context)
+/* With the lock, but while the driver closes it. */
+static void close_for_all(struct rs_cuda_opened *o)
+{
+    o->stale = true;
+    o->users++; /* it stays that long */
+    pthread_mutex_unlock(&lock);
+    close_now(o);
+    pthread_mutex_lock(&lock);
+    o->closed = true;
+    pthread_cond_broadcast(&closed);
+    pthread_mutex_unlock(&lock);
+    rs_cuda_region_close(o);
+    pthread_mutex_lock(&lock);
+}
+
+bool rs_cuda_region_close_stale(const struct rs_cuda_region *region)
 {
     struct rs_cuda_opened *o;
     bool any = false;
 
-    while ((o = take_freed(region, context)) != NULL) {
-        close_now(o);
-        rs_cuda_region_close(o);
+    pthread_mutex_lock(&lock);
+    while ((o = find_in_the_way(region)) != NULL) {
         any = true;
+        if (o->stale || o->closing)
+            pthread_cond_wait(&closed, &lock); /* somebody closes it */
+        else
+            close_for_all(o);
     }
+    pthread_mutex_unlock(&lock);
     return any;
 }

@@ -16,7 +16,8 @@
  * What has been opened is shared by all lanes of the process, since the driver
  * may refuse to open a handle twice, and closed with the last of them. Whoever
  * wants it while it is being closed waits; of other regions nobody does, since
- * the driver may wait for streams then, and they for an exchange. Memory
+ * the driver may wait for streams then, and they for an exchange, but where
+ * that is in the way of the other one (below). Memory
  * must not be freed while others have it open: both processes destroy an
  * exchange before either frees the buffers.
  *
@@ -61,7 +62,8 @@ struct rs_cuda_opened {
     CUcontext context;
     unsigned users;
     bool closing; /* by the last of them */
-    bool stale;   /* its owner has freed it; closed already */
+    bool stale;   /* its owner has freed it: closed, users or not */
+    bool closed;  /* that has been done */
     char *address;
     uint64_t reserved; /* RS_CUDA_DESCRIPTOR: bytes of address space */
 };
@@ -79,13 +81,12 @@ int rs_cuda_region_open(const struct rsched_connection *connection,
 /**
  * Close what is open of memory that a region's owner has freed: where the region
  * lies now. The driver may refuse to open that until then
- * (CUDA_ERROR_ALREADY_MAPPED). Its users close it nevertheless. As with
- * rs_cuda_region_close(), not from within an epoch.
+ * (CUDA_ERROR_ALREADY_MAPPED). Its users close it nevertheless. What others are
+ * closing is waited for. As with rs_cuda_region_close(), not from within an epoch.
  *
  * @return whether there was any
  */
-bool rs_cuda_region_close_stale(const struct rs_cuda_region *region,
-                                CUcontext context);
+bool rs_cuda_region_close_stale(const struct rs_cuda_region *region);
 
 /** No copy out of it is under way. The last user closes it, for which the
  * driver may wait for streams: not from within an epoch. */
