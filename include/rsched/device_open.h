@@ -165,7 +165,9 @@ rsched_opening_view(const struct rsched_opening *opening);
  * has decided that nothing will come. The kernel's calls return it; nothing that
  * is asked later is started. An epoch that is under way stays so.
  *
- * @param error a negative RSCHED_E*
+ * @param error a negative RSCHED_E*; anything else counts as RSCHED_EINVAL. Of
+ *              several errors the first one stays, for kernels and for
+ *              rsched_opening_check().
  */
 RSCHED_API void rsched_opening_stop(struct rsched_opening *opening, int error);
 
@@ -228,11 +230,11 @@ struct rsched_targets;
  *
  * @param exchange loaded or not; closed before it is destroyed
  * @param gpu      that the kernels run on, or RSCHED_NO_GPU
- * @param memory   aligned to 8 bytes
+ * @param memory   aligned to 8 bytes; NULL only with 0 bytes
  * @param bytes    a multiple of 8; 0: nothing is put to this process
  * @param targets  where it is stored; close it with rsched_targets_close()
- * @return as rsched_exchange_open_rings(); RSCHED_EINVAL also for memory that is not
- *         aligned; RSCHED_EMISMATCH where a neighbor opens rings at the same time
+ * @return as rsched_exchange_open_rings(); RSCHED_EINVAL also for memory that is NULL
+ *         or not aligned; RSCHED_EMISMATCH where a neighbor opens rings at the same time
  */
 RSCHED_API int rsched_exchange_open_targets(struct rsched_exchange *exchange,
                                             int gpu, void *memory,

@@ -40,6 +40,18 @@ const char *rsched_error_name(int error)
     }
 }
 
+bool rs_is_error(int error)
+{
+    switch (error) {
+#define RSCHED_XX(name, value, text) case value:
+        RSCHED_ERRNO_MAP(RSCHED_XX)
+#undef RSCHED_XX
+        return true;
+    default:
+        return false;
+    }
+}
+
 const char *rsched_last_error(void)
 {
     return last_error;

@@ -3,6 +3,8 @@
 #ifndef RS_BASE_ERROR_H
 #define RS_BASE_ERROR_H
 
+#include <stdbool.h>
+
 #include <rsched/error.h>
 
 /**
@@ -16,5 +18,8 @@ int rs_fail(int error, const char *format, ...)
 /** Put "prefix: " before the last error of this thread and return `error`. */
 int rs_fail_within(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
+
+/** Whether it is one of RSCHED_E*, for codes that come from outside. */
+bool rs_is_error(int error);
 
 #endif

@@ -356,16 +356,23 @@ rsched_opening_view(const struct rsched_opening *o)
 
 void rsched_opening_stop(struct rsched_opening *o, int error)
 {
-    char text[80];
+    char text[96];
 
-    snprintf(text, sizeof(text), "the program has stopped its kernels: %s",
-             rsched_strerror(error));
+    if (rs_is_error(error)) {
+        snprintf(text, sizeof(text), "the program has stopped its kernels: %s",
+                 rsched_strerror(error));
+    } else {
+        snprintf(text, sizeof(text), "the program has stopped its kernels with "
+                                     "%d, which is no error code", error);
+        error = RSCHED_EINVAL;
+    }
     pthread_mutex_lock(&o->lock);
     rs_opening_settle(o);
     o->stopped = o->stopped || o->error == 0;
     pthread_mutex_unlock(&o->lock);
     keep_error(o, error, text);
-    rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)error);
+    /* Which stays from then on. */
+    rsched_device_store32((uint32_t *)&o->host->stop, (uint32_t)o->error);
 }
 
 int rsched_opening_check(struct rsched_opening *o)

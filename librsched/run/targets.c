@@ -82,6 +82,9 @@ static int make_memory(struct rsched_targets *t, int gpu)
 
 static int check_words(const struct rsched_message *words)
 {
+    if (words->pieces->address == NULL && words->bytes > 0)
+        return rs_fail(RSCHED_EINVAL, "memory for words: %llu bytes at NULL",
+                       (unsigned long long)words->bytes);
     if (words->bytes % 8 != 0 || (uintptr_t)words->pieces->address % 8 != 0)
         return rs_fail(RSCHED_EINVAL, "memory for words that is not aligned to "
                                       "8 bytes, or not a multiple of them");

@@ -21,6 +21,7 @@ Test(error, every_code_has_its_name_and_a_text_of_its_own)
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         cr_assert_lt(all[i].code, 0);
+        cr_assert(rs_is_error(all[i].code));
         cr_assert_str_eq(rsched_error_name(all[i].code), all[i].name);
         cr_assert_str_eq(rsched_strerror(all[i].code), all[i].text);
         for (size_t k = 0; k < i; k++) {
@@ -42,6 +43,7 @@ Test(error, success_and_unknown_codes)
     cr_assert_str_eq(rsched_error_name(0), "0");
     cr_assert_str_eq(rsched_strerror(1), "unknown error");
     cr_assert_str_eq(rsched_error_name(-1000), "unknown");
+    cr_assert(!rs_is_error(0) && !rs_is_error(1) && !rs_is_error(-1000));
 }
 
 Test(error, nothing_has_failed_at_first)

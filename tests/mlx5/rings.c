@@ -430,6 +430,31 @@ static int case_stopped(struct rank *self)
     return 0;
 }
 
+/* By what is no error, and by another one after that: kernels that wait later get
+ * what the program is told. */
+static int case_stopped_before(struct rank *self)
+{
+    const struct rsched_device_group g = rsched_device_thread();
+    struct world *w;
+
+    RANK_CHECK(begin(self, &both_ways, &w) == 0);
+    RANK_CHECK(open_rings(self, w) == 0);
+    if (self->rank == 0) {
+        rsched_opening_stop(w->opening, 0);
+        rsched_opening_stop(w->opening, RSCHED_ENOMEM);
+        RANK_CHECK(rsched_device_start(rsched_opening_view(w->opening), &g) ==
+                   0);
+        RANK_CHECK(rsched_device_wait(rsched_opening_view(w->opening), &g) ==
+                   RSCHED_EINVAL);
+        RANK_CHECK(rsched_opening_check(w->opening) == RSCHED_EINVAL);
+        RANK_CHECK(strstr(rsched_last_error(), "with 0, which is no error") !=
+                   NULL);
+    }
+    mesh_barrier(self->end);
+    end(w);
+    return 0;
+}
+
 /* The neighbor closes when it has all, long before this one looks. */
 static int case_late(struct rank *self)
 {
@@ -648,6 +673,7 @@ int main(int argc, char **argv)
     } cases[] = {
         {"again", case_again, 2},     {"left alone", case_left_alone, 2},
         {"spreads", case_spreads, 3}, {"stopped", case_stopped, 2},
+        {"stopped before", case_stopped_before, 2},
         {"late", case_late, 2},       {"others", case_others, 3},
         {"blocks", case_blocks, 2},
         {"one end", case_blocks_at_one_end, 2},

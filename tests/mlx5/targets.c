@@ -335,6 +335,11 @@ static int case_refused(struct rank *self)
                                          &w.targets);
     RANK_CHECK(error == RSCHED_EINVAL && w.targets == NULL);
     RANK_CHECK(strstr(rsched_last_error(), "aligned") != NULL);
+    error = rsched_exchange_open_targets(w.exchange, RSCHED_NO_GPU,
+                                         self->rank == 0 ? w.words : NULL, 64,
+                                         &w.targets);
+    RANK_CHECK(error == RSCHED_EINVAL && w.targets == NULL);
+    RANK_CHECK(strstr(rsched_last_error(), "64 bytes at NULL") != NULL);
     RANK_CHECK(open_targets(self, &w) == 0);
     rsched_targets_close(w.targets);
     w.targets = NULL;

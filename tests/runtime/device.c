@@ -258,8 +258,10 @@ static int case_failing(struct rank *self)
     return 0;
 }
 
-/* The neighbor never starts, and the program does not want to wait for it. */
-static int stopped(struct rank *self, bool tests)
+/* The neighbor never starts, and the program does not want to wait for it: by a
+ * code that kernels are to have, and with a text. */
+static int stopped(struct rank *self, bool tests, int code, int status,
+                   const char *text)
 {
     const struct rsched_device_group g = rsched_device_thread();
     struct rsched_opening_stats stats = {0};
@@ -274,12 +276,14 @@ static int stopped(struct rank *self, bool tests)
         RANK_CHECK(pthread_create(&k.thread, NULL, run_kernel, &k) == 0);
         while (stats.asked == 0)
             rsched_opening_get_stats(w->opening, &stats);
-        rsched_opening_stop(w->opening, RSCHED_EUNREACH);
+        rsched_opening_stop(w->opening, code);
+        rsched_opening_stop(w->opening, RSCHED_ENOMEM); /* the first one stays */
         pthread_join(k.thread, NULL);
-        RANK_CHECK(k.status == RSCHED_EUNREACH);
-        RANK_CHECK(rsched_opening_check(w->opening) == RSCHED_EUNREACH);
+        RANK_CHECK(k.status == status);
+        RANK_CHECK(rsched_opening_check(w->opening) == status);
+        RANK_CHECK(strstr(rsched_last_error(), text) != NULL);
         RANK_CHECK(rsched_device_start(rsched_opening_view(w->opening), &g) ==
-                   RSCHED_EUNREACH);
+                   status);
         RANK_CHECK(expect_stats(self, w, 1, 0) == 0);
     }
     mesh_barrier(self->end);
@@ -289,8 +293,14 @@ static int stopped(struct rank *self, bool tests)
 
 static int case_stopped(struct rank *self)
 {
-    RANK_CHECK(stopped(self, false) == 0);
-    RANK_CHECK(stopped(self, true) == 0);
+    static const int no_errors[] = {0, 7, -1000};
+
+    for (int tests = 0; tests < 2; tests++)
+        RANK_CHECK(stopped(self, tests, RSCHED_EUNREACH, RSCHED_EUNREACH,
+                           "no engine reaches the peer") == 0);
+    for (size_t i = 0; i < sizeof(no_errors) / sizeof(no_errors[0]); i++)
+        RANK_CHECK(stopped(self, false, no_errors[i], RSCHED_EINVAL,
+                           "which is no error code") == 0);
     return 0;
 }
 
