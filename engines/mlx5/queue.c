@@ -135,6 +135,16 @@ static bool is_news(const struct rs_mlx5_queue *q, const struct rs_cqe *cqe,
             cqe->index == rs_sq_post_index(post));
 }
 
+/* What the device says of other posts cannot be trusted either. */
+static int unexpected(struct rs_mlx5_queue *q, const struct rs_cqe *cqe)
+{
+    q->failed = true;
+    return rs_fail(RSCHED_ESYS,
+                   "mlx5 qp 0x%x: unexpected completion: kind %u, qp 0x%x, "
+                   "index %u",
+                   q->limits.qpn, cqe->kind, cqe->qpn, cqe->index);
+}
+
 static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
 {
     struct rs_mlx5_queue *q = queue_of(queue);
@@ -146,10 +156,7 @@ static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
         if (!is_news(q, &cqe, post))
             continue;
         if (!is_of(q, &cqe, post))
-            return rs_fail(RSCHED_ESYS,
-                           "mlx5 qp 0x%x: unexpected completion: kind %u, qp "
-                           "0x%x, index %u",
-                           q->limits.qpn, cqe.kind, cqe.qpn, cqe.index);
+            return unexpected(q, &cqe);
         *done = done_of(post, &cqe);
         q->failed |= done->failed;
         rs_sq_retire(&q->sq);

@@ -12,9 +12,11 @@ struct rs_mlx5_queue {
     struct rs_wqe_limits limits;
     struct rs_sq sq;
     struct rs_cq cq;
-    bool failed;
+    bool failed; /* nothing is posted any more */
 };
 
+/** After an error of poll() nothing is posted any more; that the queue pair stops is
+ * up to whoever has made it. */
 extern const struct rs_rdma_queue_ops rs_mlx5_queue_ops;
 
 /**

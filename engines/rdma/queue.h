@@ -99,7 +99,8 @@ struct rs_rdma_queue_ops {
     int (*ring)(struct rs_rdma_queue *queue);
 
     /** @return 1: *done tells of the oldest post; 0: nothing new; or an error:
-     * the device did what it may not. */
+     * the device did what it may not; the queue is to be reset, and nothing
+     * can be posted until then. */
     int (*poll)(struct rs_rdma_queue *queue, struct rs_rdma_done *done);
 
     /** Take the oldest immediate that has arrived; its receive is posted

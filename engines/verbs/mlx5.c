@@ -21,11 +21,23 @@ static struct queue *queue_of(struct rs_rdma_queue *queue)
     return (struct queue *)queue;
 }
 
+static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
+{
+    int got = rs_mlx5_queue_ops.poll(queue, done);
+
+    if (got < 0)
+        rs_verbs_queue_stop(queue_of(queue)->verbs);
+    return got;
+}
+
 static int take(struct rs_rdma_queue *queue, uint32_t *imm)
 {
-    struct rs_rdma_queue *verbs = queue_of(queue)->verbs;
+    struct queue *q = queue_of(queue);
+    int got = q->verbs->ops->take(q->verbs, imm);
 
-    return verbs->ops->take(verbs, imm);
+    if (got < 0)
+        q->queue.failed = true; /* it has stopped the queue pair */
+    return got;
 }
 
 static int queue_create(struct rs_rdma_port *port,
@@ -49,6 +61,7 @@ static int queue_create(struct rs_rdma_port *port,
     if (error != 0)
         goto err_destroy;
     q->ops = rs_mlx5_queue_ops;
+    q->ops.poll = poll;
     q->ops.take = take;
     q->queue.base.ops = &q->ops;
     *queue = &q->queue.base;

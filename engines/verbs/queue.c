@@ -340,10 +340,9 @@ static void verbs_list_destroy(struct rs_rdma_list *list)
     free(l);
 }
 
-/* It does nothing more, at either end: whoever is told that it has failed takes
- * what it reads, and what the peer writes through it, for his own again. */
-static void stop(struct rs_verbs_queue *q)
+void rs_verbs_queue_stop(struct rs_rdma_queue *queue)
 {
+    struct rs_verbs_queue *q = queue_of(queue);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
     q->failed = true;
@@ -363,7 +362,7 @@ static int verbs_ring(struct rs_rdma_queue *queue)
     q->head = q->tail = NULL;
     if (error == 0)
         return 0;
-    stop(q); /* it may be at those before the one that was refused */
+    rs_verbs_queue_stop(queue); /* it may be at those before the refused one */
     errno = error;
     return rs_fail(RSCHED_ESYS, "posting: %m"); /* the link says where */
 }
@@ -423,7 +422,7 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
     if (polled == 0)
         return 0;
     if (polled < 0) {
-        stop(q);
+        rs_verbs_queue_stop(queue);
         return rs_fail(RSCHED_ESYS, "polling failed");
     }
     take_post(q, done);
@@ -441,7 +440,7 @@ static int verbs_poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
 static int take_failed(struct rs_verbs_queue *q, const char *what,
                        const char *why)
 {
-    stop(q);
+    rs_verbs_queue_stop(&q->queue);
     return rs_fail(RSCHED_ESYS, "%s: %s", what, why);
 }
 

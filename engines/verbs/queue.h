@@ -48,6 +48,11 @@ int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
                            const struct rs_rdma_endpoint *endpoint);
 void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
 
+/** Its queue pair does nothing more, at either end: whoever is told that it has
+ * failed takes what it reads, and what the peer writes through it, for his own
+ * again. */
+void rs_verbs_queue_stop(struct rs_rdma_queue *queue);
+
 /** Lower the port's `max_ops` and `max_pieces`, and set its `max_inline`, until a
  * queue pair can be made that has all of them.
  * @return 0; or what errno says of one that has the least */

@@ -291,6 +291,58 @@ Test(queue, failures_name_the_operation_and_a_reset_mends)
     pair_fini(&pair);
 }
 
+/* The next completion, as the device has written it. */
+static unsigned char *next_cqe(void)
+{
+    const struct rs_cq *cq = &pair.a.queue.cq;
+
+    return cq->ring + (size_t)(cq->taken & (cq->entries - 1)) * cq->stride;
+}
+
+static void expect_unexpected(struct lane *l, struct lane *other)
+{
+    struct rs_rdma_done done;
+
+    cr_assert_eq(rs_mlx5_queue_ops.poll(&pair.a.queue.base, &done),
+                 RSCHED_ESYS);
+    cr_assert(strstr(rsched_last_error(), "unexpected completion") != NULL);
+    cr_assert(!rs_mlx5_queue_ops.post(l->list, 10, 1), "it is to be reset");
+    cr_assert(!rs_mlx5_queue_ops.post(other->list, 10, 1));
+    cr_assert_eq(rs_mlx5_queue_ops.poll(&pair.a.queue.base, &done), 0);
+    pair_reset(&pair);
+    run_epoch(l, 11);
+    run_epoch(other, 11);
+}
+
+/* Of a WQE that is not the last one of a list, of another queue pair, of a kind that
+ * is not the send queue's, of an index that is nobody's; and one that comes twice. */
+Test(queue, a_completion_that_nobody_asked_for_is_a_failure)
+{
+    static const struct {
+        int at; /* of its 64 bytes */
+        unsigned char changes;
+    } wrong[] = {{61, 1}, {59, 1}, {63, RS_CQE_RECEIVED_IMM << 4}, {60, 0x80}};
+    struct lane *l, *other;
+
+    begin(16, true);
+    l = lane_new(5, 1);
+    other = lane_new(2, 1);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        run_epoch(l, 8);
+        fill(l, 9);
+        end_start(&pair.a, l->list, 9, 9);
+        rs_softnic_settle(pair.nic);
+        next_cqe()[wrong[i].at] ^= wrong[i].changes;
+        expect_unexpected(l, other);
+    }
+    run_epoch(l, 9);
+    pair.a.queue.cq.taken--;
+    expect_unexpected(l, other);
+    lane_free(l);
+    lane_free(other);
+    pair_fini(&pair);
+}
+
 Test(queue, memory_that_cannot_be_driven_is_refused)
 {
     struct rs_mlx5_memory m;

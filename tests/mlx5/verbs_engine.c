@@ -20,6 +20,7 @@
 #include "engines/verbs/verbs.h"
 #include "tests/conformance/node.h"
 #include "tests/mlx5/pair.h"
+#include "tests/mlx5/verbs_engine.h"
 
 enum { DEVICES = 2, MAX_QPS = 4096, BLOCKS = 2048, RECEIVES = 256, WRS = 256 };
 
@@ -48,6 +49,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs_softnic *nic;
 static struct fake_qp *qps[MAX_QPS];
 static uint32_t num_qps, num_domains, num_contexts, num_driven;
+static atomic_uint num_stopped;
+
+unsigned verbs_engine_stopped(void)
+{
+    return atomic_load(&num_stopped);
+}
 
 /* ---- devices ---- */
 
@@ -313,6 +320,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     struct fake_qp *peer;
 
+    qp->state = attr->qp_state;
+    if (qp->state == IBV_QPS_ERR)
+        num_stopped++;
     if ((mask & IBV_QP_DEST_QPN) == 0)
         return 0;
     pthread_mutex_lock(&lock);

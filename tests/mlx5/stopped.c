@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A queue pair of the verbs engine with RSCHED_MLX5 whose device tells of what
+ * nobody asked for: it is stopped, as one that libibverbs drives.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "engines/mlx5/queue.h"
+#include "engines/verbs/verbs.h"
+#include "tests/mlx5/pair.h"
+#include "tests/mlx5/verbs_engine.h"
+
+static const struct rsched_engine_env env = {.job = 1};
+
+/* A queue pair of the port that is its own peer. */
+static struct rs_rdma_queue *make(struct rs_rdma_port *port)
+{
+    unsigned char address[RS_PORT_ADDRESS_BYTES];
+    struct rs_rdma_endpoint endpoint;
+    struct rs_rdma_queue *queue;
+
+    port->ops->address(port, address);
+    PAIR_NEEDS(port->ops->queue_create(port, &endpoint, &queue) == 0);
+    PAIR_NEEDS(port->ops->queue_connect(queue, address, &endpoint) == 0);
+    return queue;
+}
+
+static struct rs_rdma_list *word(struct rs_rdma_port *port,
+                                 struct rs_rdma_queue *queue, uint64_t *to,
+                                 struct rs_rdma_keys *keys)
+{
+    struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE,
+                            .stamp = RS_STAMP_EPOCH,
+                            .inlined = true,
+                            .remote = (uintptr_t)to};
+    struct rs_rdma_list *list;
+
+    PAIR_NEEDS(port->ops->memory_register(port, to, sizeof(*to),
+                                          RS_RDMA_REMOTE, keys) == 0);
+    op.rkey = keys->rkey;
+    PAIR_NEEDS(queue->ops->list_create(queue, &op, 1, &list) == 0);
+    return list;
+}
+
+static int finish(struct rs_rdma_queue *queue)
+{
+    struct rs_rdma_done done;
+    int got;
+
+    while ((got = queue->ops->poll(queue, &done)) == 0)
+        sched_yield();
+    return got;
+}
+
+int main(void)
+{
+    struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
+    int num = rs_verbs_ports_open(&env, ports);
+    struct rs_rdma_queue *queue;
+    struct rs_rdma_keys keys;
+    struct rs_rdma_list *list;
+    uint64_t to = 0;
+
+    PAIR_NEEDS(num > 0);
+    queue = make(ports[0]);
+    list = word(ports[0], queue, &to, &keys);
+    PAIR_NEEDS(queue->ops->post(list, 1, 0) && queue->ops->ring(queue) == 0);
+    PAIR_NEEDS(finish(queue) == 1);
+    PAIR_NEEDS(verbs_engine_stopped() == 0);
+    ((struct rs_mlx5_queue *)queue)->cq.taken--; /* it comes once more */
+    PAIR_NEEDS(finish(queue) == RSCHED_ESYS);
+    PAIR_NEEDS(strstr(rsched_last_error(), "unexpected completion") != NULL);
+    PAIR_NEEDS(verbs_engine_stopped() == 1);
+    PAIR_NEEDS(!queue->ops->post(list, 2, 0));
+    queue->ops->list_destroy(list);
+    ports[0]->ops->queue_destroy(queue);
+    ports[0]->ops->memory_release(ports[0], &keys);
+    for (int i = 0; i < num; i++)
+        ports[i]->ops->close(ports[i]);
+    return 0;
+}
