@@ -21,6 +21,9 @@
 
 enum {
     MAX_DEPTH = 256,
+    /* Immediates that may arrive before they are looked for; the peer's device
+     * tries again after that. */
+    MAX_RECEIVES = 256,
     MAX_PIECES = 16,
     MAX_GIDS = 256,
     SOFT_ROCE = 0xffffff, /* the vendor that it says */
@@ -238,6 +241,11 @@ static bool set_limits(struct rs_verbs_port *p,
     }
     p->port.max_ops = limit(attr->max_qp_wr, MAX_DEPTH);
     p->port.max_pieces = limit(attr->max_sge, MAX_PIECES);
+    /* By default no port takes immediates: where writes are out of order here,
+     * there are none. */
+    p->receives = rs_config()->notify == RS_CONFIG_NOTIFY_IMM
+                      ? limit(attr->max_qp_wr, MAX_RECEIVES)
+                      : 1;
     p->port.head_bytes = attr->vendor_id == SOFT_ROCE ? HEAD_BYTES : 0;
     p->port.fetch_add = attr->atomic_cap != IBV_ATOMIC_NONE;
     /* iWARP places data in any order, and had no immediates for long. */
@@ -258,6 +266,10 @@ static bool set_limits(struct rs_verbs_port *p,
                             "limits are %d (max_qp_wr) and %d (max_sge)",
                p->port.name, p->port.max_ops, p->port.max_pieces,
                attr->max_qp_wr, attr->max_sge);
+    if (p->receives > 1 && p->receives < MAX_RECEIVES)
+        rs_log(RS_LOG_INFO, "verbs %s: queue pairs take %u immediates before "
+                            "somebody looks: the device has no more receives",
+               p->port.name, p->receives);
     return true;
 }
 

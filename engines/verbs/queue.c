@@ -20,9 +20,6 @@ enum {
     RNR_RETRIES = 7, /* for ever: a receiver may be busy */
     RNR_TIMER = 12,  /* 0.64 ms */
     HOP_LIMIT = 64,
-    /* Immediates that may arrive before they are looked for; the peer's device
-     * tries again after that. */
-    RECEIVES = 256,
     MLX5_BLOCKS = 8, /* of a request, at most: of MAX_INLINE or 16 pieces */
 };
 
@@ -40,7 +37,7 @@ static struct rs_verbs_queue *queue_of(struct rs_rdma_queue *queue)
 /* A queue that takes no immediates needs one nevertheless, to be made. */
 static uint32_t receives_of(const struct rs_verbs_port *port)
 {
-    return port->port.notify == RS_NOTIFY_IMM ? RECEIVES : 1;
+    return port->port.notify == RS_NOTIFY_IMM ? port->receives : 1;
 }
 
 /* After a failure every request has a completion, signalled or not. Who writes
@@ -52,13 +49,14 @@ static uint32_t completions_of(const struct rs_verbs_queue *q)
 
 static struct ibv_qp *make_qp(struct rs_verbs_port *port, struct ibv_cq *cq,
                               struct ibv_cq *receive_cq, uint32_t depth,
-                              uint32_t max_inline, struct ibv_qp_cap *granted)
+                              uint32_t receives, uint32_t max_inline,
+                              struct ibv_qp_cap *granted)
 {
     struct ibv_qp_init_attr attr = {
         .send_cq = cq,
         .recv_cq = receive_cq,
         .cap = {.max_send_wr = depth,
-                .max_recv_wr = receives_of(port),
+                .max_recv_wr = receives,
                 .max_send_sge = port->port.max_pieces,
                 .max_recv_sge = 1,
                 .max_inline_data = max_inline},
@@ -81,14 +79,21 @@ static bool can_have(struct rs_verbs_port *port, struct ibv_cq *cq,
     port->port.max_ops = depth;
     port->port.max_pieces = pieces;
     port->port.max_inline = max_inline;
-    qp = make_qp(port, cq, cq, depth, max_inline, &cap);
+    qp = make_qp(port, cq, cq, depth, port->receives, max_inline, &cap);
     if (qp != NULL)
         ibv_destroy_qp(qp);
     return qp != NULL;
 }
 
+static bool can_have_least(struct rs_verbs_port *port, struct ibv_cq *cq)
+{
+    return can_have(port, cq, RS_VERBS_LEAST_DEPTH, 1, RS_VERBS_LEAST_INLINE);
+}
+
 /* What a device says of each limit need not hold of all of them together. Bytes
- * inline are lowered first, requests last. */
+ * inline are lowered first, requests last, and before all of them receives, as far
+ * as even the least cannot be had with them: with few of them a peer's device only
+ * tries again more often. */
 static void lower(struct rs_verbs_port *port, struct ibv_cq *cq)
 {
     uint32_t depth = port->port.max_ops, pieces = port->port.max_pieces;
@@ -101,7 +106,7 @@ static void lower(struct rs_verbs_port *port, struct ibv_cq *cq)
             }
         }
     }
-    can_have(port, cq, RS_VERBS_LEAST_DEPTH, 1, RS_VERBS_LEAST_INLINE);
+    can_have_least(port, cq);
 }
 
 int rs_verbs_find_limits(struct rs_verbs_port *port)
@@ -112,9 +117,12 @@ int rs_verbs_find_limits(struct rs_verbs_port *port)
 
     if (cq == NULL)
         return errno;
-    /* Nothing less helps. */
-    if (!can_have(port, cq, RS_VERBS_LEAST_DEPTH, 1, RS_VERBS_LEAST_INLINE))
-        error = errno;
+    while (error == 0 && !can_have_least(port, cq)) {
+        if (port->receives > 1)
+            port->receives /= 2;
+        else
+            error = errno; /* nothing less helps */
+    }
     port->port.max_ops = depth;
     port->port.max_pieces = pieces;
     if (error == 0)
@@ -184,8 +192,8 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
                         port->name, receives_of(q->port) + 1);
         goto err_destroy_cq;
     }
-    q->qp = make_qp(q->port, q->cq, q->receive_cq, q->depth, port->max_inline,
-                    &q->cap);
+    q->qp = make_qp(q->port, q->cq, q->receive_cq, q->depth,
+                    receives_of(q->port), port->max_inline, &q->cap);
     if (q->qp == NULL) {
         error = rs_fail(RSCHED_ESYS,
                         "verbs %s: making a queue pair of %u requests with %u "
@@ -196,7 +204,7 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
     }
     error = to_init(q);
     if (error == 0 && port->notify == RS_NOTIFY_IMM)
-        error = post_receives(q, RECEIVES);
+        error = post_receives(q, receives_of(q->port));
     if (error != 0) {
         errno = error;
         error = rs_fail(RSCHED_ESYS, "verbs %s: qp %#x to INIT: %m",

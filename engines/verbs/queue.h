@@ -53,8 +53,8 @@ void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
  * again. */
 void rs_verbs_queue_stop(struct rs_rdma_queue *queue);
 
-/** Lower the port's `max_ops` and `max_pieces`, and set its `max_inline`, until a
- * queue pair can be made that has all of them.
+/** Lower the port's `receives`, `max_ops` and `max_pieces`, and set its
+ * `max_inline`, until a queue pair can be made that has all of them.
  * @return 0; or what errno says of one that has the least */
 int rs_verbs_find_limits(struct rs_verbs_port *port);
 

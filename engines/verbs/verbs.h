@@ -25,6 +25,7 @@ struct rs_verbs_port {
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct rs_rdma_port_ops ops; /* where they are not those of all ports */
+    uint32_t receives; /* that a queue pair has if immediates notify */
     bool mlx5;        /* its queue pairs are driven by engines/mlx5 */
     atomic_bool gone; /* the device has been removed */
     uint8_t number;

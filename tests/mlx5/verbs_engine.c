@@ -5,6 +5,9 @@
  * softnic reads the rings. Everything from the discovery of devices to the
  * doorbell is the engine's own; posting through libibverbs ends the test.
  * Instances are threads of one process.
+ *
+ * VERBS_ENGINE_WRS: of how many requests a queue pair is at most, sends and receives
+ * each; a power of two.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,6 +53,13 @@ static struct rs_softnic *nic;
 static struct fake_qp *qps[MAX_QPS];
 static uint32_t num_qps, num_domains, num_contexts, num_driven;
 static atomic_uint num_stopped;
+
+static uint32_t max_wrs(void)
+{
+    const char *wrs = getenv("VERBS_ENGINE_WRS");
+
+    return wrs != NULL ? (uint32_t)strtoul(wrs, NULL, 10) : WRS;
+}
 
 unsigned verbs_engine_stopped(void)
 {
@@ -153,7 +163,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
     (void)context;
     *attr = (struct ibv_device_attr){.phys_port_cnt = 1,
-                                     .max_qp_wr = WRS,
+                                     .max_qp_wr = (int)max_wrs(),
                                      .max_sge = 16,
                                      .atomic_cap = IBV_ATOMIC_HCA};
     return 0;
@@ -273,12 +283,18 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     struct fake_qp *q = calloc(1, sizeof(*q));
     struct rs_softnic_qp_attr attr = {.domain = ((struct fake_pd *)pd)->domain,
-                                      .send_blocks = BLOCKS,
+                                      .send_blocks = BLOCKS / WRS * max_wrs(),
                                       .receive_entries = RECEIVES,
                                       .cq_entries = BLOCKS,
                                       .cqe_bytes = 64};
 
-    PAIR_NEEDS(q != NULL && init->cap.max_send_wr <= WRS);
+    PAIR_NEEDS(q != NULL);
+    if (init->cap.max_send_wr > max_wrs() ||
+        init->cap.max_recv_wr > max_wrs()) {
+        free(q);
+        errno = EINVAL;
+        return NULL;
+    }
     q->qp.context = pd->context;
     q->qp.qp_type = init->qp_type;
     q->qp.send_cq = init->send_cq;
@@ -346,7 +362,8 @@ int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t type)
     struct rs_softnic_qp_view v = rs_softnic_qp_view(q->nic_qp);
 
     PAIR_NEEDS(type == (MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ));
-    PAIR_NEEDS(obj->cq.in == q->qp.send_cq && q->qp.send_cq->cqe >= BLOCKS);
+    PAIR_NEEDS(obj->cq.in == q->qp.send_cq &&
+               (uint32_t)q->qp.send_cq->cqe >= v.send_blocks);
     *obj->qp.out = (struct mlx5dv_qp){
         .dbrec = (__be32 *)v.dbrec,
         .sq = {.buf = v.send_ring, .wqe_cnt = v.send_blocks, .stride = 64},

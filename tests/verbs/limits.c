@@ -20,6 +20,7 @@
 static struct {
     int says_wr, says_sge;
     uint32_t max_wr, max_sge, max_inline; /* of a queue pair */
+    uint32_t max_receives, received; /* that it may have; that were posted */
     uint32_t max_bytes; /* of all its requests together */
     int why;            /* it makes none that has more */
     int made;           /* queue pairs that there are */
@@ -28,7 +29,9 @@ static struct {
     int used_gid; /* its index, on the way of the last queue pair */
     int state;    /* of that */
     int takes;    /* work requests, before it refuses one */
-} device = {16384, 32, 16384, 32, 1024, UINT32_MAX, EINVAL, 0, 0, false, -1, 0, 0};
+} device = {.says_wr = 16384, .says_sge = 32, .max_wr = 16384, .max_sge = 32,
+            .max_inline = 1024, .max_receives = 16384, .max_bytes = UINT32_MAX,
+            .why = EINVAL, .used_gid = -1};
 
 /* What a RoCE port has: first a GID of its MAC address, then one of its IP
  * address, each in both versions. */
@@ -76,6 +79,15 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     return wr == NULL ? 0 : ENOMEM;
 }
 
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+                     struct ibv_recv_wr **bad)
+{
+    (void)qp, (void)bad;
+    cr_assert_null(wr->next);
+    device.received++;
+    return 0;
+}
+
 static int poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 {
     (void)cq, (void)num, (void)wc;
@@ -89,6 +101,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
     cr_assert_not_null(context);
     context->device = d;
     context->ops.post_send = post_send;
+    context->ops.post_recv = post_recv;
     context->ops.poll_cq = poll_cq;
     context->async_fd = -1;
     return context;
@@ -177,6 +190,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     device.tried++;
     if (cap->max_send_wr > device.max_wr ||
         cap->max_send_sge > device.max_sge ||
+        cap->max_recv_wr > device.max_receives ||
         cap->max_inline_data > device.max_inline ||
         (uint64_t)cap->max_send_wr *
                 max(16 * cap->max_send_sge, cap->max_inline_data) >
@@ -303,6 +317,56 @@ Test(limits, can_be_the_least_of_a_device_that_says_more)
     device.max_sge = 1;
     device.max_inline = 8;
     expect_limits(RS_VERBS_LEAST_DEPTH, 1, 8);
+}
+
+/* Queue pairs with receives for immediates: as many as the device has. */
+static void expect_receives(uint32_t receives, uint32_t ops)
+{
+    struct rs_rdma_port *port;
+    struct rs_rdma_endpoint endpoint;
+    struct rs_rdma_queue *queue;
+
+    setenv("RSCHED_NOTIFY", "imm", 1);
+    port = open_port();
+    cr_expect_eq(port->max_ops, ops, "%u requests", port->max_ops);
+    port->notify = RS_NOTIFY_IMM; /* as the engine sets it */
+    cr_assert_eq(port->ops->queue_create(port, &endpoint, &queue), 0, "%s",
+                 rsched_last_error());
+    cr_expect_eq(device.received, receives, "%u receives", device.received);
+    port->ops->queue_destroy(queue);
+    port->ops->close(port);
+}
+
+Test(limits, receives_of_a_large_device_are_those_of_the_engine)
+{
+    expect_receives(256, 256);
+}
+
+Test(limits, receives_that_a_device_has_are_kept)
+{
+    device.says_wr = device.max_wr = device.max_receives = 100;
+    expect_receives(100, 100);
+}
+
+Test(limits, receives_that_a_device_conceals_are_found)
+{
+    device.max_receives = 32;
+    expect_receives(32, 256);
+}
+
+Test(limits, receives_can_be_the_least)
+{
+    device.says_wr = device.max_wr = RS_VERBS_LEAST_DEPTH;
+    device.max_receives = 1;
+    expect_receives(1, RS_VERBS_LEAST_DEPTH);
+}
+
+/* Immediates that nobody wants cost nothing. */
+Test(limits, receives_are_for_immediates_only)
+{
+    device.max_receives = 1;
+    expect_limits(256, 16, 220);
+    cr_assert_eq(device.received, 0);
 }
 
 Test(limits, too_few_requests_are_told)
