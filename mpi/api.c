@@ -136,7 +136,9 @@ static int make(struct rs_comm *record, const struct rs_args *args,
     if (request == NULL)
         return error;
     if (rs_plan_create(record, args, &plan) == RS_ACCELERATED)
-        error = rs_comm_exchange_create(record, plan, false, &exchange);
+        error = plan->too_long
+                    ? refuse("rsched_mpi_alltoallw_init", RS_REASON_LAYOUT)
+                    : rs_comm_exchange_create(record, plan, false, &exchange);
     if (error != 0) {
         rs_plan_destroy(plan);
         rs_request_discard(request);

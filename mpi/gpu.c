@@ -90,6 +90,8 @@ enum rs_reason rs_plan_reason(const struct rs_plan *plan)
 {
     bool native = false;
 
+    if (plan->too_long)
+        return RS_REASON_LAYOUT;
     if (attached() == NULL)
         return RS_ACCELERATED;
     for (size_t i = 0; i < plan->num_sends && !native; i++)

@@ -324,6 +324,7 @@ struct rs_plan {
                                       these are not used */
     struct rs_packed **send_packed, **receive_packed; /* NULL: not packed */
     bool packed; /* any is */
+    bool too_long; /* to be packed: it cannot be carried (rs_plan_check()) */
     bool off_gpu; /* any is because of where it lies */
     uint64_t looked; /* the serial when that was last looked at, and then: */
     uint64_t allocations; /* a number of those of GPU memory, 0: none */
@@ -359,6 +360,9 @@ bool rs_plan_matches(const struct rs_plan *plan, const struct rs_comm *comm,
 /** Count from other buffers. */
 void rs_plan_rebase(struct rs_plan *plan, const void *send_buffer,
                     void *receive_buffer);
+/** Whether it can be carried, for calls that cannot be native alone.
+ * @return an MPI error, whose reason is in the log */
+int rs_plan_check(const struct rs_plan *plan);
 /** Before a start, and after its completion, if plan->packed. */
 int rs_plan_pack(struct rs_plan *plan);
 int rs_plan_unpack(struct rs_plan *plan);
@@ -372,7 +376,8 @@ enum {
 };
 int rs_gpu_of(const void *address, const struct rs_flat *layout);
 /** RS_REASON_GPU if a buffer of the plan is to be the native MPI's: in managed
- * or unknown memory, or in a GPU's and RSCHED_GPU is no. */
+ * or unknown memory, or in a GPU's and RSCHED_GPU is no. RS_REASON_LAYOUT if a
+ * block is too long to be packed. */
 enum rs_reason rs_plan_reason(const struct rs_plan *plan);
 /** Note which buffers of the plan lie in GPU memory. @return false: no memory */
 bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan);

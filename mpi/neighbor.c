@@ -63,8 +63,10 @@ static int failed(struct rs_comm *comm, int error)
 
 static int run(struct rs_comm *comm, struct rs_plan *plan)
 {
-    int error;
+    int error = rs_plan_check(plan);
 
+    if (error != MPI_SUCCESS)
+        return rs_raise(comm, error);
     if (comm->loaded != plan) {
         error = rsched_exchange_load(comm->channel, plan->pattern, plan->sends,
                                      plan->receives);
@@ -187,8 +189,8 @@ static bool nonblocking(MPI_Comm handle, const struct rs_args *args,
     request = rs_request_create();
     if (request != NULL)
         plan = rs_flight_plan(comm, args);
-    *result = plan == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
-    if (plan != NULL && plan->packed)
+    *result = plan == NULL ? MPI_ERR_NO_MEM : rs_plan_check(plan);
+    if (*result == MPI_SUCCESS && plan->packed)
         *result = rs_plan_pack(plan);
     if (*result != MPI_SUCCESS) {
         rs_plan_destroy(plan);

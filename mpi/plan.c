@@ -84,8 +84,16 @@ static char *address(const void *buffer, int64_t offset)
     return (char *)((uintptr_t)buffer + (uintptr_t)offset);
 }
 
-/* A block whose datatype the native MPI packs into memory of ours. The type is
- * moved to its first byte: MPICH's MPI_Pack refuses MPI_BOTTOM. */
+/* MPI_Pack counts bytes in an int: a datatype that is longer cannot be packed, since
+ * it is packed as a whole. */
+static bool is_too_long(const struct block *block, uint64_t size)
+{
+    return size / block->count > INT_MAX;
+}
+
+/* A block whose datatype the native MPI packs into memory of ours, which it has only
+ * if it can be packed. The type is moved to its first byte: MPICH's MPI_Pack refuses
+ * MPI_BOTTOM. */
 static struct rs_packed *packed_create(const struct block *block, uint64_t size)
 {
     struct rs_packed *packed = calloc(1, sizeof(*packed));
@@ -94,8 +102,8 @@ static struct rs_packed *packed_create(const struct block *block, uint64_t size)
 
     if (packed == NULL)
         return NULL;
-    packed->bytes = malloc(size);
-    if (packed->bytes == NULL) {
+    packed->bytes = is_too_long(block, size) ? NULL : malloc(size);
+    if (packed->bytes == NULL && !is_too_long(block, size)) {
         free(packed);
         return NULL;
     }
@@ -148,7 +156,10 @@ static bool pack_block(struct rs_plan *plan, const struct block *block,
         *packed = packed_create(block, all->size);
         if (*packed == NULL)
             return false;
-        rs_count_packed(1);
+        if (is_too_long(block, all->size))
+            plan->too_long = true;
+        else
+            rs_count_packed(1);
     } else if (*packed != NULL) {
         (*packed)->at = block->at + all->runs[0].offset;
     }
@@ -338,15 +349,25 @@ void rs_plan_destroy(struct rs_plan *plan)
 
 /* ---- packing ---- */
 
-/* MPI_Pack counts bytes in an int: at most so many at once. */
+int rs_plan_check(const struct rs_plan *plan)
+{
+    if (!plan->too_long)
+        return MPI_SUCCESS;
+    rs_log(RS_LOG_ERROR, "%s: a datatype that only the native MPI packs is longer "
+                         "than MPI_Pack takes (%d bytes); persistent requests and "
+                         "a communicator's first blocking call go native for that",
+           rs_call_names[plan->kind], INT_MAX);
+    return MPI_ERR_COUNT;
+}
+
+/* Of several repetitions at most so many bytes are packed at once. */
 enum { PACK_BYTES = 1 << 30 };
 
-/* How many repetitions are packed at once; 0 when not even one can be. */
 static uint64_t pack_step(const struct rs_packed *packed)
 {
     uint64_t each = packed->size / packed->count;
 
-    return each > INT_MAX ? 0 : each > PACK_BYTES ? 1 : PACK_BYTES / each;
+    return each > PACK_BYTES ? 1 : PACK_BYTES / each;
 }
 
 static int move(const struct rs_packed *packed, const void *buffer, bool pack)
@@ -356,8 +377,6 @@ static int move(const struct rs_packed *packed, const void *buffer, bool pack)
     MPI_Aint lb, extent;
     int error = MPI_SUCCESS;
 
-    if (step == 0)
-        return MPI_ERR_COUNT;
     PMPI_Type_get_extent(packed->type, &lb, &extent);
     for (uint64_t i = 0; i < packed->count && error == MPI_SUCCESS; i += step) {
         uint64_t n = packed->count - i < step ? packed->count - i : step;

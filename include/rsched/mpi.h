@@ -209,9 +209,10 @@ rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology);
  * @return 0; RSCHED_EINVAL (an argument; also the reasons that follow are in
  *         the text that is logged); RSCHED_ETRUNC or RSCHED_EMISMATCH (the
  *         sizes that two neighbors gave do not fit); RSCHED_EUNREACH (a
- *         neighbor is on another node); other errors of
- *         rsched_exchange_create(). Different topologies may be used by
- *         several threads at once.
+ *         neighbor is on another node); RSCHED_ENOTSUP (a datatype of more than
+ *         32768 parts that is longer than 2 GiB; neighbors wait until they time
+ *         out); other errors of rsched_exchange_create(). Different topologies
+ *         may be used by several threads at once.
  */
 RSCHED_API int rsched_mpi_alltoallw_init(
     const void *sendbuf, const MPI_Count sendcounts[],

@@ -2,6 +2,7 @@
 /* rsched/mpi.h: topologies without a communicator, requests on them, other
  * buffers, statistics, and what is refused. */
 #include "tests/mpi/ring.h"
+#include "tests/mpi/too_long.h"
 
 #include <rsched/mpi.h>
 
@@ -210,6 +211,11 @@ static void refused(void)
     CHECK(request == MPI_REQUEST_NULL, "set without success");
     CHECK(rsched_mpi_rebind(request, &value, &got) == RSCHED_ENOTSUP, "null");
     blocks.counts[0] = 1;
+    blocks.types[0] = too_long_type(); /* nobody looks at the memory */
+    CHECK(make(&value, &got, &blocks, topology, &request) == RSCHED_ENOTSUP,
+          "too long to be packed");
+    MPI_Type_free(&blocks.types[0]);
+    blocks.types[0] = MPI_INT;
     CHECK(make(&value, &got, &blocks, topology, &request) == 0, "init");
     MPI_Start(&request);
     CHECK(rsched_mpi_rebind(request, &value, &got) == RSCHED_ESTATE, "active");
