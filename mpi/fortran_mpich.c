@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* MPICH: what mpi_f08 does by itself. */
 #include "mpi/fortran.h"
+#include "mpi/get_status.h"
 
 #pragma GCC visibility push(default)
 
@@ -199,6 +200,38 @@ F08(testsome, (MPI_Fint *count, MPI_Request *requests, MPI_Fint *outcount,
 {
     set(ierr, MPI_Testsome(*count, requests, outcount, indices,
                            many(statuses)));
+    for (int i = 0; i < *outcount; i++)
+        index_out(indices[i], &indices[i]);
+}
+
+F08(request_get_status_any,
+    (MPI_Fint *count, MPI_Request *requests, MPI_Fint *index, logical *flag,
+     MPI_Status *status, MPI_Fint *ierr))
+{
+    int place = MPI_UNDEFINED, done = 0;
+
+    set(ierr, rs_get_status_any(*count, requests, &place, &done, one(status)));
+    *flag = done != 0;
+    index_out(place, index);
+}
+
+F08(request_get_status_all,
+    (MPI_Fint *count, MPI_Request *requests, logical *flag,
+     MPI_Status *statuses, MPI_Fint *ierr))
+{
+    int done = 0;
+
+    set(ierr, rs_get_status_all(*count, requests, &done, many(statuses)));
+    *flag = done != 0;
+}
+
+F08(request_get_status_some,
+    (MPI_Fint *count, MPI_Request *requests, MPI_Fint *outcount,
+     MPI_Fint *indices, MPI_Status *statuses, MPI_Fint *ierr))
+{
+    *outcount = 0;
+    set(ierr, rs_get_status_some(*count, requests, outcount, indices,
+                                 many(statuses)));
     for (int i = 0; i < *outcount; i++)
         index_out(indices[i], &indices[i]);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Open MPI: starting and completing requests. */
 #include "mpi/fortran.h"
+#include "mpi/get_status.h"
 
 #include <stdlib.h>
 
@@ -255,6 +256,74 @@ FORTRAN(Testsome, TESTSOME, testsome,
     error = MPI_Testsome(*count, arrays.handles, &num, indices,
                          wanted(&arrays));
     some_out(&arrays, num, outcount, indices);
+    set(ierr, error);
+}
+
+/* ---- arrays that are only looked at ---- */
+
+/* The statuses are the program's at first: MPI_ERROR is left alone. */
+static void looks_init(struct arrays *arrays, int num, MPI_Fint *requests,
+                       MPI_Fint *statuses)
+{
+    arrays_init(arrays, num, requests, statuses);
+    for (int i = 0; i < num && wanted(arrays) != MPI_STATUSES_IGNORE; i++)
+        PMPI_Status_f2c(statuses + (ptrdiff_t)STATUS_INTS * i,
+                        &arrays->statuses[i]);
+}
+
+static void looks_fini(struct arrays *arrays, int statuses)
+{
+    arrays->num = 0; /* the handles may be constants */
+    arrays_fini(arrays, statuses);
+}
+
+FORTRAN(Request_get_status_any, REQUEST_GET_STATUS_ANY, request_get_status_any,
+        (MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, logical *flag,
+         MPI_Fint *status, MPI_Fint *ierr))
+{
+    struct arrays arrays;
+    MPI_Status memory, *ours = status_in(status, &memory);
+    int place = MPI_UNDEFINED, done = 0, error;
+
+    arrays_init(&arrays, *count, requests, NULL);
+    error = rs_get_status_any(*count, arrays.handles, &place, &done, ours);
+    *flag = done != 0;
+    index_out(place, index);
+    looks_fini(&arrays, 0);
+    if (done)
+        status_out(ours, status);
+    set(ierr, error);
+}
+
+FORTRAN(Request_get_status_all, REQUEST_GET_STATUS_ALL, request_get_status_all,
+        (MPI_Fint *count, MPI_Fint *requests, logical *flag,
+         MPI_Fint *statuses, MPI_Fint *ierr))
+{
+    struct arrays arrays;
+    int done = 0, error;
+
+    looks_init(&arrays, *count, requests, statuses);
+    error = rs_get_status_all(*count, arrays.handles, &done, wanted(&arrays));
+    *flag = done != 0;
+    looks_fini(&arrays, error == MPI_ERR_IN_STATUS || done ? *count : 0);
+    set(ierr, error);
+}
+
+FORTRAN(Request_get_status_some, REQUEST_GET_STATUS_SOME,
+        request_get_status_some,
+        (MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount,
+         MPI_Fint *indices, MPI_Fint *statuses, MPI_Fint *ierr))
+{
+    struct arrays arrays;
+    int num = 0, error;
+
+    looks_init(&arrays, *count, requests, statuses);
+    error = rs_get_status_some(*count, arrays.handles, &num, indices,
+                               wanted(&arrays));
+    *outcount = num;
+    for (int i = 0; i < num; i++)
+        index_out(indices[i], &indices[i]);
+    looks_fini(&arrays, num);
     set(ierr, error);
 }
 

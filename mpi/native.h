@@ -9,6 +9,8 @@
 
 /** NAME of the library behind us; ends the program when it has none. */
 void *rs_native(const char *name);
+/** The same for what not every library has: NULL then. */
+void *rs_native_if_any(const char *name);
 
 /** A pointer to the native Name, for this file only. */
 #define RS_NATIVE(Name)                                                      \

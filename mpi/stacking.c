@@ -12,7 +12,14 @@
     XX(MPI_Start) XX(MPI_Startall) XX(MPI_Wait) XX(MPI_Waitall)              \
     XX(MPI_Waitany) XX(MPI_Waitsome) XX(MPI_Test) XX(MPI_Testall)            \
     XX(MPI_Testany) XX(MPI_Testsome) XX(MPI_Request_free)                    \
-    XX(MPI_Request_get_status)
+    XX(MPI_Request_get_status) XX(MPI_Request_get_status_any)                \
+    XX(MPI_Request_get_status_all) XX(MPI_Request_get_status_some)           \
+    RS_MPICH_CALL_MAP(XX)
+#ifdef OPEN_MPI
+#define RS_MPICH_CALL_MAP(XX)
+#else
+#define RS_MPICH_CALL_MAP(XX) XX(MPIX_Request_is_complete)
+#endif
 
 const char *rs_stacking_passed_by(void)
 {

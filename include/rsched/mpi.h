@@ -14,10 +14,11 @@
  *   Comm_dup and Comm_dup_with_info prepare the communicator that they make for
  *   nonblocking calls; those of one made otherwise are native until its first
  *   blocking or persistent neighborhood call;
- * - Start, Startall, all forms of Wait and Test, Request_free and
- *   Request_get_status know the requests that it made. Each of them *is* an
- *   inactive native persistent request, so everything else a program may do
- *   with a request handle stays legal;
+ * - Start, Startall, all forms of Wait and Test, Request_free, Request_get_status
+ *   and its forms for several requests (MPI 4.1) know the requests that it made.
+ *   Each of them *is* an inactive native persistent request, so everything else a
+ *   program may do with a request handle stays legal (docs/persistent.md, "Calls
+ *   that take requests");
  * - unless RSCHED_PERSISTENT is no in a process, persistent point-to-point
  *   requests (MPI_Send_init, Ssend_init, Rsend_init, Recv_init) between
  *   processes of one node go through shared memory where both sides use them

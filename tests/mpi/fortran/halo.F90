@@ -20,6 +20,17 @@
 #define allgatherv_init MPI_Neighbor_allgatherv_init
 #endif
 
+! Calls of MPI 4.1, without their interfaces.
+#ifdef USE_F08
+#define status_any MPI_Request_get_status_any_f08
+#define status_all MPI_Request_get_status_all_f08
+#define status_some MPI_Request_get_status_some_f08
+#else
+#define status_any MPI_Request_get_status_any
+#define status_all MPI_Request_get_status_all
+#define status_some MPI_Request_get_status_some
+#endif
+
 #ifdef USE_F08
 #define COMM_TYPE type(MPI_Comm)
 #define REQUEST_TYPE type(MPI_Request)
@@ -133,6 +144,9 @@ program halo
 
   call natives()
   call messages()
+#ifdef LATE
+  call nothing_at_all()
+#endif
 
   ! nonblocking, each completion call in turn
   do round = 1, 9
@@ -300,6 +314,84 @@ contains
                                    ring, MPI_INFO_NULL, requests(5), ierr)
   end subroutine
 
+#ifdef LATE
+  ! Look at all until they are complete, which leaves them as they are.
+  subroutine look(number)
+    integer, intent(in) :: number
+    external :: status_any, status_all, status_some
+    STATUS_ONE
+    STATUS_MANY(N)
+    REQUEST_TYPE :: before(N)
+    integer :: k, index, num, indices(N)
+    logical :: flag
+
+    before = requests
+    flag = .false.
+    do while (.not. flag)
+      call status_any(N, requests, index, flag, status, ierr)
+    end do
+    if (index < 1 .or. index > N) call fail("an index out of range")
+    num = 0
+    do while (num < N)
+      if (mod(number, 2) == 0) then
+        call status_some(N, requests, num, indices, statuses, ierr)
+      else
+        call status_some(N, requests, num, indices, MPI_STATUSES_IGNORE, ierr)
+      end if
+    end do
+    do k = 1, N
+      if (indices(k) /= k) call fail("a wrong index")
+    end do
+    call status_all(N, requests, flag, statuses, ierr)
+    if (.not. flag) call fail("not complete any more")
+    call status_all(N, requests, flag, MPI_STATUSES_IGNORE, ierr)
+    if (.not. flag) call fail("not complete any more")
+    do k = 1, N
+      if (requests(k) /= before(k)) call fail("a handle was changed")
+    end do
+  end subroutine
+
+  ! Native requests and null ones.
+  subroutine nothing_at_all()
+    external :: status_any, status_all, status_some
+    STATUS_ONE
+    STATUS_MANY(2)
+    REQUEST_TYPE :: pair(2)
+    integer :: to_right, from_left, index, num, indices(2)
+    logical :: flag
+
+    pair = MPI_REQUEST_NULL
+    flag = .false.
+    call status_any(2, pair, index, flag, status, ierr)
+    if (.not. flag .or. index /= MPI_UNDEFINED) call fail("an index of nothing")
+    flag = .false.
+    call status_all(2, pair, flag, statuses, ierr)
+    if (.not. flag) call fail("nothing is not complete")
+    call status_some(2, pair, num, indices, statuses, ierr)
+    if (num /= MPI_UNDEFINED) call fail("a number of nothing")
+    to_right = rank
+    call MPI_Irecv(from_left, 1, MPI_INTEGER, left, 7, ring, pair(2), ierr)
+    call MPI_Send(to_right, 1, MPI_INTEGER, right, 7, ring, ierr)
+    flag = .false.
+    do while (.not. flag)
+      call status_any(2, pair, index, flag, status, ierr)
+    end do
+    if (index /= 2) call fail("a wrong index")
+    call status_all(2, pair, flag, statuses, ierr)
+    call status_some(2, pair, num, indices, statuses, ierr)
+    if (.not. flag .or. num /= 1 .or. indices(1) /= 2) call fail("a wrong number")
+#ifdef USE_F08
+    if (status%MPI_SOURCE /= left .or. status%MPI_TAG /= 7 .or. statuses(1)%MPI_SOURCE /= left) &
+      call fail("a wrong status")
+#else
+    if (status(MPI_SOURCE) /= left .or. status(MPI_TAG) /= 7 .or. statuses(MPI_SOURCE, 1) /= left) &
+      call fail("a wrong status")
+#endif
+    call MPI_Wait(pair(2), status, ierr)
+    if (from_left /= left) call fail("wrong data")
+  end subroutine
+#endif
+
   subroutine complete(number)
     integer, intent(in) :: number
     STATUS_ONE
@@ -307,6 +399,9 @@ contains
     logical :: flag, seen(N)
     integer :: k, index, num, indices(N), left_over
 
+#ifdef LATE
+    call look(number)
+#endif
     seen = .false.
     left_over = N
     do while (left_over > 0)
