@@ -77,8 +77,10 @@ void rs_presence_announce(void)
         return;
     is_managed = true;
     manager = atoi(descriptor);
+    /* The words of an answer come in any order: MPICH 4.2 begins with rc. */
     if (!ask("cmd=init pmi_version=1 pmi_subversion=1\n",
-             "cmd=response_to_init pmi_version=1", answer) ||
+             "cmd=response_to_init ", answer) ||
+        strstr(answer, " pmi_version=1 ") == NULL ||
         !ask("cmd=get_my_kvsname\n", "cmd=my_kvsname", answer) ||
         !value_of(answer, "kvsname=", space))
         goto err_no_manager;
