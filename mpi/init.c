@@ -298,6 +298,21 @@ static bool somebody_missing(void)
     return true;
 }
 
+/* Why point-to-point requests are left to the native MPI. */
+static enum rs_reason why_native(bool wanted)
+{
+    const char *unseen = rs_stacking_unseen();
+
+    if (!wanted)
+        return RS_REASON_OFF;
+    if (unseen == NULL)
+        return RS_ACCELERATED;
+    rs_log(RS_LOG_INFO,
+           "this MPI library has %s, the one that the backend was built with has "
+           "not, so persistent point-to-point requests are native", unseen);
+    return RS_REASON_UNSEEN;
+}
+
 static void backend_init(void)
 {
     MPI_Request nothing = MPI_REQUEST_NULL;
@@ -315,7 +330,7 @@ static void backend_init(void)
     values[0] = rs_process.reason == RS_REASON_DISABLED;
     values[1] = (int)rs_process.report;
     values[2] = passed_by != NULL;
-    values[3] = !rs_process.persistent;
+    values[3] = (int)why_native(rs_process.persistent);
     values[4] = !rs_process.gpu;
     agree(values);
     rs_process.report = (enum rs_report_level)values[1];
@@ -345,7 +360,8 @@ static void backend_init(void)
     share_job();
     PMPI_Query_thread(&level);
     rs_process.threads = level == MPI_THREAD_MULTIPLE;
-    rs_process.persistent = values[3] == 0;
+    rs_process.off = (enum rs_reason)values[3];
+    rs_process.persistent = rs_process.off == RS_ACCELERATED;
     rs_process.gpu = values[4] == 0;
     if (rs_process.persistent)
         rs_names_init();

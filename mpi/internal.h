@@ -78,6 +78,8 @@ enum rs_call {
     XX(TOOL, "tool",                                                         \
        "another tool is called before the backend and would pass it by")     \
     XX(OFF, "off", "RSCHED_PERSISTENT is no in a process")                   \
+    XX(UNSEEN, "unseen",                                                     \
+       "the MPI library matches messages by calls that ours lacked")         \
     XX(UNPREPARED, "unprepared",                                             \
        "the call that made the communicator could not prepare it")           \
     XX(CHANNELS, "channels",                                                 \
@@ -193,7 +195,8 @@ struct rs_process {
                             * RSCHED_NODE */
     int num_local;         /* processes on this machine */
     bool threads;          /* MPI_THREAD_MULTIPLE */
-    bool persistent;       /* RSCHED_PERSISTENT, in all processes */
+    bool persistent;       /* point-to-point requests may be ours, and */
+    enum rs_reason off;    /* why not, the same in all processes */
     bool gpu;              /* RSCHED_GPU, likewise */
     uint64_t job;
     MPI_Comm comm;      /* our own duplicate of MPI_COMM_WORLD */
@@ -235,6 +238,9 @@ bool rs_presence_check(int *missing, bool *speaks);
 
 /** The first call of requests that another tool sees before us, or NULL. */
 const char *rs_stacking_passed_by(void);
+/** A call of the library that matches messages and that we let pass unseen, or
+ * NULL: the header that we were built with does not have it. */
+const char *rs_stacking_unseen(void);
 
 /** The out-of-band callbacks (oob.c), over rs_process.comm. */
 struct rsched_oob rs_oob(void);

@@ -31,7 +31,7 @@ static enum rs_reason find_lane(MPI_Comm comm, int peer, int tag, bool sends,
     if (rs_process.requests != RS_ACCELERATED)
         return rs_process.requests;
     if (!rs_process.persistent)
-        return RS_REASON_OFF;
+        return rs_process.off;
     if (rs_process.threads)
         return RS_REASON_THREADS;
     if (peer == MPI_ANY_SOURCE || tag == MPI_ANY_TAG)

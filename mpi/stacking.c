@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other tools between the program and the MPI library. A tool that stands
- * before us and calls PMPI_ passes us by. If it does so with one of the calls
+/* Who passes us by. A tool that stands between the program and us and calls PMPI_
+ * does. If it does so with one of the calls
  * that start and complete requests, ours would be started natively, as
  * receives from nobody: complete at once, and nothing has moved. */
 #include "mpi/internal.h"
+#include "mpi/native.h"
 
 #include <dlfcn.h>
 
@@ -39,5 +40,25 @@ const char *rs_stacking_passed_by(void)
             first.dli_fbase != ours.dli_fbase)
             return names[i];
     }
+    return NULL;
+}
+
+/* Those of MPI 4 (plain.c). Open MPI 5 has some of them, says that it is MPI 3.1, and
+ * has the same soname as 4.1. */
+const char *rs_stacking_unseen(void)
+{
+#if MPI_VERSION < 4
+    static const char *const names[] = {"MPI_Isendrecv",
+                                        "MPI_Isendrecv_replace", "MPI_Send_c",
+                                        "MPI_Recv_c"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char native[40];
+
+        snprintf(native, sizeof(native), "P%s", names[i]);
+        if (rs_native_if_any(native) != NULL)
+            return names[i];
+    }
+#endif
     return NULL;
 }

@@ -2,7 +2,7 @@
 /* Calls that stay native, each counted with its reason; what the report says
  * of them is checked by the script check-run.
  *
- * reasons [--status N] [--disabled] [--persistent] */
+ * reasons [--status N] [--disabled] [--off | --unseen] */
 #include "tests/mpi/ring.h"
 
 static void point_to_point(void)
@@ -85,7 +85,9 @@ int main(int argc, char **argv)
         expect("accelerated", 2);
         expect("native", 10);
         expect(has_option(argc, argv, "--off") ? "send_init.native.off"
-                                               : "send_init.native.no-peer",
+               : has_option(argc, argv, "--unseen")
+                   ? "send_init.native.unseen"
+                   : "send_init.native.no-peer",
                1);
         expect("recv_init.native", 1);
         expect("ineighbor_alltoallw.native.unprepared", 1);
