@@ -163,14 +163,11 @@ static void await(_Atomic uint64_t *word, uint64_t value)
         spin_hint();
 }
 
-/* What stands for the application's buffer has been written. */
+/* What stands for the application's buffer is written as that is: a copy would leave
+ * its lines elsewhere, out of which they are read faster or slower. */
 static void floor_rewritten(struct call_state *c)
 {
-    const struct work *w = c->work;
-
-    for (int s = 0; s < w->messages; s++)
-        box_copy(shared_part(c, w->rank), &w->from_box[s], w->send,
-                 &w->from_box[s]);
+    work_rewrite(c->work, shared_part(c, c->work->rank));
 }
 
 static void floor_setup(struct call_state *c)
@@ -179,7 +176,9 @@ static void floor_setup(struct call_state *c)
 
     /* Flags only grow, over all cases and calls. */
     c->epoch = atomic_load(&c->shared->side[w->rank].begun);
-    floor_rewritten(c);
+    for (int s = 0; s < w->messages; s++)
+        box_copy(shared_part(c, w->rank), &w->from_box[s], w->send,
+                 &w->from_box[s]);
     /* Bytes of an earlier case may lie where the slots' flags are now. */
     memset(slot_of(c, w->rank, 0), 0, sizeof(uint64_t));
     memset(slot_of(c, w->rank, 1), 0, sizeof(uint64_t));

@@ -187,7 +187,7 @@ static double time_rewritten(const struct call *call, struct call_state *state,
     for (int i = 0; i < exchanges; i++) {
         double start, clock;
 
-        work_rewrite(state->work);
+        work_rewrite(state->work, state->work->send);
         if (call->rewritten != NULL)
             call->rewritten(state);
         start = rs_line_now();

@@ -337,7 +337,7 @@ void work_fill(struct work *w, unsigned salt)
                 (char)expected_at(w, s, w->rank, salt, i);
 }
 
-void work_rewrite(const struct work *w)
+void work_rewrite(const struct work *w, char *send)
 {
     for (int s = 0; s < w->messages; s++) {
         const struct box *b = &w->from_box[s];
@@ -345,7 +345,7 @@ void work_rewrite(const struct work *w)
         if (b->bytes == 0)
             continue;
         for (size_t row = 0; row < b->planes * b->rows; row++) {
-            char *at = w->send + box_offset(b, row * b->bytes);
+            char *at = send + box_offset(b, row * b->bytes);
 
             for (size_t i = 0; i < b->bytes; i += LINE)
                 at[i]++;

@@ -67,9 +67,9 @@ void work_fini(struct work *w);
  * and the receive buffer with others. */
 void work_fill(struct work *w, unsigned salt);
 
-/** Write a word in each line of each block of the send buffer's messages; what
- * they hold is then of no use to work_check(). */
-void work_rewrite(const struct work *w);
+/** Write a word in each line of each block of the send buffer's messages, or of what
+ * stands for it; what they hold is then of no use to work_check(). */
+void work_rewrite(const struct work *w, char *send);
 
 /** The first message whose received bytes are wrong, or -1. */
 int work_check(const struct work *w, unsigned salt);
