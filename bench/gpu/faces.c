@@ -10,8 +10,6 @@
  * same places of other boxes. Exits with 77 where there is no GPU, with 1 where the
  * bytes that have come are wrong.
  */
-#include <cuda.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,49 +18,18 @@
 
 #include <rsched/rsched.h>
 
+#include "driver.h"
+
 enum { FACES = 6, MOST_ROUNDS = 1000, SKIPPED = 77 };
 enum { NUMBER = 8 }; /* bytes */
 
-/* cuda.h chooses the version of a function by a macro of its name. */
-#define FUNCTIONS(XX)                                                        \
-    XX(cuInit)                                                               \
-    XX(cuDeviceGetCount)                                                     \
-    XX(cuDevicePrimaryCtxRetain)                                             \
-    XX(cuDevicePrimaryCtxRelease)                                            \
-    XX(cuCtxSetCurrent)                                                      \
-    XX(cuStreamCreate)                                                       \
-    XX(cuStreamDestroy)                                                      \
-    XX(cuStreamSynchronize)                                                  \
-    XX(cuMemAlloc)                                                           \
-    XX(cuMemFree)                                                            \
-    XX(cuMemcpyAsync)
-#define TEXT(name) #name
-#define SYMBOL(name) TEXT(name)
-
-static struct {
-#define XX(name) __typeof__(&name) name;
-    FUNCTIONS(XX)
-#undef XX
-} cuda;
-
 struct bench {
     uint64_t side;
-    CUcontext gpu;
-    CUstream stream;
     CUdeviceptr box, received; /* a box for each face */
     struct rsched_run faces[FACES];
     struct rsched_context *context;
     struct rsched_exchange *exchange;
 };
-
-static void needs(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "rsched-bench-faces: %s: error %d of the driver\n", what,
-            (int)result);
-    exit(1);
-}
 
 static void check(int error, const char *what)
 {
@@ -70,27 +37,6 @@ static void check(int error, const char *what)
         return;
     fprintf(stderr, "rsched-bench-faces: %s: %s\n", what, rsched_last_error());
     exit(1);
-}
-
-/* @return NULL, or why there is no GPU */
-static const char *find_driver(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
-    int count;
-
-    if (library == NULL)
-        return "no driver (libcuda.so.1)";
-#define XX(name)                                                             \
-    symbol = dlsym(library, SYMBOL(name));                                   \
-    if (symbol == NULL)                                                      \
-        return "the driver has no " SYMBOL(name);                            \
-    memcpy(&cuda.name, &symbol, sizeof(symbol));
-    FUNCTIONS(XX)
-#undef XX
-    if (cuda.cuInit(0) != CUDA_SUCCESS ||
-        cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0)
-        return "the driver shows no GPU";
-    return NULL;
 }
 
 /* ---- the faces ---- */
@@ -143,17 +89,15 @@ static void make_exchange(struct bench *b)
     rsched_pattern_destroy(pattern);
 }
 
-static void copy(struct bench *b, CUdeviceptr to, CUdeviceptr from,
-                 uint64_t bytes)
+static void copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 {
-    needs(cuda.cuMemcpyAsync(to, from, bytes, b->stream), "copy");
+    driver_needs(cuda.cuMemcpyAsync(to, from, bytes, cuda.stream), "copy");
 }
 
-static void copy_and_wait(struct bench *b, CUdeviceptr to, CUdeviceptr from,
-                          uint64_t bytes)
+static void copy_and_wait(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 {
-    copy(b, to, from, bytes);
-    needs(cuda.cuStreamSynchronize(b->stream), "copy");
+    copy(to, from, bytes);
+    driver_needs(cuda.cuStreamSynchronize(cuda.stream), "copy");
 }
 
 /* ---- the two ways ---- */
@@ -172,11 +116,11 @@ static void copy_blocks(struct bench *b)
         for (uint64_t k = 0; k < f->count; k++) {
             uint64_t at = (uint64_t)(f->offset + (int64_t)k * f->stride);
 
-            copy(b, b->received + (uint64_t)i * box_bytes(b) + at, b->box + at,
+            copy(b->received + (uint64_t)i * box_bytes(b) + at, b->box + at,
                  f->bytes);
         }
     }
-    needs(cuda.cuStreamSynchronize(b->stream), "copies");
+    driver_needs(cuda.cuStreamSynchronize(cuda.stream), "copies");
 }
 
 /* ---- bytes ---- */
@@ -210,10 +154,10 @@ static void verify(struct bench *b, void (*way)(struct bench *b),
                    b->faces[i].bytes);
         }
     }
-    copy_and_wait(b, b->box, (CUdeviceptr)(uintptr_t)box, bytes);
-    copy_and_wait(b, b->received, (CUdeviceptr)(uintptr_t)all, FACES * bytes);
+    copy_and_wait(b->box, (CUdeviceptr)(uintptr_t)box, bytes);
+    copy_and_wait(b->received, (CUdeviceptr)(uintptr_t)all, FACES * bytes);
     way(b);
-    copy_and_wait(b, (CUdeviceptr)(uintptr_t)all, b->received, FACES * bytes);
+    copy_and_wait((CUdeviceptr)(uintptr_t)all, b->received, FACES * bytes);
     if (memcmp(all, expected, FACES * bytes) != 0) {
         fprintf(stderr, "rsched-bench-faces: wrong bytes by %s\n", name);
         exit(1);
@@ -279,16 +223,13 @@ int main(int argc, char **argv)
               stderr);
         return 2;
     }
-    reason = find_driver();
+    reason = driver_begin();
     if (reason != NULL) {
         printf("SKIP: %s\n", reason);
         return SKIPPED;
     }
-    needs(cuda.cuDevicePrimaryCtxRetain(&b.gpu, 0), "context");
-    needs(cuda.cuCtxSetCurrent(b.gpu), "context");
-    needs(cuda.cuStreamCreate(&b.stream, CU_STREAM_NON_BLOCKING), "stream");
-    needs(cuda.cuMemAlloc(&b.box, box_bytes(&b)), "memory");
-    needs(cuda.cuMemAlloc(&b.received, FACES * box_bytes(&b)), "memory");
+    driver_needs(cuda.cuMemAlloc(&b.box, box_bytes(&b)), "memory");
+    driver_needs(cuda.cuMemAlloc(&b.received, FACES * box_bytes(&b)), "memory");
     make_faces(&b);
     make_exchange(&b);
     verify(&b, exchange, "the exchange");
@@ -296,9 +237,8 @@ int main(int argc, char **argv)
     measure(&b, rounds);
     rsched_exchange_destroy(b.exchange);
     rsched_context_destroy(b.context);
-    needs(cuda.cuMemFree(b.received), "memory");
-    needs(cuda.cuMemFree(b.box), "memory");
-    needs(cuda.cuStreamDestroy(b.stream), "stream");
-    needs(cuda.cuDevicePrimaryCtxRelease(0), "context");
+    driver_needs(cuda.cuMemFree(b.received), "memory");
+    driver_needs(cuda.cuMemFree(b.box), "memory");
+    driver_end();
     return 0;
 }

@@ -9,40 +9,9 @@
 
 #ifdef WORDS_IMAGE
 
-#include <cuda.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
-/* cuda.h chooses the version of a function by a macro of its name. */
-#define FUNCTIONS(XX)                                                        \
-    XX(cuInit)                                                               \
-    XX(cuDeviceGetCount)                                                     \
-    XX(cuDevicePrimaryCtxRetain)                                             \
-    XX(cuDevicePrimaryCtxRelease)                                            \
-    XX(cuCtxSetCurrent)                                                      \
-    XX(cuStreamCreate)                                                       \
-    XX(cuStreamDestroy)                                                      \
-    XX(cuStreamSynchronize)                                                  \
-    XX(cuMemAlloc)                                                           \
-    XX(cuMemFree)                                                            \
-    XX(cuMemHostAlloc)                                                       \
-    XX(cuMemFreeHost)                                                        \
-    XX(cuMemHostRegister)                                                    \
-    XX(cuMemHostUnregister)                                                  \
-    XX(cuMemHostGetDevicePointer)                                            \
-    XX(cuMemcpyAsync)                                                        \
-    XX(cuModuleLoadData)                                                     \
-    XX(cuModuleUnload)                                                       \
-    XX(cuModuleGetFunction)                                                  \
-    XX(cuLaunchKernel)
-#define TEXT(name) #name
-#define SYMBOL(name) TEXT(name)
-
-static struct {
-#define XX(name) __typeof__(&name) name;
-    FUNCTIONS(XX)
-#undef XX
-} cuda;
+#include "driver.h"
 
 /* Doorbell records of a queue pair lie in one page, which the driver takes once. */
 struct pages {
@@ -54,42 +23,11 @@ struct pages {
 enum { MOST_PAGES = 8 };
 
 static struct {
-    CUcontext context;
-    CUstream stream;
     CUmodule module;
     CUfunction kernel;
     void *image;
     struct pages pages[MOST_PAGES];
 } gpu;
-
-static void needs(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "rsched-bench-words: %s: error %d of the driver\n", what,
-            (int)result);
-    exit(1);
-}
-
-static const char *find_driver(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
-    int count;
-
-    if (library == NULL)
-        return "no driver (libcuda.so.1)";
-#define XX(name)                                                             \
-    symbol = dlsym(library, SYMBOL(name));                                   \
-    if (symbol == NULL)                                                      \
-        return "the driver has no " SYMBOL(name);                            \
-    memcpy(&cuda.name, &symbol, sizeof(symbol));
-    FUNCTIONS(XX)
-#undef XX
-    if (cuda.cuInit(0) != CUDA_SUCCESS ||
-        cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0)
-        return "the driver shows no GPU";
-    return NULL;
-}
 
 /* ---- memory ---- */
 
@@ -97,10 +35,10 @@ static int pin(void *arg, uint64_t bytes, bool in_host, void **memory)
 {
     (void)arg;
     (void)in_host; /* kernels are given copies in the GPU's memory */
-    needs(cuda.cuMemHostAlloc(memory, bytes,
-                              CU_MEMHOSTALLOC_PORTABLE |
-                                  CU_MEMHOSTALLOC_DEVICEMAP),
-          "pinned memory");
+    driver_needs(cuda.cuMemHostAlloc(memory, bytes,
+                                     CU_MEMHOSTALLOC_PORTABLE |
+                                         CU_MEMHOSTALLOC_DEVICEMAP),
+                 "pinned memory");
     memset(*memory, 0, bytes);
     return 0;
 }
@@ -108,14 +46,14 @@ static int pin(void *arg, uint64_t bytes, bool in_host, void **memory)
 static void unpin(void *arg, void *memory)
 {
     (void)arg;
-    needs(cuda.cuMemFreeHost(memory), "pinned memory");
+    driver_needs(cuda.cuMemFreeHost(memory), "pinned memory");
 }
 
 static void *seen(void *host)
 {
     CUdeviceptr there;
 
-    needs(cuda.cuMemHostGetDevicePointer(&there, host, 0), "address");
+    driver_needs(cuda.cuMemHostGetDevicePointer(&there, host, 0), "address");
     return (void *)(uintptr_t)there;
 }
 
@@ -153,7 +91,8 @@ static int map(void *arg, void *host, uint64_t bytes, bool is_register,
     }
     if (free_one == NULL)
         return rs_fail(RSCHED_ELIMIT, "more pages than there is room for");
-    needs(register_pages(&p, is_register), "registration of a queue pair");
+    driver_needs(register_pages(&p, is_register),
+                 "registration of a queue pair");
     *free_one = p;
     *mapped = seen(host);
     return 0;
@@ -170,17 +109,18 @@ static void unmap(void *arg, void *host, void *mapped)
             (char *)host >= q->begin + q->bytes)
             continue;
         if (--q->users == 0)
-            needs(cuda.cuMemHostUnregister(q->begin), "registration");
+            driver_needs(cuda.cuMemHostUnregister(q->begin), "registration");
         return;
     }
 }
 
 static void copy(void *to, const void *from, uint64_t bytes)
 {
-    needs(cuda.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
-                             (CUdeviceptr)(uintptr_t)from, bytes, gpu.stream),
-          "copy");
-    needs(cuda.cuStreamSynchronize(gpu.stream), "copy");
+    driver_needs(cuda.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+                                    (CUdeviceptr)(uintptr_t)from, bytes,
+                                    cuda.stream),
+                 "copy");
+    driver_needs(cuda.cuStreamSynchronize(cuda.stream), "copy");
 }
 
 static void *allocate(uint64_t bytes)
@@ -190,7 +130,7 @@ static void *allocate(uint64_t bytes)
 
     if (zeros == NULL)
         exit(1);
-    needs(cuda.cuMemAlloc(&memory, bytes), "memory");
+    driver_needs(cuda.cuMemAlloc(&memory, bytes), "memory");
     copy((void *)(uintptr_t)memory, zeros, bytes);
     free(zeros);
     return (void *)(uintptr_t)memory;
@@ -198,7 +138,7 @@ static void *allocate(uint64_t bytes)
 
 static void release(void *memory)
 {
-    needs(cuda.cuMemFree((CUdeviceptr)(uintptr_t)memory), "memory");
+    driver_needs(cuda.cuMemFree((CUdeviceptr)(uintptr_t)memory), "memory");
 }
 
 /* ---- the kernel ---- */
@@ -226,34 +166,31 @@ static void run(const struct words_job *there, const struct words_job *job)
 {
     CUdeviceptr argument = (CUdeviceptr)(uintptr_t)there;
 
-    needs(cuda.cuLaunchKernel(gpu.kernel, job->blocks, 1, 1,
-                              job->groups * job->threads, 1, 1, 0, gpu.stream,
-                              (void *[]){&argument}, NULL),
-          "kernel");
-    needs(cuda.cuStreamSynchronize(gpu.stream), "kernel");
+    driver_needs(cuda.cuLaunchKernel(gpu.kernel, job->blocks, 1, 1,
+                                     job->groups * job->threads, 1, 1, 0,
+                                     cuda.stream, (void *[]){&argument}, NULL),
+                 "kernel");
+    driver_needs(cuda.cuStreamSynchronize(cuda.stream), "kernel");
 }
 
 static void end(void)
 {
-    needs(cuda.cuModuleUnload(gpu.module), "module");
-    needs(cuda.cuStreamDestroy(gpu.stream), "stream");
-    needs(cuda.cuDevicePrimaryCtxRelease(0), "context");
+    driver_needs(cuda.cuModuleUnload(gpu.module), "module");
+    driver_end();
     free(gpu.image);
 }
 
 const char *words_begin_gpu(struct words_side *side)
 {
-    const char *reason = find_driver();
+    const char *reason = driver_begin();
 
     if (reason != NULL)
         return reason;
-    needs(cuda.cuDevicePrimaryCtxRetain(&gpu.context, 0), "context");
-    needs(cuda.cuCtxSetCurrent(gpu.context), "context");
-    needs(cuda.cuStreamCreate(&gpu.stream, CU_STREAM_NON_BLOCKING), "stream");
     gpu.image = read_image();
-    needs(cuda.cuModuleLoadData(&gpu.module, gpu.image), "module");
-    needs(cuda.cuModuleGetFunction(&gpu.kernel, gpu.module, "words_kernel"),
-          "kernel");
+    driver_needs(cuda.cuModuleLoadData(&gpu.module, gpu.image), "module");
+    driver_needs(cuda.cuModuleGetFunction(&gpu.kernel, gpu.module,
+                                          "words_kernel"),
+                 "kernel");
     *side = (struct words_side){.name = "a kernel of GPU 0",
                                 .cycles = "the GPU's clock",
                                 .warp = WORDS_WARP,
