@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(OPEN_MPI) && MPI_VERSION < 4
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 /* Open MPI 4 has MPI-4's persistent collectives under names of its own. */
 #include <mpi-ext.h>
 #define MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init

@@ -68,7 +68,8 @@ function(rsched_test)
   if("mpi" IN_LIST arg_LABELS OR "mpi-asan" IN_LIST arg_LABELS)
     # Containers run as root, and have fewer cores than the tests have ranks.
     list(APPEND arg_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1
-         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
+         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+         PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe) # Open MPI 4 and 5
     if(NOT arg_PROCESSORS)
       set(arg_PROCESSORS 2)
     endif()

@@ -45,7 +45,7 @@ void *rs_native(const char *name)
     }
 
 /* Initializing a persistent collective call is not local either. */
-#if MPI_VERSION >= 4
+#if RS_MPI4_CALLS
 #define AND_REQUEST(...) (__VA_ARGS__, MPI_Info info, MPI_Request *request)
 #define AND_REQUEST_ARGS(...) (__VA_ARGS__, info, request)
 #define COLLECTIVE(Name, c, params, args)                                    \

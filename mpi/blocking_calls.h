@@ -412,6 +412,22 @@ BLOCKING(Mrecv,
 
 /* ---- of MPI 4 ---- */
 
+#if RS_MPI4_CALLS
+BLOCKING(Comm_create_from_group,
+         (MPI_Group group, const char *stringtag, MPI_Info info,
+          MPI_Errhandler errhandler, MPI_Comm *newcomm),
+         (group, stringtag, info, errhandler, newcomm))
+BLOCKING(Intercomm_create_from_groups,
+         (MPI_Group local_group, int local_leader, MPI_Group remote_group,
+          int remote_leader, const char *stringtag, MPI_Info info,
+          MPI_Errhandler errhandler, MPI_Comm *newintercomm),
+         (local_group, local_leader, remote_group, remote_leader, stringtag,
+          info, errhandler, newintercomm))
+BLOCKING(Session_finalize,
+         (MPI_Session *session),
+         (session))
+#endif
+
 #if MPI_VERSION >= 4
 COLLECTIVE(Allgather, _c,
          (const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
@@ -499,16 +515,6 @@ COLLECTIVE(Scatterv, _c,
 BLOCKING(Buffer_detach_c,
          (void *buffer_addr, MPI_Count *size),
          (buffer_addr, size))
-BLOCKING(Comm_create_from_group,
-         (MPI_Group group, const char *stringtag, MPI_Info info,
-          MPI_Errhandler errhandler, MPI_Comm *newcomm),
-         (group, stringtag, info, errhandler, newcomm))
-BLOCKING(Intercomm_create_from_groups,
-         (MPI_Group local_group, int local_leader, MPI_Group remote_group,
-          int remote_leader, const char *stringtag, MPI_Info info,
-          MPI_Errhandler errhandler, MPI_Comm *newintercomm),
-         (local_group, local_leader, remote_group, remote_leader, stringtag,
-          info, errhandler, newintercomm))
 BLOCKING(File_read_c,
          (MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype,
           MPI_Status *status),
@@ -620,11 +626,28 @@ COLLECTIVE_PMPI(Neighbor_alltoallw, _c,
           MPI_Comm comm),
          (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
           rdispls, recvtypes, comm))
-BLOCKING(Session_finalize,
-         (MPI_Session *session),
-         (session))
 BLOCKING(Mrecv_c,
          (void *buf, MPI_Count count, MPI_Datatype datatype,
           MPI_Message *message, MPI_Status *status),
          (buf, count, datatype, message, status))
+#endif
+
+/* ---- of MPI 4.1 ---- */
+
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+BLOCKING(Buffer_flush, (void), ())
+BLOCKING(Comm_detach_buffer,
+         (MPI_Comm comm, void *buffer_addr, int *size),
+         (comm, buffer_addr, size))
+BLOCKING(Comm_detach_buffer_c,
+         (MPI_Comm comm, void *buffer_addr, MPI_Count *size),
+         (comm, buffer_addr, size))
+BLOCKING(Comm_flush_buffer, (MPI_Comm comm), (comm))
+BLOCKING(Session_detach_buffer,
+         (MPI_Session session, void *buffer_addr, int *size),
+         (session, buffer_addr, size))
+BLOCKING(Session_detach_buffer_c,
+         (MPI_Session session, void *buffer_addr, MPI_Count *size),
+         (session, buffer_addr, size))
+BLOCKING(Session_flush_buffer, (MPI_Session session), (session))
 #endif

@@ -59,7 +59,7 @@ void rs_fortran_prepared(const MPI_Fint *made, MPI_Fint error, MPI_Fint *ierr);
 #define FORTRAN(Name, NAME, name, params)                                    \
     FORTRAN_X(, , Name, NAME, name, params)
 
-#if MPI_VERSION >= 4
+#if RS_MPI4_CALLS
 #define FORTRAN_INIT(Name, NAME, name, params)                               \
     FORTRAN(Name##_init, NAME##_INIT, name##_init, params)
 #define INIT(name) MPI_##name##_init

@@ -10,8 +10,11 @@
 static_assert(sizeof(MPI_Request) == sizeof(MPI_Fint) &&
               sizeof(MPI_Comm) == sizeof(MPI_Fint), "handles are integers");
 
-#pragma weak MPIR_F08_MPI_STATUS_IGNORE_OBJ
-#pragma weak MPIR_F08_MPI_STATUSES_IGNORE_OBJ
+/* Where the module has its constants; MPICH 4.0 declares them in mpi.h, 4.2 nowhere. */
+extern const char f08_status_ignore[]
+    __asm__("MPIR_F08_MPI_STATUS_IGNORE_OBJ") __attribute__((weak));
+extern const char f08_statuses_ignore[]
+    __asm__("MPIR_F08_MPI_STATUSES_IGNORE_OBJ") __attribute__((weak));
 
 #define F08(name, params)                                                    \
     void mpi_##name##_f08_ params;                                           \
@@ -19,14 +22,14 @@ static_assert(sizeof(MPI_Request) == sizeof(MPI_Fint) &&
 
 static MPI_Status *one(MPI_Status *status)
 {
-    return (void *)status == (void *)&MPIR_F08_MPI_STATUS_IGNORE_OBJ
+    return (const void *)status == (const void *)f08_status_ignore
                ? MPI_STATUS_IGNORE
                : status;
 }
 
 static MPI_Status *many(MPI_Status *statuses)
 {
-    return (void *)statuses == (void *)MPIR_F08_MPI_STATUSES_IGNORE_OBJ
+    return (const void *)statuses == (const void *)f08_statuses_ignore
                ? MPI_STATUSES_IGNORE
                : statuses;
 }

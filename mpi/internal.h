@@ -11,6 +11,14 @@
 #endif
 #pragma GCC visibility pop
 
+/* Whether persistent collectives have their names, and MPI_Isendrecv is there. Open
+ * MPI 5 has both and says that it is MPI 3.1; Open MPI 4 has the first as MPIX_. */
+#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
+#define RS_MPI4_CALLS 1
+#else
+#define RS_MPI4_CALLS 0
+#endif
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -242,7 +242,7 @@ static bool nonblocking(MPI_Comm handle, const struct rs_args *args,
 #define RS_DISPL int
 #define RS_NAME(name) MPI_##name
 #define RS_PNAME(name) PMPI_##name
-#if MPI_VERSION >= 4
+#if RS_MPI4_CALLS
 #define RS_INIT(name) MPI_##name##_init
 #define RS_PINIT(name) PMPI_##name##_init
 #else /* Open MPI 4 has them as an extension */

@@ -43,22 +43,24 @@ const char *rs_stacking_passed_by(void)
     return NULL;
 }
 
-/* Those of MPI 4 (plain.c). Open MPI 5 has some of them, says that it is MPI 3.1, and
- * has the same soname as 4.1. */
+/* Those of MPI 4 (plain.c). Open MPI 5 has the first two, and the same soname as 4. */
 const char *rs_stacking_unseen(void)
 {
+    static const char *const names[] = {
+#if !RS_MPI4_CALLS
+        "MPI_Isendrecv", "MPI_Isendrecv_replace",
+#endif
 #if MPI_VERSION < 4
-    static const char *const names[] = {"MPI_Isendrecv",
-                                        "MPI_Isendrecv_replace", "MPI_Send_c",
-                                        "MPI_Recv_c"};
+        "MPI_Send_c",    "MPI_Recv_c",
+#endif
+        NULL};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (const char *const *name = names; *name != NULL; name++) {
         char native[40];
 
-        snprintf(native, sizeof(native), "P%s", names[i]);
+        snprintf(native, sizeof(native), "P%s", *name);
         if (rs_native_if_any(native) != NULL)
-            return names[i];
+            return *name;
     }
-#endif
     return NULL;
 }

@@ -11,7 +11,10 @@
 #include <inttypes.h>
 #include <mpi.h>
 
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h> /* needs mpi.h before it */
+#define MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
+#endif
 #include <rsched/mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -95,9 +98,9 @@ static void make_neighbors(struct prepared *p, int peer)
     free(peers);
     p->count = 1;
     p->requests = get_memory(1, sizeof(*p->requests));
-    MPIX_Neighbor_alltoallv_init(p->send, p->lengths, p->offsets, MPI_BYTE,
-                                 p->receive, p->lengths, p->offsets, MPI_BYTE,
-                                 p->comm, MPI_INFO_NULL, &p->requests[0]);
+    MPI_Neighbor_alltoallv_init(p->send, p->lengths, p->offsets, MPI_BYTE,
+                                p->receive, p->lengths, p->offsets, MPI_BYTE,
+                                p->comm, MPI_INFO_NULL, &p->requests[0]);
 }
 
 static struct prepared prepare(const struct plan *plan, int peer, bool neighbor)

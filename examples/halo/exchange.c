@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "exchange.h"
 
-#if defined(OPEN_MPI) && MPI_VERSION < 4
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 /* Open MPI 4 has MPI-4's persistent collectives under names of its own. */
 #include <mpi-ext.h>
 #define MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init

@@ -20,7 +20,7 @@
 
 #pragma weak rsched_mpi_counter
 
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
 #define INIT(name) MPI_##name##_init
 #else
 #define INIT(name) MPIX_##name##_init
