@@ -179,8 +179,8 @@ static void print_ways(const struct rs_ways *ways)
     if (rs_config()->ways[0] == '\0' && rs_config()->machine[0] == '\0')
         print_built_in();
     if (rs_config_tries(ways->host_guessed))
-        printf("  %-19s%s\n", "trials", "of other memory, while messages are "
-               "sent: slots or the kernel, whichever is faster");
+        printf("  %-19s%s\n", "trials", "of other memory, and of short blocks, "
+               "while messages are sent: slots or one copy, whichever is faster");
     print_host_ways(ways);
     if (!rs_ways_have_gpu(ways)) {
         printf("  %-19s%s\n", "GPU memory", "costs are not known");

@@ -156,17 +156,21 @@ static bool is_in_place(const struct rsched_pull_source *s,
 }
 
 /* Whether it is to be found out if slots, or memory into which it is packed, are
- * faster than the kernel. */
+ * faster than one copy: by the kernel, or of short blocks that are mapped. */
 static bool is_worth_trials(const struct rsched_pull_source *s,
                             const struct rs_way_parts *parts)
 {
     const struct rs_config *c = rs_config();
 
-    return rs_config_tries(s->guessed) && c->mapped_bytes == RS_LIMIT_AUTO &&
-           c->cma_bytes == RS_LIMIT_AUTO && !s->reader.itself &&
-           s->reader.maps && s->ways->of[RS_WAY_CMA].given &&
-           s->bytes > RS_WAY_WHOLE_LEAST && parts->mapped.bytes == 0 &&
-           parts->readable.bytes > s->bytes / 2;
+    if (!rs_config_tries(s->guessed) || c->mapped_bytes != RS_LIMIT_AUTO ||
+        c->cma_bytes != RS_LIMIT_AUTO || s->reader.itself || !s->reader.maps ||
+        s->bytes <= RS_WAY_WHOLE_LEAST)
+        return false;
+    if (parts->mapped.bytes == 0)
+        return s->ways->of[RS_WAY_CMA].given &&
+               parts->readable.bytes > s->bytes / 2;
+    return s->ways->of[RS_WAY_PULL].given && parts->mapped.bytes == s->bytes &&
+           rs_way_part_is_choppy(&parts->mapped);
 }
 
 static void choose(struct rsched_pull_source *s)

@@ -105,12 +105,23 @@ static struct rs_way_choice choose(const struct lane *l,
     return choice;
 }
 
-/* Whether it is to be found out which way is faster, where both are possible. */
-static bool tries(const struct rsched_connection *c)
+/* Whether it is to be found out if a way, which `limit` does not force, is faster
+ * than slots, where both are possible. */
+static bool tries(const struct rsched_connection *c, enum rs_way way,
+                  uint64_t limit)
 {
     return rs_config_tries(c->engine->env.ways->host_guessed) &&
-           rs_config()->cma_bytes == RS_LIMIT_AUTO &&
-           rs_connection_ways(c)->of[RS_WAY_CMA].given;
+           limit == RS_LIMIT_AUTO && rs_connection_ways(c)->of[way].given;
+}
+
+static bool tries_kernel(const struct rsched_connection *c)
+{
+    return tries(c, RS_WAY_CMA, rs_config()->cma_bytes);
+}
+
+static bool tries_mapped(const struct rsched_connection *c)
+{
+    return tries(c, RS_WAY_PULL, rs_config()->mapped_bytes);
 }
 
 uint64_t rs_pull_shortest(const struct rsched_connection *connection)
@@ -128,7 +139,8 @@ uint64_t rs_pull_shortest(const struct rsched_connection *connection)
         if (limit > 0 && limit < shortest)
             shortest = limit;
     }
-    if (tries(connection) && ways->least_once < shortest)
+    if ((tries_kernel(connection) || tries_mapped(connection)) &&
+        ways->least_once < shortest)
         shortest = ways->least_once;
     return shortest;
 }
@@ -189,12 +201,26 @@ int rs_pull_offer(struct lane *l)
     return error;
 }
 
-/* Mapped memory is copied once by all costs that anybody has measured. */
+/* Mapped memory is copied once by all costs that anybody has measured, but for
+ * short blocks. */
 static bool is_worth_trials(const struct lane *l,
                             const struct rs_way_parts *parts)
 {
-    return tries(l->lane.connection) && parts->mapped.bytes == 0 &&
-           parts->readable.bytes + parts->huge.bytes > l->bytes / 2;
+    const struct rsched_connection *c = l->lane.connection;
+
+    if (parts->mapped.bytes == 0)
+        return tries_kernel(c) &&
+               parts->readable.bytes + parts->huge.bytes > l->bytes / 2;
+    return tries_mapped(c) && parts->mapped.bytes > l->bytes / 2 &&
+           rs_way_part_is_choppy(&parts->mapped);
+}
+
+/* What a trial has copied once, if that is not what the costs say. */
+static struct rs_way_choice other_choice(const struct rs_way_parts *parts)
+{
+    bool mapped = parts->mapped.bytes > 0;
+
+    return (struct rs_way_choice){mapped, !mapped, !mapped};
 }
 
 int rs_pull_load(struct lane *l)
@@ -215,7 +241,7 @@ int rs_pull_load(struct lane *l)
     rs_trial_load(&pull->trial, is_worth_trials(l, &parts),
                   choice.pull || choice.cma || choice.huge);
     if (pull->trial.possible && !pull->trial.guess)
-        choice.cma = choice.huge = true;
+        choice = other_choice(&parts);
     if (!choice.pull && !choice.cma && !choice.huge)
         return 0;
     pull->readable = 0;

@@ -330,8 +330,9 @@ struct rsched_stats {
                                  latency, more is for bandwidth; 0: there are
                                  none */
     uint64_t way_changes;   /**< of such messages, by rsched_exchange_update() */
-    uint64_t trials;        /**< of edges in ordinary memory: whether the kernel
-                                 or slots are faster was tried out (RSCHED_TRIALS) */
+    uint64_t trials;        /**< of edges in ordinary memory, or of short blocks:
+                                 whether one copy or slots are faster was tried out
+                                 (RSCHED_TRIALS) */
     uint64_t trial_changes; /**< of these, after which the other way was taken */
 };
 

@@ -126,7 +126,7 @@ extern "C" {
  *                                   processes have mapped
  *     lane_packed                   sends that were packed for that, since one
  *                                   copy would cost more
- *     trials, trial_changes         how often it was tried out whether the kernel
+ *     trials, trial_changes         how often it was tried out whether one copy
  *                                   or slots are faster; after how many of
  *                                   these the other way was taken
  *     lane_opened                   receives that a copy engine has read out of

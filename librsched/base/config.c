@@ -82,8 +82,8 @@ static struct entry table[] = {
       "one); empty is RSCHED_MACHINE if it says so, else built in"},
      KIND_TEXT, FIELD(ways), 0, 0, false},
     {{"RSCHED_TRIALS", 0, "auto", 0, "auto|yes|no",
-      "try out now and then whether a message of ordinary memory is copied faster "
-      "in one copy, by the kernel, or in two, and take that way; auto: where "
+      "try out now and then whether a message of ordinary memory, or of short "
+      "blocks, is copied faster in one copy or in two, and take that way; auto: where "
       "the costs of the ways are built in"},
      KIND_WORD, FIELD(trials), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,

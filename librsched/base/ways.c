@@ -8,7 +8,7 @@
 /* Sizes that are looked at: up to 1 GiB, so many within a factor of two. */
 enum { OCTAVES = 30, STEPS = 8 };
 
-enum { LINE = 64, WORTH = 16 };
+enum { LINE = 64, WORTH = 16, CHOPPY_BLOCK = 1024 };
 
 /* Pieces of shared work, in bytes. */
 #define CHUNK_LEAST (RS_WAY_SHARED_LEAST / 2)
@@ -133,6 +133,12 @@ void rs_way_part_add(struct rs_way_part *part, uint64_t bytes, uint64_t count,
         part->scattered += count;
     else
         part->blocks += count;
+}
+
+bool rs_way_part_is_choppy(const struct rs_way_part *part)
+{
+    return part->bytes / CHOPPY_BLOCK < part->blocks + part->scattered &&
+           part->scattered < part->bytes / (2 * LINE);
 }
 
 /* @param each what a scattered block costs */

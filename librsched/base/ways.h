@@ -162,6 +162,13 @@ struct rs_way_part {
 void rs_way_part_add(struct rs_way_part *part, uint64_t bytes, uint64_t count,
                      int64_t stride);
 
+/** Whether it is of blocks that are so short, on average, that the costs of
+ * blocks decide: the least exact ones, and not the same for near cores and far
+ * ones (docs/onecopy.md, Trials). Scattered ones do not count, if there are many:
+ * what lies beside them in their lines is the halo that comes, so how long they
+ * take depends on the way of the message that comes, too. */
+bool rs_way_part_is_choppy(const struct rs_way_part *part);
+
 /* A message by what can be done with its parts. */
 struct rs_way_parts {
     struct rs_way_part mapped;   /* the receiver can map it */

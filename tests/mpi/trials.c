@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Persistent messages of which it is tried out whether the kernel or slots are
- * faster: that it is done, that they go both ways then, and that bytes are right,
- * also where several requests are on one lane, where plain messages stop the
- * incarnation meanwhile, and where one is packed.
+/* Persistent messages of which it is tried out whether one copy (by the kernel, or
+ * of short blocks out of mapped memory) or two are faster: that it is done, that they
+ * go both ways then, and that bytes are right, also where several requests are on one
+ * lane, where plain messages stop the incarnation meanwhile, and where one is packed.
  *
  * trials [--native] [--never] */
 #include "tests/mpi/hope.h"
@@ -17,19 +17,22 @@ static const struct plan {
     int requests; /* on one lane */
     bool stops;
     bool learns; /* a slot is not used again before its time has been read */
+    bool given;  /* it lies in memory of MPI_Alloc_mem */
 } plans[] = {
-    {"short", 1, 1500, 1500, 1, false, true},
-    {"in slots", 1, 6000, 6000, 1, false, true},
-    {"packed", 1, MOST, MOST, 1, false, true},
-    {"rows", 40, 600, 1000, 1, false, true},
-    {"two on a lane", 1, 6000, 6000, 2, false, true},
-    {"four on a lane", 1, 6000, 6000, 4, false, false},
-    {"stopped", 1, 6000, 6000, 1, true, true},
+    {"short", 1, 1500, 1500, 1, false, true, false},
+    {"in slots", 1, 6000, 6000, 1, false, true, false},
+    {"packed", 1, MOST, MOST, 1, false, true, false},
+    {"rows", 40, 600, 1000, 1, false, true, false},
+    {"two on a lane", 1, 6000, 6000, 2, false, true, false},
+    {"four on a lane", 1, 6000, 6000, 4, false, false, false},
+    {"stopped", 1, 6000, 6000, 1, true, true, false},
+    {"short blocks", 60, 64, 66, 1, false, true, true},
 };
 
 enum { MOST_REQUESTS = 4 };
 
-static double *out[MOST_REQUESTS], *in[MOST_REQUESTS];
+static double *ordinary[2 * MOST_REQUESTS], *given[2 * MOST_REQUESTS];
+static double **out, **in; /* of the plan */
 static MPI_Request requests[2 * MOST_REQUESTS];
 static int peer;
 static bool uses_lanes;
@@ -63,13 +66,14 @@ static void run_round(const struct plan *p, MPI_Comm comm, int round)
 }
 
 struct numbers {
-    uint64_t trials, receives, pulls, mapped;
+    uint64_t trials, receives, pulls, mapped, packed;
 };
 
 static struct numbers numbers_now(void)
 {
     return (struct numbers){counter("trials"), counter("lane_receives"),
-                            counter("lane_pulls"), counter("lane_mapped")};
+                            counter("lane_pulls"), counter("lane_mapped"),
+                            counter("lane_packed")};
 }
 
 /* What is longer than slots is pulled, packed or not; where it is packed, it can be
@@ -79,7 +83,11 @@ static bool went_both_ways(const struct plan *p, const struct numbers *before)
     const struct numbers now = numbers_now();
     uint64_t pulls = now.pulls - before->pulls;
     uint64_t mapped = now.mapped - before->mapped;
+    uint64_t packed = now.packed - before->packed;
 
+    /* No slots are made for what is copied where it lies, so it is packed. */
+    if (p->given)
+        return packed > 0 && mapped > packed;
     if (p->blocks * p->numbers > SLOT)
         return mapped > 0 && pulls > mapped;
     return pulls > 0 && now.receives - before->receives > pulls;
@@ -92,6 +100,8 @@ static void run(const struct plan *p, bool tries)
     MPI_Datatype type;
     MPI_Comm comm;
 
+    out = p->given ? given : ordinary;
+    in = out + MOST_REQUESTS;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Type_vector(p->blocks, p->numbers, p->stride, MPI_DOUBLE, &type);
     MPI_Type_commit(&type);
@@ -129,15 +139,15 @@ int main(int argc, char **argv)
     CHECK(world_size == 2, "two processes");
     uses_lanes = !native;
     peer = 1 - world_rank;
-    for (int r = 0; r < MOST_REQUESTS; r++) {
-        out[r] = allocate(MOST * sizeof(double));
-        in[r] = allocate(MOST * sizeof(double));
+    for (int i = 0; i < 2 * MOST_REQUESTS; i++) {
+        ordinary[i] = allocate(MOST * sizeof(double));
+        MPI_Alloc_mem(MOST * sizeof(double), MPI_INFO_NULL, &given[i]);
     }
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
         run(&plans[i], !native && !never);
-    for (int r = 0; r < MOST_REQUESTS; r++) {
-        free(out[r]);
-        free(in[r]);
+    for (int i = 0; i < 2 * MOST_REQUESTS; i++) {
+        free(ordinary[i]);
+        MPI_Free_mem(given[i]);
     }
     return test_fini("trials");
 }

@@ -207,6 +207,22 @@ Test(ways, lines_of_the_peer_for_a_few_bytes_each_are_not_pulled)
     cr_assert(rs_ways_choose(&ways, &parts).pull);
 }
 
+/* Whether a trial is to find out what the costs of blocks are here. */
+Test(ways, short_blocks_are_in_doubt_but_not_those_among_cells_that_come)
+{
+    struct rs_way_part rows = {0}, face = {0}, lumps = {0};
+
+    rs_way_part_add(&rows, 512, 64, 528);
+    rs_way_part_add(&rows, 8, 128, 528); /* two edges of the same cube */
+    cr_assert(rs_way_part_is_choppy(&rows));
+    rs_way_part_add(&face, 512, 2, 528);
+    rs_way_part_add(&face, 8, 4096, 528);
+    cr_assert_not(rs_way_part_is_choppy(&face));
+    rs_way_part_add(&lumps, 65536, 6, 65536);
+    rs_way_part_add(&lumps, 8, 4, 0);
+    cr_assert_not(rs_way_part_is_choppy(&lumps));
+}
+
 Test(ways, what_is_not_given_is_not_chosen)
 {
     const struct rs_way_parts parts = {.mapped = {1 << 20, 1, 0},

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * That it is tried out whether the kernel or slots are faster, where that is
- * wanted and possible: messages go both ways then, whatever the costs say, and
- * their bytes are right. Which of the two is found to be faster is the machine's
+ * That it is tried out whether one copy or slots are faster, where that is
+ * wanted and possible (one copy by the kernel, or of short blocks out of mapped
+ * memory): messages go both ways then, whatever the costs say, and their bytes are
+ * right. Which of the two is found to be faster is the machine's
  * affair; tests/base/trial.c has that, with given times.
  */
 #include <stdio.h>
@@ -21,9 +22,15 @@ static const struct halo_edge edges[] = {
 
 enum { ORDINARY = 4, ALL = 6 };
 
+/* Messages of short blocks in mapped memory: many puts between one pair. */
+enum { BLOCKS = 60, BLOCK = 700 };
+
+static struct halo_edge choppy[2 * BLOCKS];
+
 struct expected {
-    bool trials, by_kernel; /* without trials: all of it */
+    bool trials, once; /* without trials: all of it in one copy */
     int num_edges;
+    bool mapped; /* of short blocks, in mapped memory */
 };
 
 static int run_epochs(const struct rank *self, struct halo *halo)
@@ -42,25 +49,26 @@ static int run(struct rank *self)
     const struct expected *e = self->arg;
     struct rsched_stats stats;
     struct halo *halo;
-    uint64_t kernel, slots;
+    uint64_t once, slots;
     int failed;
 
-    RANK_CHECK(halo_create(self, edges, e->num_edges, 7, 0, &halo) == 0);
+    RANK_CHECK(halo_create(self, e->mapped ? choppy : edges, e->num_edges, 7, 0,
+                           &halo) == 0);
     failed = run_epochs(self, halo);
     rsched_exchange_get_stats(halo->x, &stats);
-    kernel = stats.way_bytes[RSCHED_WAY_CMA];
+    once = stats.way_bytes[e->mapped ? RSCHED_WAY_PULL : RSCHED_WAY_CMA];
     slots = stats.way_bytes[RSCHED_WAY_LANDING];
-    if (e->trials && (stats.trials == 0 || kernel == 0 || slots == 0))
-        failed |= RANK_FAIL("rank %d: %llu trials, %llu bytes by the kernel, %llu "
+    if (e->trials && (stats.trials == 0 || once == 0 || slots == 0))
+        failed |= RANK_FAIL("rank %d: %llu trials, %llu bytes in one copy, %llu "
                             "through slots", self->rank,
                             (unsigned long long)stats.trials,
-                            (unsigned long long)kernel,
+                            (unsigned long long)once,
                             (unsigned long long)slots);
     if (!e->trials && (stats.trials != 0 || stats.trial_changes != 0 ||
-                       (e->by_kernel ? slots : kernel) != 0))
+                       (e->once ? slots : once) != 0))
         failed |= RANK_FAIL("rank %d: %llu trials, %llu bytes another way",
                             self->rank, (unsigned long long)stats.trials,
-                            (unsigned long long)(e->by_kernel ? slots : kernel));
+                            (unsigned long long)(e->once ? slots : once));
     halo_destroy(halo);
     return failed;
 }
@@ -73,6 +81,7 @@ static int run(struct rank *self)
 #define NO_KERNEL HEAD "  landing: " COST("10000")
 #define MAPPED HEAD "  landing: " COST("100") "  pull: " COST("1000") \
                     "  cma: " COST("1000")
+#define MAPPED_SLOWER HEAD "  landing: " COST("10000") "  pull: " COST("100")
 
 static int check(const char *costs, const char *setting,
                  struct expected expected)
@@ -95,7 +104,7 @@ static int check(const char *costs, const char *setting,
 
 static int check_built_in(const char *name, const char *value, bool trials)
 {
-    struct expected expected = {trials, false, ORDINARY};
+    struct expected expected = {trials, false, ORDINARY, false};
     int status;
 
     setenv("RSCHED_TRIALS", "auto", 1);
@@ -111,21 +120,37 @@ int main(void)
 {
     int failed = 0;
 
+    for (int i = 0; i < 2 * BLOCKS; i++)
+        choppy[i] = (struct halo_edge){i % 2, 1 - i % 2, BLOCK | HALO_SHARED};
     if (!ranks_may_read()) {
         printf("SKIP: the kernel does not let processes read each other\n");
         return SKIPPED;
     }
-    failed |= check(SLOTS_FASTER, "yes", (struct expected){true, false, ORDINARY});
-    failed |= check(KERNEL_FASTER, "yes", (struct expected){true, true, ORDINARY});
+    failed |= check(SLOTS_FASTER, "yes",
+                    (struct expected){true, false, ORDINARY, false});
+    failed |= check(KERNEL_FASTER, "yes",
+                    (struct expected){true, true, ORDINARY, false});
     /* Who names costs is believed. */
     failed |= check(SLOTS_FASTER, "auto",
-                    (struct expected){false, false, ORDINARY});
+                    (struct expected){false, false, ORDINARY, false});
     failed |= check(KERNEL_FASTER, "auto",
-                    (struct expected){false, true, ORDINARY});
-    failed |= check(KERNEL_FASTER, "no", (struct expected){false, true, ORDINARY});
+                    (struct expected){false, true, ORDINARY, false});
+    failed |= check(KERNEL_FASTER, "no",
+                    (struct expected){false, true, ORDINARY, false});
     /* There is nothing to choose. */
-    failed |= check(NO_KERNEL, "yes", (struct expected){false, false, ORDINARY});
-    failed |= check(MAPPED, "yes", (struct expected){false, true, ALL});
+    failed |= check(NO_KERNEL, "yes",
+                    (struct expected){false, false, ORDINARY, false});
+    failed |= check(MAPPED, "yes",
+                    (struct expected){false, true, ALL, false});
+    /* Blocks that are mapped: who is faster is in doubt. */
+    failed |= check(MAPPED, "yes",
+                    (struct expected){true, true, 2 * BLOCKS, true});
+    failed |= check(MAPPED_SLOWER, "yes",
+                    (struct expected){true, false, 2 * BLOCKS, true});
+    failed |= check(MAPPED, "no",
+                    (struct expected){false, true, 2 * BLOCKS, true});
+    failed |= check(MAPPED_SLOWER, "auto",
+                    (struct expected){false, false, 2 * BLOCKS, true});
     failed |= check_built_in("RSCHED_CMA", "0", false);
     failed |= check_built_in("RSCHED_NODE", "", true);
     return failed;
