@@ -11,13 +11,17 @@
 #include <stdlib.h>
 
 /* What tells where memory is, and no more: caches and devices take time to find.
- * (Without groups of cores hwloc may put all memory beside all of them.) */
-static int open_topology(hwloc_topology_t *topology)
+ * (Without groups of cores hwloc may put all memory beside all of them.)
+ *
+ * @param caches how caches are kept, where they are asked for */
+static int open_topology(hwloc_topology_t *topology,
+                         enum hwloc_type_filter_e caches)
 {
     if (hwloc_topology_init(topology) != 0)
         return -1;
     if (hwloc_topology_set_all_types_filter(
             *topology, HWLOC_TYPE_FILTER_KEEP_STRUCTURE) == 0 &&
+        hwloc_topology_set_cache_types_filter(*topology, caches) == 0 &&
         hwloc_topology_load(*topology) == 0)
         return 0;
     hwloc_topology_destroy(*topology);
@@ -47,7 +51,7 @@ int rs_numa_node(unsigned *nodes)
         *nodes = 0;
     if (cores == NULL)
         return node;
-    if (open_topology(&topology) == 0) {
+    if (open_topology(&topology, HWLOC_TYPE_FILTER_KEEP_STRUCTURE) == 0) {
         int count = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
 
         if (nodes != NULL && count > 0)
@@ -59,6 +63,31 @@ int rs_numa_node(unsigned *nodes)
     }
     hwloc_bitmap_free(cores);
     return node;
+}
+
+static uint64_t find_cache(void)
+{
+    hwloc_bitmap_t cores = hwloc_bitmap_alloc();
+    hwloc_topology_t topology;
+    uint64_t bytes = 0;
+
+    if (cores == NULL)
+        return 0;
+    if (open_topology(&topology, HWLOC_TYPE_FILTER_KEEP_ALL) == 0) {
+        hwloc_obj_t at = NULL;
+
+        if (hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_THREAD) == 0 &&
+            !hwloc_bitmap_iszero(cores))
+            at = hwloc_get_pu_obj_by_os_index(
+                topology, (unsigned)hwloc_bitmap_first(cores));
+        for (; at != NULL; at = at->parent) {
+            if (hwloc_obj_type_is_dcache(at->type))
+                bytes = at->attr->cache.size;
+        }
+        hwloc_topology_destroy(topology);
+    }
+    hwloc_bitmap_free(cores);
+    return bytes;
 }
 
 /* ---- pairs of cores ---- */
@@ -142,7 +171,7 @@ static size_t known_pairs(struct rs_numa_pair *pairs)
 
     if (cores == NULL)
         return 0;
-    if (open_topology(&topology) == 0) {
+    if (open_topology(&topology, HWLOC_TYPE_FILTER_KEEP_STRUCTURE) == 0) {
         if (hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_THREAD) == 0)
             found = find_pairs(topology, cores, pairs);
         hwloc_topology_destroy(topology);
@@ -152,6 +181,11 @@ static size_t known_pairs(struct rs_numa_pair *pairs)
 }
 
 #else
+
+static uint64_t find_cache(void)
+{
+    return 0;
+}
 
 static size_t known_pairs(struct rs_numa_pair *pairs)
 {
@@ -187,16 +221,29 @@ size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES])
 
 /* ---- either way ---- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int kept;
+static pthread_once_t node_once = PTHREAD_ONCE_INIT;
+static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
+static int kept_node;
+static uint64_t kept_cache;
 
-static void keep(void)
+static void keep_node(void)
 {
-    kept = rs_numa_node(NULL);
+    kept_node = rs_numa_node(NULL);
+}
+
+static void keep_cache(void)
+{
+    kept_cache = find_cache();
 }
 
 int rs_numa_kept(void)
 {
-    pthread_once(&once, keep);
-    return kept;
+    pthread_once(&node_once, keep_node);
+    return kept_node;
+}
+
+uint64_t rs_numa_kept_cache(void)
+{
+    pthread_once(&cache_once, keep_cache);
+    return kept_cache;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * On which NUMA node a process runs, by hwloc, and so how far two processes of a
- * node are apart. Numbers are the operating system's: they mean the same in all
+ * node are apart; and how much fits into its last cache. Numbers are the operating system's: they mean the same in all
  * containers of a machine.
  */
 #ifndef RS_BASE_NUMA_H
@@ -29,6 +29,14 @@ int rs_numa_node(unsigned *nodes);
 
 /** The same without the number of nodes, as of the first call in the process. */
 int rs_numa_kept(void);
+
+/**
+ * The bytes of the last cache before memory, of one of the cores that the calling
+ * thread may run on, as of the first call in the process. Other cores may share it.
+ *
+ * @return 0 if it is not known
+ */
+uint64_t rs_numa_kept_cache(void);
 
 /* Two cores by the numbers of the operating system, and how far they are apart. */
 struct rs_numa_pair {

@@ -12,6 +12,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
+#include "librsched/base/numa.h"
 #include "librsched/run/run.h"
 
 /* ---- which of the built-in ones ---- */
@@ -118,12 +119,22 @@ static int add_host_ways(struct rs_ways *ways)
     return error;
 }
 
+/* Nobody has measured from where on non-temporal stores gain. What brings as much
+ * as the last cache holds is not in it any more when the application reads it. */
+static void guess_nontemporal(struct rs_ways *ways)
+{
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        ways->host[d].nontemporal = rs_numa_kept_cache();
+}
+
 int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
 {
     int error = find_ways(machine, ways);
 
     if (error == 0 && !rs_ways_have_host(ways))
         error = add_host_ways(ways);
+    if (error == 0 && ways->host_guessed)
+        guess_nontemporal(ways);
     for (int d = 0; d < RS_NUM_HOST_DISTANCES && error == 0; d++)
         ways->host[d].shortest_once = rs_ways_shortest_once(&ways->host[d]);
     return error;

@@ -67,6 +67,10 @@ else
     far=$(HWLOC_SYNTHETIC='node:4 pu:2' "$rsched" info) || status=1
     expect "all cores" "$far" \
         "  4; the cores here belong to several, which counts as other-numa"
+    caches='node:1 l3:2(size=3MB) l2:2(size=1MB) pu:1'
+    expect "guessed from the cache" "$(numa "$caches")" \
+        "  past the caches    epochs that bring 3000000 B or more to a process"
+    expect "not guessed" "$(RSCHED_WAYS=host numa "$caches")" "  past the caches    nothing"
     if command -v taskset >/dev/null && taskset -c 1 true 2>/dev/null; then
         far=$(HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='node:2 pu:1' taskset -c 1 "$rsched" info) || status=1
         expect "one core" "$far" "  2; the cores here belong to number 1"

@@ -205,6 +205,24 @@ static int check_distances(const struct expected *lands,
     return failed;
 }
 
+/* By the built-in costs, an epoch that fills the last cache goes past it. */
+static int check_caches(const struct expected *stays)
+{
+    const char *built_in = "RSCHED_WAYS=";
+    struct expected passes = *stays;
+    int failed = 0;
+
+    passes.nontemporal[0] = passes.nontemporal[1] = knows_nodes;
+    setenv("HWLOC_SYNTHETIC", "node:1 l3:1(size=200000) l2:2(size=100000) pu:1", 1);
+    failed |= check("a small cache", built_in, built_in, &passes);
+    setenv("HWLOC_SYNTHETIC", "node:1 l3:1(size=200001) l2:2(size=100000) pu:1", 1);
+    failed |= check("a cache that is large enough", built_in, built_in, stays);
+    setenv("HWLOC_SYNTHETIC", "node:1 pu:2", 1);
+    failed |= check("no known cache", built_in, built_in, stays);
+    unsetenv("HWLOC_SYNTHETIC");
+    return failed;
+}
+
 int main(void)
 {
     /* How the built-in costs send it is the model's, so they are a file too. */
@@ -265,6 +283,7 @@ int main(void)
                         &pulls, "there is no key 'ways' in it");
     failed |= check_log("no file", "RSCHED_WAYS=/nonexistent/ways.yaml", &pulls,
                         "/nonexistent/ways.yaml");
+    failed |= check_caches(&pulls);
     remove_files();
     return failed;
 }
