@@ -251,7 +251,7 @@ static bool is_taken(const struct rs_message *message)
 static void enter(struct rs_message *message, enum rs_copying how)
 {
     if (rs_message_is_open(message))
-        rs_message_matched(message);
+        rs_message_matched();
     message->request->state = RS_MATCHED;
     message->copying = how;
     message->next_copying = copying;

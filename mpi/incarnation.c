@@ -269,6 +269,17 @@ void rs_incarnation_widen(struct rs_lane *lane)
 
 /* ---- looking ---- */
 
+/* Whether anything of the pair is in the incarnation and not yet matched. It is not
+ * counted: starts, which are many, would have to. */
+static bool has_open(const struct rs_pair *pair)
+{
+    const struct rs_message *m = rs_num_open > 0 ? pair->messages : NULL;
+
+    while (m != NULL && !rs_message_is_open(m))
+        m = m->next;
+    return m != NULL;
+}
+
 /* Complete what is matched. */
 static void collect(struct rs_pair *pair)
 {
@@ -290,7 +301,7 @@ static void look(struct rs_pair *pair)
         return;
     if (!rs_pair_is_open(&pair->view))
         rs_incarnation_stop(pair);
-    else if (!pair->view.sends && pair->pulls && pair->num_open > 0)
+    else if (!pair->view.sends && pair->pulls && has_open(pair))
         collect(pair);
 }
 
@@ -307,13 +318,13 @@ void rs_incarnation_settle(struct rs_pair *pair)
     uint64_t start;
 
     collect(pair);
-    if (pair->num_open == 0)
+    if (!has_open(pair))
         return;
     start = rs_now_ns();
     do {
         sched_yield();
         collect(pair);
-        if (pair->num_open == 0)
+        if (!has_open(pair))
             return;
     } while (rs_now_ns() - start < SETTLE_NS);
     rs_incarnation_stop(pair);
@@ -321,7 +332,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
 
 static void settle(struct rs_pair *pair)
 {
-    if (pair->num_open > 0)
+    if (has_open(pair))
         rs_incarnation_settle(pair);
 }
 
@@ -345,7 +356,7 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
         rs_incarnation_close(pair);
         lane->natives++;
         lane->quiet = false;
-    } else if (pair->num_open > 0) {
+    } else if (has_open(pair)) {
         rs_incarnation_settle(pair);
     }
 }

@@ -43,7 +43,7 @@ const MPI_Status *rs_message_status(struct rs_message *message)
 void rs_message_complete(struct rs_message *message, uint64_t bytes, int error)
 {
     if (rs_message_is_open(message))
-        rs_message_matched(message);
+        rs_message_matched();
     message->got = bytes;
     message->request->error = error;
     message->request->state = RS_COMPLETE;

@@ -174,14 +174,17 @@ static inline bool rs_message_is_open(const struct rs_message *message)
 
 /* ---- starting ---- */
 
+/* Stores to slots wait for the lines that other cores have, and all stores behind
+ * them do. So what most often is as it shall be already is looked at, not written. */
+
 static inline void rs_message_opened(struct rs_message *message,
                                      struct rs_pair *pair)
 {
     message->order = ++pair->starts;
     message->puts++;
-    pair->num_open++;
     rs_num_open++;
-    rs_unfenced = true;
+    if (!rs_unfenced)
+        rs_unfenced = true;
 }
 
 /* Short ones are most, and a call costs more than they do. */
@@ -189,7 +192,9 @@ RS_INLINE void rs_copy(char *to, const char *from, uint64_t bytes)
 {
     uint64_t first, last;
 
-    if (LIKELY(bytes - 8 <= 8)) {
+    if (LIKELY(bytes == 8)) {
+        memcpy(to, from, 8);
+    } else if (LIKELY(bytes - 8 <= 8)) {
         memcpy(&first, from, 8);
         memcpy(&last, from + bytes - 8, 8);
         memcpy(to, &first, 8);
@@ -213,7 +218,8 @@ RS_INLINE bool rs_message_put(struct rs_request *request,
     slot = rs_lane_next(slots);
     if (UNLIKELY(slot == NULL))
         return false;
-    message->announced = false;
+    if (UNLIKELY(message->announced))
+        message->announced = false;
     if (UNLIKELY(message->need > slots->short_room)) {
         if (!rs_message_write(message, slot))
             return false;
@@ -259,9 +265,8 @@ RS_INLINE int rs_message_start(struct rs_request *request)
 /* ---- going on ---- */
 
 /* Matched: stops have nothing to do with it any more. */
-static inline void rs_message_matched(struct rs_message *message)
+static inline void rs_message_matched(void)
 {
-    message->lane->pair->num_open--;
     rs_num_open--;
 }
 
@@ -279,9 +284,10 @@ RS_INLINE bool rs_message_take(struct rs_request *request,
         return rs_message_take_slowly(message, slot);
     rs_copy(message->buffer, slot->data, bytes);
     rs_lane_consume(slots, message->number);
-    message->got = bytes;
+    if (UNLIKELY(message->got != bytes))
+        message->got = bytes;
     request->state = RS_COMPLETE;
-    rs_message_matched(message);
+    rs_message_matched();
     return true;
 }
 
@@ -304,9 +310,10 @@ RS_INLINE bool rs_message_poll(struct rs_request *request)
         if (UNLIKELY(!rs_lane_is_granted(slots, message->number)) ||
             UNLIKELY(message->announced))
             return rs_message_poll_slowly(request);
-        message->got = message->bytes;
+        if (UNLIKELY(message->got != message->bytes))
+            message->got = message->bytes;
         request->state = RS_COMPLETE;
-        rs_message_matched(message);
+        rs_message_matched();
         return true;
     }
     slot = rs_lane_is_put(slots, message->number); /* R2 */

@@ -46,7 +46,7 @@ static void start_native(struct rs_request *request)
 void rs_message_go_native(struct rs_message *message)
 {
     message->puts--;
-    rs_message_matched(message);
+    rs_message_matched();
     message->is_synced = message->is_copied = false;
     start_native(message->request);
 }

@@ -95,7 +95,6 @@ struct rs_pair {
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
     struct rs_message *messages; /* of all requests */
-    unsigned num_open; /* of these, in the incarnation and not yet complete */
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
     unsigned penalty, skip; /* T4: native starts before the next attempt */
