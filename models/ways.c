@@ -176,6 +176,7 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
                               UINT64_MAX, &nontemporal);
     for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++) {
         read.host[d].least_once = RS_WAY_ONCE_LEAST;
+        read.host[d].least_pull = RS_WAY_PULL_LEAST;
         read.host[d].nontemporal = nontemporal;
     }
     if (error == 0)

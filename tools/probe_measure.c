@@ -287,6 +287,7 @@ int probe_measure(struct pair *pair, struct probe *probe)
             status = fit(probe, way);
     }
     probe->ways.least_once = RS_WAY_ONCE_LEAST;
+    probe->ways.least_pull = RS_WAY_PULL_LEAST;
     probe->class = pair_class(pair);
     probe->where = pair_where(pair);
     return status;

@@ -67,6 +67,20 @@ static bool may_pull(const struct lane *l)
     return l->bytes >= l->shortest_once;
 }
 
+/* In which start it is looked whether a short message is pulled: it has to pay for
+ * its table. */
+enum { PULL_SHORT_IN = 4 };
+
+/* Whether a shorter one may, once the receiver is prepared. */
+static bool may_pull_short(const struct lane *l)
+{
+    const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
+
+    return rs_config()->mapped_bytes == RS_LIMIT_AUTO &&
+           ways->of[RS_WAY_PULL].given && l->bytes >= ways->least_pull &&
+           l->bytes < ways->least_once;
+}
+
 static int check_length(const struct rsched_message *message)
 {
     if (message->bytes >> META_BYTES_BITS == 0)
@@ -92,7 +106,12 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     l->pull.announcement.incoming = message->incoming;
     l->pull.huge.in = 0;
     l->adopt_in = 0;
+    l->pull_in = 0;
     error = load_ring(l, message);
+    if (error == 0 && may_pull_short(l)) {
+        l->pull_in = PULL_SHORT_IN;
+        return keep_pieces(l, message);
+    }
     if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
@@ -151,7 +170,7 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
     error = keep_pieces(l, message);
     /* The sender decides how it comes, so be prepared: one that pulls needs
      * us to complete its epoch. */
-    l->lane.streams = l->lane.streams || may_pull(l);
+    l->lane.streams = l->lane.streams || may_pull(l) || l->prepared;
     return error != 0 ? error : rs_pull_offer(l);
 }
 
@@ -263,9 +282,21 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
             rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
         else
             pack_timed(l, chunk, slot);
-        publish_slot(l, slot, r->meta | l->timed);
+        publish_slot(l, slot, r->meta | l->timed | l->asks);
     }
     return likely(!l->pulls) ? RSCHED_LANE_DONE : finish_pull(l);
+}
+
+/* Whether the receiver is ready for the message to be announced; if not, this epoch
+ * asks for that. */
+static bool is_prepared(struct lane *l)
+{
+    if (l->prepared || may_pull(l))
+        return true;
+    l->prepared = atomic_load_explicit(&l->ring.words->prepared,
+                                       memory_order_relaxed) != 0;
+    l->asks = l->prepared ? 0 : META_ASKS;
+    return l->prepared;
 }
 
 /* Whether this epoch is announced, if a trial has a say in it. */
@@ -309,7 +340,8 @@ static int __attribute__((noinline)) start_pull(struct lane *l)
             l->adopt_in = (uint32_t)rs_config()->adopt;
     }
     l->announces = l->pulls =
-        l->pull.possible && (!l->pull.trial.possible || start_trial(l));
+        l->pull.possible && is_prepared(l) &&
+        (!l->pull.trial.possible || start_trial(l));
     l->pull.helped = 0;
     l->active = l->pulls ? &l->pull.rest : &l->copies;
     if (unlikely(l->timed != 0))
@@ -327,8 +359,14 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
         return RSCHED_LANE_DONE;
     }
     l->ring.next = 0;
-    l->timed = 0;
+    l->timed = l->asks = 0;
     l->active = &l->copies;
+    if (unlikely(l->pull_in != 0) && --l->pull_in == 0) {
+        int error = rs_pull_load(l);
+
+        if (error != 0)
+            return error;
+    }
     if (unlikely(l->adopt_in != 0) && --l->adopt_in == 0) {
         int error = rs_pull_adopt(l);
 
@@ -358,7 +396,7 @@ wrong_message(const struct lane *l, uint64_t meta)
     uint64_t got = meta & mask, expected = l->ring.meta & mask;
 
     /* The sender is not one to be believed in anything. */
-    if ((meta & ~(META_PULL | META_TIMED)) == l->ring.meta)
+    if ((meta & ~(META_PULL | META_TIMED | META_ASKS)) == l->ring.meta)
         return rs_fail(RSCHED_EMISMATCH,
                        "loopback: peer %d: a message out of its order",
                        l->lane.connection->peer);
@@ -458,6 +496,18 @@ pull(struct lane *l, const struct rs_slot *slot)
     return RSCHED_LANE_DONE;
 }
 
+/* From now on this process is handed to the progress thread when it leaves, if there
+ * is one, so that short messages may be announced, too. */
+static void prepare(struct lane *l)
+{
+    if (l->prepared || rs_config()->progress_ps == 0)
+        return;
+    l->prepared = true;
+    l->lane.streams = true;
+    /* Relaxed: it is about the next epoch, which this thread begins. */
+    atomic_store_explicit(&l->ring.words->prepared, 1, memory_order_relaxed);
+}
+
 /* A slot that is not just a chunk of the message. */
 static int __attribute__((noinline))
 take_marked(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
@@ -466,8 +516,10 @@ take_marked(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
 
     if (is_announcement(l, slot))
         return pull(l, slot);
-    if (slot->meta != (l->ring.meta | META_TIMED))
+    if ((slot->meta & ~(META_TIMED | META_ASKS)) != l->ring.meta)
         return wrong_message(l, slot->meta);
+    if ((slot->meta & META_ASKS) != 0)
+        prepare(l);
     begin = begin_timing(slot);
     rs_copies_unpack(l->active, chunk, slot_data(slot, chunk->bytes));
     tell_time(l, slot, begin);

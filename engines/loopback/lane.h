@@ -9,13 +9,15 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* A slot's second word: the message's bytes, two marks, and its signature. */
-enum { META_BYTES_BITS = 46, META_SIGNATURE_SHIFT = 48 };
+/* A slot's second word: the message's bytes, marks, and its signature. */
+enum { META_BYTES_BITS = 45, META_SIGNATURE_SHIFT = 48 };
 
 /* The receiver is to say how long it copies: engines/common/trial.h. */
 #define META_TIMED (UINT64_C(1) << META_BYTES_BITS)
 /* The slot announces an epoch that is pulled: pull.h. */
 #define META_PULL (UINT64_C(1) << (META_BYTES_BITS + 1))
+/* The sender would pull it if the receiver were prepared: pull.h. */
+#define META_ASKS (UINT64_C(1) << (META_BYTES_BITS + 2))
 
 static inline struct rs_work *work_of(struct rs_words *words)
 {
@@ -47,12 +49,16 @@ struct lane {
     bool pulls;               /* in this epoch */
     uint64_t consumed;        /* tx: last seen, in chunks */
     uint64_t timed;           /* tx: META_TIMED in an epoch that is timed, or 0 */
+    uint64_t asks;            /* tx: META_ASKS in an epoch that asks, or 0 */
     uint64_t timed_end;       /* tx: the sequence at which the last such one ends */
     uint64_t took;            /* ps that its copies took so far, on this side */
     struct rs_pull pull;
     struct rs_block *block;   /* rx */
     bool abandoned;
     uint32_t adopt_in;        /* tx: starts until its pages are adopted, or 0 */
+    uint32_t pull_in;         /* tx: starts until it is looked whether a short
+                                 message is pulled, or 0 */
+    bool prepared;            /* the receiver is, for short messages */
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */
     struct lane *other;
@@ -62,7 +68,7 @@ struct lane {
     uint64_t bytes;
     uint64_t incoming; /* rx: that an epoch brings to this process in all */
     uint16_t signature;
-    uint64_t shortest_once; /* that the sender may announce */
+    uint64_t shortest_once; /* that the sender may announce unasked */
 };
 
 static inline struct lane *lane_of(struct rsched_lane *lane)

@@ -55,6 +55,7 @@ struct rs_words {
     atomic_uint_fast64_t refused; /* the base of a lane that reads no more */
     atomic_uint_fast64_t reads; /* 1: the kernel lets it read the sender */
     atomic_uint_fast64_t unreachable; /* not 0: announce nothing, see pull.h */
+    atomic_uint_fast64_t prepared; /* 1: also for short messages to be announced */
     atomic_uint_fast64_t took; /* ps that its copies took, of a timed epoch */
 };
 static_assert(sizeof(struct rs_words) == 2 * RS_LINE, "shared layout");

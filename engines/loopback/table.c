@@ -210,6 +210,7 @@ static bool is_worth_trials(const struct lane *l,
 
     if (parts->mapped.bytes == 0)
         return tries_kernel(c) &&
+               l->bytes >= rs_connection_ways(c)->least_once &&
                parts->readable.bytes + parts->huge.bytes > l->bytes / 2;
     return tries_mapped(c) && parts->mapped.bytes > l->bytes / 2 &&
            rs_way_part_is_choppy(&parts->mapped);

@@ -145,7 +145,8 @@ static struct entry table[] = {
       "looked at"},
      KIND_TIME, FIELD(sleep_ps), 1000000, 1000000000000, false},
     {{"RSCHED_PROGRESS", 0, "1ms", 0, "time",
-      "tick of the thread that moves what start could not; 0 for no thread, then only calls of rsched do"},
+      "tick of the thread that moves what start could not, four times as long while it finds nothing to "
+      "move; 0 for no thread, then only calls of rsched do"},
      KIND_TIME, FIELD(progress_ps), 0, 1000000000000, false},
     {{"RSCHED_SETUP_TIMEOUT", 0, "60s", 0, "time",
       "longest wait for a neighbor while an exchange is made, 0 for ever"},

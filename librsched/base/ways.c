@@ -230,7 +230,8 @@ static bool is_possible(const struct rs_host_ways *ways,
     uint64_t bytes = add(add(parts->mapped.bytes, parts->readable.bytes),
                          add(parts->huge.bytes, parts->rest.bytes));
 
-    if (bytes < ways->least_once)
+    if (bytes < ways->least_pull ||
+        (bytes < ways->least_once && (choice.cma || choice.huge)))
         return false;
     if ((choice.pull && !pull) || (choice.cma && !cma) ||
         (choice.huge && !huge))
@@ -464,8 +465,13 @@ uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways)
         size_t count = rs_ways_switches(ways, memory, list);
 
         for (size_t i = 0; i < count; i++) {
-            if (list[i].way != RS_WAY_LANDING && list[i].bytes < shortest)
-                shortest = list[i].bytes;
+            uint64_t end = i + 1 < count ? list[i + 1].bytes : UINT64_MAX;
+            uint64_t from = list[i].bytes;
+
+            if (from < ways->least_once)
+                from = ways->least_once;
+            if (list[i].way != RS_WAY_LANDING && from < end && from < shortest)
+                shortest = from;
         }
     }
     return shortest;

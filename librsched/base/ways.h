@@ -92,7 +92,9 @@ struct rs_way_costs {
 /* Of host memory, between processes at one distance. */
 struct rs_host_ways {
     struct rs_way_costs of[RS_NUM_HOST_WAYS];
-    uint64_t least_once;    /* shorter messages land, whatever they cost */
+    uint64_t least_once;    /* shorter messages are not read by the kernel, whatever
+                               that costs, and pulled once the receiver is prepared */
+    uint64_t least_pull;    /* still shorter ones land */
     uint64_t shortest_once; /* rs_ways_shortest_once(), kept */
     uint64_t nontemporal;   /* bytes: an epoch that brings as many to a process
                                has what is copied once written by non-temporal
@@ -196,8 +198,12 @@ uint64_t rs_ways_time(const struct rs_host_ways *ways,
 
 /** `least_once` of what exchanges use. A receiver that may have to
  * copy out of the sender's memory is handed to the progress thread when the
- * application goes on to compute, and that is no part of them. */
+ * application goes on to compute, which costs, and most senders of short messages
+ * have no mapped memory. So those that have ask first (engines/loopback/pull.h). */
 #define RS_WAY_ONCE_LEAST (UINT64_C(12) << 10)
+
+/** `least_pull` likewise: an announcement is a line, too. */
+#define RS_WAY_PULL_LEAST (UINT64_C(1) << 10)
 
 /** The cheapest choice. Landing needs nobody to complete a sending side, so
  * others must gain a sixteenth, which is about how well costs are known. */
@@ -294,8 +300,8 @@ size_t rs_ways_switches_whole(const struct rs_host_ways *ways,
                               enum rs_way_memory memory,
                               struct rs_way_switch *list);
 
-/** The shortest message that rs_ways_choose() does not put into slots as a
- * whole, or UINT64_MAX. */
+/** The shortest message of `least_once` bytes or more that rs_ways_choose() does
+ * not put into slots as a whole, or UINT64_MAX. */
 uint64_t rs_ways_shortest_once(const struct rs_host_ways *ways);
 
 #endif

@@ -10,8 +10,10 @@
  *
  * The thread ticks while something is offered and for LINGER_TICKS afterwards
  * (so that a code that defers in every step does not wake it in every step),
- * then sleeps until it is woken. It also has connections settle, so that peers
- * are told of what was given up even if this process does nothing any more.
+ * then sleeps until it is woken. Where applications always come back before it finds
+ * anything to move, ticks become up to 2^MOST_DOUBLINGS times as long. It also has
+ * connections settle, so that peers are told of what was given up even if this
+ * process does nothing any more.
  */
 #include "librsched/run/run.h"
 
@@ -27,6 +29,9 @@
 #include "librsched/base/error.h"
 
 enum { LINGER_TICKS = 20 };
+
+/* So many ticks in a row that have moved nothing double the next ones. */
+enum { VAIN_TICKS = 16, MOST_DOUBLINGS = 2 };
 
 int rs_safety_init(struct rsched_context *context)
 {
@@ -150,24 +155,40 @@ static void pause_for_streams(struct rs_safety *safety, unsigned vain,
         futex_wait(&safety->word, word, SLICE_PS);
 }
 
+/* After so many ticks that have moved nothing. A connection that has something left
+ * to say is not kept waiting. */
+static uint64_t next_tick(struct rs_safety *safety, unsigned idle)
+{
+    unsigned doublings = idle / VAIN_TICKS;
+
+    if (atomic_load_explicit(&safety->owed, memory_order_relaxed))
+        doublings = 0;
+    return rs_config()->progress_ps
+           << (doublings < MOST_DOUBLINGS ? doublings : MOST_DOUBLINGS);
+}
+
 static void *thread_main(void *arg)
 {
     struct rsched_context *context = arg;
     struct rs_safety *safety = &context->safety;
-    uint64_t tick_ps = rs_config()->progress_ps;
-    unsigned lingered = 0, vain = 0;
+    unsigned lingered = 0, vain = 0, idle = 0;
     enum round found = ROUND_NOTHING;
 
     while (!atomic_load(&safety->stop)) {
         unsigned word = atomic_load(&safety->word);
+        uint64_t moves = atomic_load_explicit(&safety->moves, memory_order_relaxed);
 
         /* A tick late, so that an application that goes straight into its
          * wait does the work itself. */
         if (found >= ROUND_STREAMS)
             pause_for_streams(safety, vain, word);
         else
-            futex_wait(&safety->word, word, tick_ps);
+            futex_wait(&safety->word, word, next_tick(safety, idle));
         found = tick(context);
+        if (atomic_load_explicit(&safety->moves, memory_order_relaxed) != moves)
+            idle = 0;
+        else if (idle < VAIN_TICKS * MOST_DOUBLINGS)
+            idle++;
         vain = found == ROUND_STREAMS ? vain + 1 : 0;
         lingered = found != ROUND_NOTHING ? 0 : lingered + 1;
         if (lingered <= LINGER_TICKS)
@@ -180,7 +201,7 @@ static void *thread_main(void *arg)
         if (found == ROUND_NOTHING && !atomic_load(&safety->stop))
             futex_wait(&safety->word, word, 0);
         atomic_store(&safety->idle, false);
-        lingered = 0;
+        lingered = idle = 0;
     }
     return NULL;
 }

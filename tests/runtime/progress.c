@@ -90,6 +90,61 @@ static int compute(struct rank *self, const struct program *p)
     return 0;
 }
 
+/* Short messages in mapped memory, which their senders ask to be pulled after some
+ * starts. From then on the receiver has to be helped, too. */
+enum { SHORT_BYTES = 4096, WARM_EPOCHS = 12 };
+
+static int compute_asked(struct rank *self, bool asked)
+{
+    const struct program p = {SHORT_BYTES | HALO_SHARED, 0, 3};
+    struct rsched_stats stats;
+    uint64_t pulled, landed;
+    struct halo *h;
+    char byte = 0;
+
+    RANK_CHECK(make(self, &p, &h) == 0);
+    for (int epoch = 0; epoch < WARM_EPOCHS; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    rsched_exchange_get_stats(h->x, &stats);
+    pulled = stats.way_bytes[RSCHED_WAY_PULL];
+    landed = stats.way_bytes[RSCHED_WAY_LANDING];
+    if ((asked ? pulled : landed) < 4 * SHORT_BYTES || landed < 3 * SHORT_BYTES ||
+        pulled + landed != WARM_EPOCHS * SHORT_BYTES || (!asked && pulled > 0))
+        return RANK_FAIL("rank %d: %llu bytes pulled, %llu landed", self->rank,
+                         (unsigned long long)pulled, (unsigned long long)landed);
+    for (int epoch = 0; epoch < EPOCHS && asked; epoch++) {
+        halo_fill(h, epoch);
+        RANK_CHECK(rsched_exchange_start(h->x) == 0);
+        if (self->rank == 0) /* computes until the other has its epoch */
+            RANK_CHECK(mesh_receive(self->end, 1, TAG + 2, &byte, 1) == 0);
+        RANK_CHECK(rsched_exchange_wait(h->x) == 0);
+        if (self->rank == 1)
+            RANK_CHECK(mesh_send(self->end, 0, TAG + 2, &byte, 1) == 0);
+        RANK_CHECK(halo_wrong(h, epoch) == 0);
+    }
+    rsched_exchange_get_stats(h->x, &stats);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_LANDING] == landed);
+    RANK_CHECK(self->rank == 1 || !asked || stats.thread_moves > 0);
+    /* Other buffers: the first starts put them into slots again. */
+    RANK_CHECK(halo_rebind(h) == 0);
+    for (int epoch = 0; epoch < 3; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    rsched_exchange_get_stats(h->x, &stats);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_LANDING] == landed + 3 * SHORT_BYTES);
+    halo_destroy(h);
+    return 0;
+}
+
+static int run_asked(struct rank *self)
+{
+    return compute_asked(self, true);
+}
+
+static int run_never_asked(struct rank *self)
+{
+    return compute_asked(self, false);
+}
+
 struct foreign {
     struct rank *self;
     struct rsched_oob_request *request;
@@ -211,7 +266,11 @@ int main(int argc, char **argv)
     printf("PASS with the progress thread\n");
     if (threads)
         return 0;
-    if (ranks_run_with(2, false, run_without_thread, NULL, without) != 0)
+    /* By the costs that are built in on any machine. */
+    setenv("RSCHED_WAYS", "host", 1);
+    if (ranks_run(2, false, run_asked, NULL) != 0 ||
+        ranks_run_with(2, false, run_without_thread, NULL, without) != 0 ||
+        ranks_run_with(2, false, run_never_asked, NULL, without) != 0)
         return 1;
     printf("PASS without\n");
     return 0;
