@@ -207,6 +207,20 @@ Test(ways, lines_of_the_peer_for_a_few_bytes_each_are_not_pulled)
     cr_assert(rs_ways_choose(&ways, &parts).pull);
 }
 
+/* Receivers are ready for shorter ones only once they have been asked. */
+Test(ways, short_messages_are_pulled_but_not_unasked)
+{
+    struct rs_host_ways ways = simple;
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+
+    ways.least_pull = 20000;
+    ways.least_once = 24576;
+    cr_assert_eq(rs_ways_switches(&ways, RS_WAY_MEMORY_MAPPED, list), 3); /* then shared */
+    cr_assert_eq(list[1].bytes, 20000);
+    cr_assert_eq(list[1].way, RS_WAY_PULL);
+    cr_assert_eq(rs_ways_shortest_once(&ways), 24576);
+}
+
 /* Whether a trial is to find out what the costs of blocks are here. */
 Test(ways, short_blocks_are_in_doubt_but_not_those_among_cells_that_come)
 {
