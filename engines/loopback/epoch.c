@@ -67,9 +67,18 @@ static bool may_pull(const struct lane *l)
     return l->bytes >= l->shortest_once;
 }
 
-/* In which start it is looked whether a short message is pulled: it has to pay for
- * its table. */
-enum { PULL_SHORT_IN = 4 };
+enum {
+    /* In which start it is looked whether a short message is pulled: it has to pay
+     * for its table. */
+    PULL_SHORT_IN = 4,
+    /* How many epochs ask for that, as each looks at a line of the receiver's. */
+    MOST_ASKS = 64,
+    /* A receiver is prepared who has waited so often in a row at once. */
+    PROMPT_EPOCHS = 4
+};
+
+/* That is, so long after the start. */
+#define PROMPT_PS (20 * UINT64_C(1000000))
 
 /* Whether a shorter one may, once the receiver is prepared. */
 static bool may_pull_short(const struct lane *l)
@@ -110,6 +119,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     error = load_ring(l, message);
     if (error == 0 && may_pull_short(l)) {
         l->pull_in = PULL_SHORT_IN;
+        l->ask_left = MOST_ASKS;
         return keep_pieces(l, message);
     }
     if (error != 0 || !may_pull(l))
@@ -293,6 +303,9 @@ static bool is_prepared(struct lane *l)
 {
     if (l->prepared || may_pull(l))
         return true;
+    if (l->ask_left == 0)
+        return false;
+    l->ask_left--;
     l->prepared = atomic_load_explicit(&l->ring.words->prepared,
                                        memory_order_relaxed) != 0;
     l->asks = l->prepared ? 0 : META_ASKS;
@@ -496,16 +509,25 @@ pull(struct lane *l, const struct rs_slot *slot)
     return RSCHED_LANE_DONE;
 }
 
-/* From now on this process is handed to the progress thread when it leaves, if there
- * is one, so that short messages may be announced, too. */
+/* From now on this process is handed to the progress thread when it leaves, so that
+ * short messages may be announced, too. */
 static void prepare(struct lane *l)
 {
-    if (l->prepared || rs_config()->progress_ps == 0)
-        return;
     l->prepared = true;
     l->lane.streams = true;
     /* Relaxed: it is about the next epoch, which this thread begins. */
     atomic_store_explicit(&l->ring.words->prepared, 1, memory_order_relaxed);
+}
+
+/* The first look at an epoch of whose sender it is known that it asks. */
+static void __attribute__((noinline)) look_at_wait(struct lane *l)
+{
+    bool prompt = rs_clock_now() - l->started < PROMPT_PS;
+
+    l->started = 0;
+    l->prompt = prompt ? l->prompt + 1 : 0;
+    if (l->prompt == PROMPT_EPOCHS)
+        prepare(l);
 }
 
 /* A slot that is not just a chunk of the message. */
@@ -518,8 +540,8 @@ take_marked(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
         return pull(l, slot);
     if ((slot->meta & ~(META_TIMED | META_ASKS)) != l->ring.meta)
         return wrong_message(l, slot->meta);
-    if ((slot->meta & META_ASKS) != 0)
-        prepare(l);
+    l->asked = (slot->meta & META_ASKS) != 0 && !l->prepared &&
+               rs_config()->progress_ps > 0;
     begin = begin_timing(slot);
     rs_copies_unpack(l->active, chunk, slot_data(slot, chunk->bytes));
     tell_time(l, slot, begin);
@@ -532,6 +554,8 @@ int rs_loopback_rx_progress(struct rsched_lane *lane)
     struct lane *l = lane_of(lane);
     struct ring *r = &l->ring;
 
+    if (unlikely(l->started != 0))
+        look_at_wait(l);
 again:
     while (r->next < l->active->num_chunks) {
         const struct rs_chunk *chunk = &l->active->chunks[r->next];
@@ -569,5 +593,9 @@ int rs_loopback_rx_start(struct rsched_lane *lane)
     l->ring.next = 0;
     l->took = 0;
     l->active = &l->copies;
+    if (unlikely(l->asked)) {
+        l->asked = false;
+        l->started = rs_clock_now();
+    }
     return lane->passive ? RSCHED_LANE_DONE : RSCHED_LANE_PENDING;
 }

@@ -58,7 +58,12 @@ struct lane {
     uint32_t adopt_in;        /* tx: starts until its pages are adopted, or 0 */
     uint32_t pull_in;         /* tx: starts until it is looked whether a short
                                  message is pulled, or 0 */
+    uint32_t ask_left;        /* tx: epochs that may ask the receiver for that */
     bool prepared;            /* the receiver is, for short messages */
+    bool asked;               /* rx: the epoch before has asked for that */
+    uint8_t prompt;           /* rx: epochs in a row that were waited for at once */
+    uint64_t started;         /* rx: when one began of which that is to be known;
+                                 else 0 */
     /* Both ends in one process: the tx lane's copies go straight to the
      * receive buffers. */
     struct lane *other;

@@ -19,10 +19,11 @@
  * A receiver that may have to pull is handed to the progress thread (`streams`), so
  * that the sender does not wait for one who computes. Short messages hardly pay for
  * that, so no receiver expects them to be announced, unless its sender has asked: it
- * does, by a mark in a slot, in the fourth start of a message that lies in mapped
- * memory. The receiver says in its words that it is `prepared`, for as long as the
- * lane lives. Messages that change from start to start are never asked for, and need
- * no tables.
+ * does, by a mark in its slots, from the fourth start of a message on that lies in
+ * mapped memory. A receiver who goes straight from its starts into its waits says in
+ * its words that it is `prepared`, for as long as the lane lives; others would have
+ * the sender wait until they come, for whom slots are better. Messages that change
+ * from start to start are never asked for, and need no tables.
  *
  * Whether the kernel or slots are faster here is tried out now and then, where
  * nobody has measured the costs of the ways (RSCHED_TRIALS).
