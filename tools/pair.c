@@ -423,8 +423,12 @@ static int run_epoch(const struct station *s)
     return error;
 }
 
+/* Buffers of so many bytes are not written in the same time by both. Who is ready
+ * first would wait for the other, and that be taken for a part of the epoch. */
+enum { UNEVEN_FROM = 4 << 10 };
+
 /* @return ns of an epoch, or below 0 after a line on standard error */
-static double run_block(const struct station *s, unsigned epochs)
+static double run_block(struct pair *pair, const struct station *s, unsigned epochs)
 {
     double sum = 0;
 
@@ -434,6 +438,8 @@ static double run_block(const struct station *s, unsigned epochs)
 
         if (i % 2 == 0 && !s->on_gpu)
             rewrite(s);
+        if (s->bytes >= UNEVEN_FROM)
+            meet(pair, 0);
         start = rs_line_now();
         clock = rs_line_now() - start; /* what reading the clock adds */
         start = rs_line_now();
@@ -460,7 +466,7 @@ static double run_in_class(struct pair *pair, const struct station *s,
     pair->blocks++;
     do {
         before = measure_line(pair);
-        ns = run_block(s, epochs);
+        ns = run_block(pair, s, epochs);
         /* NaN and errors would be lost in the larger value. */
         if (meet(pair, ns < 0) > 0)
             return -1;

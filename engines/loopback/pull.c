@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engines/loopback/lane.h"
+#include "engines/loopback/pages.h"
 #include "librsched/base/error.h"
 
 static struct rs_maps *maps_of(const struct lane *l)
@@ -215,6 +216,22 @@ static uint32_t claim_chunk(const struct lane *l, uint64_t epoch)
     return (uint32_t)(old & ONE_SIDE);
 }
 
+/* Whether the sender may claim a chunk: what nobody has written to is the
+ * receiver's to write, who has its pages on its NUMA node then. */
+static bool may_write(const struct lane *l, uint64_t epoch)
+{
+    const struct rs_copies *copies = &l->pull.copies;
+    uint64_t claims = atomic_load_explicit(&work_of(l->ring.words)->claim,
+                                           memory_order_relaxed);
+    uint64_t mine = claims >> RS_WORK_SIDE_BITS & ONE_SIDE;
+
+    /* Another epoch's say nothing; claiming fails. */
+    return likely(mine < l->pull.mapped) || mine >= copies->num_chunks ||
+           claims >> RS_WORK_BITS != epoch >> RS_WORK_BITS ||
+           rs_pages_are_there(copies,
+                              &copies->chunks[copies->num_chunks - 1 - mine]);
+}
+
 /* @return the bytes that this side has copied */
 static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
 {
@@ -222,17 +239,22 @@ static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
     const struct rs_copies *copies = &l->pull.copies;
     uint64_t bytes = 0;
 
-    for (;;) {
+    while (!l->sends || may_write(l, epoch)) {
         uint32_t chunk = claim_chunk(l, epoch);
 
         if (chunk == UINT32_MAX)
-            return bytes;
+            break;
+        if (l->sends && unlikely(copies->num_chunks - chunk > l->pull.mapped)) {
+            rs_pages_map(copies, &copies->chunks[chunk]);
+            l->pull.mapped++;
+        }
         l->lane.stats.nontemporal +=
             rs_copies_run_chunk(copies, &copies->chunks[chunk]);
         bytes += copies->chunks[chunk].bytes;
         /* Release: the bytes are there before they are counted. */
         atomic_fetch_add_explicit(&work->done, 1, memory_order_release);
     }
+    return bytes;
 }
 
 static void offer(struct lane *l, uint64_t epoch)
@@ -311,6 +333,7 @@ static int compile_help(struct lane *l, const struct rs_announcement *a)
                                  .num_pieces = pull->to.number,
                                  .bytes = l->bytes};
     error = compile(l, &own, &to);
+    pull->mapped = 0;
     if (error == 0)
         pull->offer = *a;
     return error;

@@ -78,6 +78,8 @@ struct rs_pull {
     uint64_t chunk;          /* bytes of a chunk of shared work; UINT64_MAX:
                                 all of it, by the receiver */
     uint64_t helped;         /* tx: bytes of this epoch that it has copied */
+    uint32_t mapped;         /* tx: chunks from the back to whose pages it has
+                                written */
     struct rs_pieces slots;  /* what goes through slots nevertheless */
     struct rs_copies rest;   /* compiled */
     struct rs_table_maker table;

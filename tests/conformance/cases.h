@@ -32,6 +32,7 @@ int case_death(struct node *node);
 int case_pull(struct node *node);
 int case_pull_abandon(struct node *node);
 int case_share(struct node *node);
+int case_share_untouched(struct node *node);
 int case_pull_death(struct node *node);
 
 #endif

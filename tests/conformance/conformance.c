@@ -537,6 +537,7 @@ static const struct node_case cases[] = {
     {"death", case_death, 2, ORDINARY_MEMORY, false},
     {"pull", case_pull, 2, ORDINARY_MEMORY, true},
     {"share", case_share, 2, MAPPED_MEMORY, true},
+    {"share-untouched", case_share_untouched, 2, MAPPED_MEMORY, true},
     {"pull-abandon", case_pull_abandon, 2, READ_MEMORY, true},
     {"pull-death", case_pull_death, 2, MAPPED_MEMORY, true},
 };

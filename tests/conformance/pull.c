@@ -99,6 +99,7 @@ enum {
     BLOCKS = SHARED_BYTES / BLOCK,
     EPOCHS = 60,
     ROUNDS = 100, /* of them, at most */
+    QUICK_ROUNDS = 3000, /* where nothing is filled, and loaded, in between */
 };
 
 /* Epochs of a long message, whose layout changes meanwhile. */
@@ -181,6 +182,54 @@ int case_share(struct node *node)
     NODE_CHECK(node, share(node, (uint64_t[]){half, 2 * half}, true) == 0);
     NODE_CHECK(node,
                share(node, (uint64_t[]){half + 1, 2 * half}, false) == 0);
+    return 0;
+}
+
+/* Memory in which nobody has written yet: its pages come to be where they are
+ * written to, so the receiver copies alone; from the next epoch on both do. */
+static int share_untouched(struct node *node, struct rsched_lane *lane,
+                           struct shape *from, struct shape *to)
+{
+    const uint64_t *helped = &lane->stats.bytes[RSCHED_WAY_DIRECT];
+    const uint64_t before = *helped;
+    bool again = true;
+
+    NODE_CHECK(node, node_load(node, lane, node->rank == 0,
+                               node->rank == 0 ? &from->message
+                                               : &to->message) == 0);
+    NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+    NODE_CHECK(node, *helped == before);
+    for (int round = 0; round < QUICK_ROUNDS && again; round++) {
+        for (int epoch = 0; epoch < EPOCHS; epoch++)
+            NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+        again = *helped == before;
+        NODE_CHECK(node, (node->rank == 0
+                              ? node_tell(node, 1, &again, sizeof(again))
+                              : node_hear(node, 0, &again, sizeof(again))) == 0);
+    }
+    NODE_CHECK(node, !again);
+    return node->rank == 0 ? 0 : shape_compare(node, from, to);
+}
+
+int case_share_untouched(struct node *node)
+{
+    struct rsched_lane *lane;
+    struct shape from;
+
+    shape_contiguous(&from, SHARED_BYTES, 1);
+    shape_fill(&from, 5);
+    from.message.incoming = 0;
+    NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0,
+                               from.message.bytes, &lane) == 0);
+    for (int buffer = 0; buffer < 4; buffer++) {
+        struct shape to;
+
+        shape_contiguous(&to, SHARED_BYTES, 3);
+        NODE_CHECK(node, share_untouched(node, lane, &from, &to) == 0);
+        shape_fini(&to);
+    }
+    node_drop(node, lane, node->rank == 0);
+    shape_fini(&from);
     return 0;
 }
 
