@@ -233,19 +233,40 @@ static void __attribute__((cold)) complain(const struct rs_pair *pair)
 static bool have_target(struct rs_message *message)
 {
     const struct rs_sender *sender;
+    const struct rs_ways *ways;
     struct rsched_piece only;
     struct rsched_message all;
 
     if (message->target != NULL)
         return true;
-    if (!have_pieces(message, &only, &all))
+    ways = rsched_context_ways(rs_context());
+    if (ways == NULL || !have_pieces(message, &only, &all))
         return false;
     sender = message->lane->pair->sender;
     if (rsched_pull_target_create(sender != NULL ? sender->peer : NULL, &all,
-                                  &message->target) != 0)
+                                  ways, &message->target) != 0)
         message->target = NULL;
     drop_pieces(message, &all);
     return message->target != NULL;
+}
+
+/* What comes before a message is written over by the next one of its request: a step
+ * of the program ends where a request is pulled that has been in it. */
+static struct {
+    uint64_t number, bytes, bytes_before;
+} step = {.number = 1};
+
+/* @return bytes that come in a step, this message among them */
+static uint64_t incoming(struct rs_message *message, uint64_t bytes)
+{
+    if (message->step == step.number) {
+        step.number++;
+        step.bytes_before = step.bytes;
+        step.bytes = 0;
+    }
+    message->step = step.number;
+    step.bytes += bytes;
+    return step.bytes > step.bytes_before ? step.bytes : step.bytes_before;
 }
 
 /* Messages to be copied together: what the kernel reads is read in one call. */
@@ -265,7 +286,9 @@ static bool batch_add(struct batch *b, struct rs_message *message,
     if (!have_target(message))
         return false;
     *pull = (struct rsched_pull){.target = message->target,
-                                 .bytes = rs_slot_bytes(slot)};
+                                 .bytes = rs_slot_bytes(slot),
+                                 .incoming = incoming(message,
+                                                      rs_slot_bytes(slot))};
     memcpy(&pull->notice, slot->data, sizeof(pull->notice));
     b->messages[b->num] = message;
     b->slots[b->num++] = slot;
@@ -327,6 +350,7 @@ void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
         else if (pull->mapped == (pull->bytes < m->bytes ? pull->bytes
                                                          : m->bytes))
             m->mapped++;
+        m->nontemporal += pull->nontemporal > 0;
         /* They were copied together. */
         rs_message_taken(m, batch.slots[i],
                          (uint64_t)((double)took * (double)pull->bytes /

@@ -14,6 +14,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
+#include "librsched/base/ways.h"
 
 enum {
     /* What the kernel reads into short blocks goes through a buffer of so many
@@ -29,6 +30,7 @@ struct rsched_pull_peer {
 
 struct rsched_pull_target {
     struct rsched_pull_peer *peer; /* NULL: this process */
+    const struct rs_ways *ways;
     struct rs_pieces pieces;
     uint64_t bytes;
     uint64_t version; /* that the lists are made of; 0: none */
@@ -78,6 +80,7 @@ void rsched_pull_peer_destroy(struct rsched_pull_peer *p)
 
 int rsched_pull_target_create(struct rsched_pull_peer *peer,
                               const struct rsched_message *message,
+                              const struct rs_ways *ways,
                               struct rsched_pull_target **target)
 {
     struct rsched_pull_target *t = calloc(1, sizeof(*t));
@@ -85,6 +88,7 @@ int rsched_pull_target_create(struct rsched_pull_peer *peer,
     if (t == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a target");
     t->peer = peer;
+    t->ways = ways;
     t->bytes = message->bytes;
     if (rs_pieces_copy(message, &t->pieces) != 0) {
         rsched_pull_target_destroy(t);
@@ -248,7 +252,6 @@ static int compile_table(struct rsched_pull_target *t, void *at,
 static int compile(struct rsched_pull_target *t,
                    const struct rsched_pull_notice *notice, uint64_t sent)
 {
-    uint64_t nontemporal = rs_config()->nontemporal_bytes;
     uint64_t changes = atomic_load(&rs_shared_changes);
     void *table = NULL;
     int error;
@@ -267,8 +270,6 @@ static int compile(struct rsched_pull_target *t,
     if (error == RSCHED_EMISMATCH)
         error = rs_fail(error, "a table that is none of %llu bytes",
                         (unsigned long long)sent);
-    t->copies.nontemporal = nontemporal != RS_LIMIT_AUTO && nontemporal > 0 &&
-                            t->mapped >= nontemporal;
     if (error == 0)
         t->version = notice->version;
     return error;
@@ -397,6 +398,17 @@ static void add(struct batch *b, struct rsched_pull *p)
     b->end = p + 1;
 }
 
+/* Whether more comes than stays in the caches until it is read. */
+static bool is_nontemporal(const struct rsched_pull *p)
+{
+    uint64_t least = rs_config()->nontemporal_bytes;
+
+    if (least == RS_LIMIT_AUTO) /* alike at every distance */
+        least = p->target->ways->host[RS_DISTANCE_SAME_NUMA].nontemporal;
+    return least > 0 &&
+           (p->incoming >= least || p->target->mapped >= least);
+}
+
 void rsched_pull_copy(struct rsched_pull *pulls, size_t num)
 {
     struct batch batch = {.number = 0};
@@ -404,13 +416,15 @@ void rsched_pull_copy(struct rsched_pull *pulls, size_t num)
     for (struct rsched_pull *p = pulls; p < pulls + num; p++) {
         p->error = compile(p->target, &p->notice, p->bytes);
         p->mapped = p->error == 0 ? p->target->mapped : 0;
+        p->nontemporal = 0;
         add(&batch, p);
     }
     flush(&batch);
     for (struct rsched_pull *p = pulls; p < pulls + num; p++) {
         if (p->error != 0)
             continue;
-        rs_copies_run_pair(&p->target->copies);
+        p->target->copies.nontemporal = is_nontemporal(p);
+        p->nontemporal = rs_copies_run_pair(&p->target->copies);
         if (p->target->buffered > 0)
             p->error = read_buffered(p->target);
     }

@@ -124,6 +124,8 @@ extern "C" {
  *                                   sender's memory
  *     lane_mapped                   ... all of them out of memory that both
  *                                   processes have mapped
+ *     lane_nontemporal              ... copied past the caches, as more comes
+ *                                   than they keep
  *     lane_packed                   sends that were packed for that, since one
  *                                   copy would cost more
  *     trials, trial_changes         how often it was tried out whether one copy

@@ -192,11 +192,13 @@ RSCHED_API void rsched_pull_peer_destroy(struct rsched_pull_peer *peer);
  *
  * @param peer    the sender; NULL: this process
  * @param message as for rsched_pull_source_create(); what may come at most
+ * @param ways    as there: from how many bytes on the caches are passed by
  * @return 0, RSCHED_ENOMEM
  */
 RSCHED_API int
 rsched_pull_target_create(struct rsched_pull_peer *peer,
                           const struct rsched_message *message,
+                          const struct rs_ways *ways,
                           struct rsched_pull_target **target);
 
 /** NULL is allowed. */
@@ -208,10 +210,15 @@ struct rsched_pull {
     struct rsched_pull_notice notice;
     uint64_t bytes;  /**< that the sender sends; what the target has no room for
                           is not copied */
+    uint64_t incoming; /**< bytes that come to the process in the same step of the
+                            program, if that is known; else 0. Where these are more than
+                            the caches keep, by `nontemporal` of the ways or
+                            RSCHED_NONTEMPORAL, what is mapped is copied past them */
     int error;       /**< out: 0; RSCHED_ENOMEM; RSCHED_EMISMATCH: the table is
                           not one of `bytes` bytes; RSCHED_EUNREACH: the memory
                           cannot be read */
     uint64_t mapped; /**< out: bytes copied out of mapped memory */
+    uint64_t nontemporal; /**< out: of them, past the caches */
 };
 
 /**

@@ -22,6 +22,7 @@
 #include "tests/runtime/ranks.h"
 
 enum { BYTES = 40000, MESSAGES = 140, SKIP = 77 };
+enum { MANY = 3 * BYTES }; /* more than the caches keep */
 
 /* Even ones are in memory that can be mapped. */
 struct told {
@@ -45,7 +46,7 @@ static struct forged *forged; /* in memory that both have at one address */
 #define COST(rate) {0, 1, {{0, UINT64_C(rate) * 1000000}}}
 #define WAY(rate) {true, 100000, COST(rate), COST(rate), 0, 0}
 #define WAYS {.of = {[RS_WAY_LANDING] = WAY(100), [RS_WAY_PULL] = WAY(9000), \
-                     [RS_WAY_CMA] = WAY(5000)}}
+                     [RS_WAY_CMA] = WAY(5000)}, .nontemporal = MANY}
 static const struct rs_ways ways = {.host = {WAYS, WAYS}};
 static const struct rsched_pull_reader reader = {.maps = true};
 
@@ -150,7 +151,7 @@ static void copy_all(struct rsched_pull_peer *peer, bool maps, int wrong,
         pulls[m] = (struct rsched_pull){
             .notice = m == wrong ? *notice : told->notices[m],
             .bytes = m == wrong ? bytes : BYTES};
-        CHECK(rsched_pull_target_create(peer, &message, &pulls[m].target) ==
+        CHECK(rsched_pull_target_create(peer, &message, &ways, &pulls[m].target) ==
               0);
     }
     for (int again = 0; again < 2; again++) {
@@ -180,7 +181,7 @@ static void copy_less(struct rsched_pull_peer *peer, int message,
 
     memset(into, -1, sizeof(into));
     piece.address = into[1];
-    CHECK(rsched_pull_target_create(peer, &less, &pull.target) == 0);
+    CHECK(rsched_pull_target_create(peer, &less, &ways, &pull.target) == 0);
     rsched_pull_copy(&pull, 1);
     CHECK(pull.error == 0);
     CHECK(pull.mapped == (message % 2 == 0 ? (uint64_t)bytes : 0));
@@ -217,12 +218,37 @@ static void copy_common(struct rsched_pull_peer *peer)
     struct rsched_pull pull = {.notice = told->common, .bytes = BYTES};
 
     CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
-    CHECK(rsched_pull_target_create(peer, &message, &pull.target) == 0);
+    CHECK(rsched_pull_target_create(peer, &message, &ways, &pull.target) == 0);
     verify_common(&pull, true);
     CHECK(rsched_memory_remove(COMMON) == 0);
     CHECK(munmap(common, BYTES) == 0);
     verify_common(&pull, false);
     rsched_pull_target_destroy(pull.target);
+}
+
+/* What is mapped goes past the caches if much comes. */
+static void copy_among_others(struct rsched_pull_peer *peer)
+{
+    static const uint64_t incoming[] = {0, MANY - 1, MANY, MANY - 1};
+
+    for (int m = 0; m < 2; m++) {
+        struct rsched_piece piece = {into[m], BYTES, 1, 0};
+        struct rsched_message message = {.pieces = &piece,
+                                         .num_pieces = 1,
+                                         .bytes = BYTES};
+        struct rsched_pull pull = {.notice = told->notices[m], .bytes = BYTES};
+
+        CHECK(rsched_pull_target_create(peer, &message, &ways, &pull.target) ==
+              0);
+        for (int i = 0; i < 4; i++) {
+            memset(into[m], 0, BYTES);
+            pull.incoming = incoming[i];
+            rsched_pull_copy(&pull, 1);
+            verify(&pull, m, m % 2 == 0);
+            CHECK((pull.nontemporal > 0) == (m % 2 == 0 && incoming[i] >= MANY));
+        }
+        rsched_pull_target_destroy(pull.target);
+    }
 }
 
 /* ---- tables ---- */
@@ -273,7 +299,7 @@ static int pull_forged(struct rsched_pull_peer *peer, const struct forged *f)
 
     *forged = *f;
     memset(into, 0, sizeof(into));
-    CHECK(rsched_pull_target_create(peer, &message, &pull.target) == 0);
+    CHECK(rsched_pull_target_create(peer, &message, &ways, &pull.target) == 0);
     rsched_pull_copy(&pull, 1);
     rsched_pull_target_destroy(pull.target);
     for (size_t i = BYTES; i < sizeof(into); i++)
@@ -365,7 +391,7 @@ static void *pull_some(void *arg)
                                        .bytes = BYTES};
 
             memset(into[m], 0, BYTES);
-            CHECK(rsched_pull_target_create(w->peer, &message, &pull.target) ==
+            CHECK(rsched_pull_target_create(w->peer, &message, &ways, &pull.target) ==
                   0);
             rsched_pull_copy(&pull, 1);
             verify(&pull, m, m % 2 == 0);
@@ -397,6 +423,7 @@ static void receive_all(void)
     CHECK(rsched_pull_peer_create(&told->memory, &peer) == 0);
     copy_all(peer, true, -1, NULL, 0, 0);
     copy_common(peer);
+    copy_among_others(peer);
     for (int m = 2; m < 4; m++) {
         copy_less(peer, m, (struct rsched_piece){NULL, 13001, 1, 0});
         copy_less(peer, m, (struct rsched_piece){NULL, 100, 120, 130});
