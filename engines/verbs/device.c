@@ -27,9 +27,9 @@ enum {
     MAX_PIECES = 16,
     MAX_GIDS = 256,
     SOFT_ROCE = 0xffffff, /* the vendor that it says */
-    /* A twentieth of a second of 5 Mbit/s, and some ms of an emulated processor,
-     * of which as many rails as there may be have begun by the end of that. */
-    HEAD_BYTES = 32768,
+    /* Some ms of 20 Mbit/s, of which as many rails as there may be have begun by
+     * the end of that: to post them takes an emulated processor less. */
+    HEAD_BYTES = 8192,
 };
 
 /* How far the search has come. */
