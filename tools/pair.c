@@ -46,6 +46,7 @@ struct pair {
     int side, socket;
     pid_t other;
     struct memory *memory;
+    int copied; /* memfd of what is copied without exchanges */
     uint64_t meetings;
     struct rsched_context *context;
     uint64_t tags;
@@ -212,6 +213,8 @@ struct station {
     char *send, *receive;
     uint64_t bytes; /* of each buffer */
     bool mapped, reads, on_gpu, huge;
+    bool bare;           /* no exchanges: this side copies so many bytes */
+    uint64_t part, from; /* from there on; side 0 writes them */
     int gpu;
     struct rsched_gpu_memory gpu_send, gpu_receive;
 };
@@ -416,6 +419,8 @@ static int run_epoch(const struct station *s)
 {
     int error = 0;
 
+    if (s->bare)
+        memcpy(s->receive + s->from, s->send + s->from, s->part);
     for (unsigned i = 0; i < s->window && error == 0; i++)
         error = rsched_exchange_start(s->exchanges[i]);
     for (unsigned i = 0; i < s->window && error == 0; i++)
@@ -436,7 +441,7 @@ static double run_block(struct pair *pair, const struct station *s, unsigned epo
         double start, clock;
         int error;
 
-        if (i % 2 == 0 && !s->on_gpu)
+        if (i % 2 == 0 && !s->on_gpu && !(s->bare && pair->side == 1))
             rewrite(s);
         if (s->bytes >= UNEVEN_FROM)
             meet(pair, 0);
@@ -495,10 +500,10 @@ static unsigned choose_epochs(double ns)
     return epochs < 2 ? 2 : (unsigned)epochs / 2 * 2;
 }
 
-static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
+/* @return ns of an epoch, the least of the blocks, or below 0 */
+static double run_blocks(struct pair *pair, const struct station *s)
 {
     double least = HUGE_VAL, ns = run_in_class(pair, s, 4);
-    struct rsched_stats stats;
     unsigned epochs;
 
     if (ns >= 0)
@@ -509,7 +514,15 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
         if (ns < least)
             least = ns;
     }
-    if (ns < 0)
+    return least;
+}
+
+static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
+{
+    double least = run_blocks(pair, s);
+    struct rsched_stats stats;
+
+    if (least < 0)
         return TOOL_FAILED;
     *time = (struct pair_time){.ps = least * 1000,
                                .huge = meet(pair, s->huge ? 0 : 1) < 1};
@@ -536,6 +549,33 @@ int pair_measure(struct pair *pair, const struct pair_work *work,
     meet(pair, 0); /* nor has memory open that is freed */
     close_station(&s);
     return status;
+}
+
+int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *ps)
+{
+    struct station s = {.bytes = bytes, .bare = true};
+    bool fits = pair->side == 1 ||
+                ftruncate(pair->copied, (off_t)(2 * bytes)) == 0;
+    double least;
+
+    if (meet(pair, fits ? 0 : 1) > 0)
+        return no_buffers(&s);
+    s.send = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                  pair->copied, 0);
+    if (meet(pair, s.send == MAP_FAILED ? 1 : 0) > 0)
+        return no_buffers(&s);
+    s.receive = s.send + bytes;
+    s.from = halves && pair->side == 0 ? bytes / 2 : 0;
+    s.part = halves ? bytes / 2 : pair->side == 0 ? 0 : bytes;
+    memset(pair->side == 0 ? s.send : s.receive, 1, bytes);
+    meet(pair, 0);
+    least = run_blocks(pair, &s);
+    munmap(s.send, 2 * bytes);
+    meet(pair, 0); /* the next one may be shorter */
+    if (least < 0)
+        return TOOL_FAILED;
+    *ps = least * 1000;
+    return TOOL_OK;
 }
 
 /* ---- the two ---- */
@@ -617,7 +657,8 @@ static int fork_and_run(struct pair *pair, pair_fn *main, void *arg)
 
     pair->memory = mmap(NULL, sizeof(*pair->memory), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (pair->memory == MAP_FAILED || fork_other(pair, main, arg) < 0) {
+    pair->copied = memfd_create("rsched-probe", MFD_CLOEXEC);
+    if (pair->memory == MAP_FAILED || pair->copied < 0 || fork_other(pair, main, arg) < 0) {
         tool_bad("a second process: %s", strerror(errno));
         return TOOL_FAILED;
     }
@@ -627,6 +668,7 @@ static int fork_and_run(struct pair *pair, pair_fn *main, void *arg)
     close(pair->socket);
     waitpid(pair->other, NULL, 0);
     munmap(pair->memory, sizeof(*pair->memory));
+    close(pair->copied);
     return status;
 }
 

@@ -85,4 +85,14 @@ void pair_set_gpu_ways(struct pair *pair, const struct rs_ways *ways);
 int pair_measure(struct pair *pair, const struct pair_work *work,
                  const struct rs_host_ways *ways, struct pair_time *time);
 
+/**
+ * Time what an exchange in one direction cannot be faster than: side 1 copies so many
+ * bytes that side 0 writes before every second time, in memory that both have
+ * mapped, or each side copies half of them.
+ *
+ * @param ps of the slower side, the least of the blocks
+ * @return as pair_measure()
+ */
+int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *ps);
+
 #endif

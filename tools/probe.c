@@ -58,9 +58,21 @@ static void print_switches(const struct rs_host_ways *ways,
     fputc('\n', out);
 }
 
+/* The same of bare copies. */
+static void print_floor(struct probe_copies *copies, uint64_t bytes, FILE *out)
+{
+    for (size_t i = 0; i < copies->count; i++) {
+        if ((uint64_t)PROBE_STORES_SHORTEST << i == bytes)
+            fprintf(out, "; bare copies %.2f",
+                    probe_quartile(&copies->times[1][i]) /
+                        probe_quartile(&copies->times[0][i]));
+    }
+    fputc('\n', out);
+}
+
 /* How much of one core's time both need that copy a message in one direction
  * together, as measured. */
-static void print_sharing(const struct probe *probe, FILE *out)
+static void print_sharing(struct probe *probe, FILE *out)
 {
     const struct probe_way *alone = &probe->of[RS_WAY_PULL];
     const struct probe_way *both = &probe->of[RS_WAY_SHARED];
@@ -72,9 +84,10 @@ static void print_sharing(const struct probe *probe, FILE *out)
             k++;
         if (k == alone->count || both->gap[i].bytes < MEBI)
             continue;
-        fprintf(out, "shared, one way, %llu B: %.2f of the time of one core\n",
+        fprintf(out, "shared, one way, %llu B: %.2f of the time of one core",
                 (unsigned long long)both->gap[i].bytes,
                 both->gap[i].ps / alone->gap[k].ps);
+        print_floor(&probe->copies, both->gap[i].bytes, out);
     }
 }
 
@@ -93,7 +106,7 @@ static void print_stores(const struct probe *probe, FILE *out)
         fputs("non-temporal stores: never\n", out);
 }
 
-void probe_print(const struct probe *probe, FILE *out)
+void probe_print(struct probe *probe, FILE *out)
 {
     fprintf(out, "cores %d and %d, %s\n", probe->where->cores[0],
             probe->where->cores[1], rs_distance_name(probe->where->distance));

@@ -10,7 +10,8 @@
 
 enum {
     PROBE_ROUNDS_MOST = 64,
-    PROBE_STORES = 8, /* sizes at which both kinds of stores are measured */
+    PROBE_STORES = 8, /* sizes at which both kinds of stores, and bare copies,
+                         are measured */
     PROBE_STORES_SHORTEST = 1 << 20 /* bytes; each has twice as many */
 };
 
@@ -40,6 +41,12 @@ struct probe_stores {
     double share[PROBE_STORES]; /* of the time without them */
 };
 
+/* Bare copies of what goes in one direction: by one core, and halves by both. */
+struct probe_copies {
+    size_t count;
+    struct probe_times times[2][PROBE_STORES]; /* [halves] */
+};
+
 struct probe {
     const char *class; /* of a line's round trip */
     const struct rs_numa_pair *where; /* the two cores */
@@ -47,6 +54,7 @@ struct probe {
     uint64_t longest;  /* bytes */
     unsigned rounds;
     struct probe_stores stores;
+    struct probe_copies copies;
     struct probe_way of[RS_NUM_HOST_WAYS];
     struct rs_host_ways ways; /* fitted */
 };
@@ -62,7 +70,7 @@ int probe_fit(struct probe_way *w, struct rs_way_costs *c);
 void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out);
 
 /** A table of the parameters, and one of the sizes at which the way changes. */
-void probe_print(const struct probe *probe, FILE *out);
+void probe_print(struct probe *probe, FILE *out);
 
 /** Times by size with what was fitted, and where the way changes: a drawing for
  * each, one below the other. */

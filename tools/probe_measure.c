@@ -272,6 +272,28 @@ static int probe_stores(struct pair *pair, struct probe *probe)
     return status;
 }
 
+/* ---- the floor of shared work ---- */
+
+static int measure_copies(struct pair *pair, struct probe *probe)
+{
+    struct probe_copies *c = &probe->copies;
+    int status = TOOL_OK;
+
+    c->count = 0;
+    for (size_t i = 0; i < PROBE_STORES &&
+                       (uint64_t)PROBE_STORES_SHORTEST << i <= probe->longest; i++) {
+        for (int halves = 0; halves < 2 && status == TOOL_OK; halves++) {
+            struct pair_time time = {0};
+
+            status = pair_measure_copies(pair, (uint64_t)PROBE_STORES_SHORTEST << i,
+                                         halves == 1, &time.ps);
+            keep(&c->times[halves][i], &time);
+        }
+        c->count++;
+    }
+    return status;
+}
+
 int probe_measure(struct pair *pair, struct probe *probe)
 {
     int status = probe_stores(pair, probe);
@@ -281,6 +303,8 @@ int probe_measure(struct pair *pair, struct probe *probe)
     for (unsigned i = 0; i < probe->rounds; i++) {
         for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++)
             status = measure_way(pair, probe, way);
+        if (status == TOOL_OK)
+            status = measure_copies(pair, probe);
     }
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++) {
         if (probe->of[way].count > 1)

@@ -30,6 +30,8 @@ grep -q "^non-temporal stores, pulled and read, 1048576 B: [0-9.]* of" "$folder/
     fail "no stores in the table"
 [ "$(sed -n 's/^non-temporal stores: from \([0-9]*\) B .*/\1/p' "$folder/table")" = \
     "$(sed -n 's/^  nontemporal: //p' "$folder/ways.yaml")" ] || fail "other stores in the file"
+grep -qE "^shared, one way, 1048576 B: [0-9.]+ of the time of one core; bare copies 0*[1-9.][0-9.]*$" "$folder/table" ||
+    fail "no floor of shared work"
 grep -q "^mapped memory: from 1 B " "$folder/table" || fail "no switch points"
 grep -c "<circle" "$folder/ways.svg" | grep -qE "[0-9]{2}" || fail "no points"
 
