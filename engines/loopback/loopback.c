@@ -156,12 +156,13 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
 static int reach_peer(struct rsched_connection *c, const struct address *a)
 {
     struct rsched_engine *engine = c->engine;
+    const int own[RS_HAND_FDS] = {engine->segment.fd, engine->memory.fd};
     int error = open_peer(c, a);
 
     if (a->spaces == engine->spaces)
         return error;
-    if (rs_hands_send(&engine->hands, a->socket, a->nonce, engine->segment.fd,
-                      engine->memory.fd) == 0 || error == 0)
+    if (rs_hands_send(&engine->hands, a->socket, a->nonce, own) == 0 ||
+        error == 0)
         return 0;
     return rs_fail(RSCHED_EUNREACH,
                    "loopback: peer %d is in other namespaces, or must not be "
@@ -228,17 +229,22 @@ static int open_handed(struct rsched_connection *c)
         return rs_fail(RSCHED_EUNREACH,
                        "loopback: peer %d, which cannot be opened, has not "
                        "handed over its memory", c->peer);
-    error = open_header(c, hand->segment);
-    hand->segment = -1;
+    error = open_header(c, hand->fds[0]);
+    hand->fds[0] = -1;
     if (error == 0) {
         c->pid = hand->pid;
         c->pidfd = hand->pidfd;
-        rs_maps_init(&c->maps, hand->memory, c->memory_id);
+        rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
         c->reads = c->pid > 0 && rs_pull_may_read(c->pid);
-        hand->memory = hand->pidfd = -1;
+        hand->fds[1] = hand->pidfd = -1;
     }
     rs_hand_destroy(hand);
     return error;
+}
+
+static void loopback_collect(struct rsched_engine *engine)
+{
+    rs_hands_collect(&engine->hands);
 }
 
 static int loopback_accept(struct rsched_connection *connection,
@@ -365,6 +371,7 @@ const struct rsched_engine_ops rs_loopback_ops = {
     .address = loopback_address,
     .check = loopback_check,
     .close = loopback_close,
+    .collect = loopback_collect,
     .connect = loopback_connect,
     .disconnect = loopback_disconnect,
     .is_whole = loopback_is_whole,

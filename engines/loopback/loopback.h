@@ -8,7 +8,7 @@
 #include <rsched/engine.h>
 
 #include "engines/common/copy.h"
-#include "engines/loopback/hand.h"
+#include "engines/common/hand.h"
 #include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/ways.h"

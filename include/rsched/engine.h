@@ -253,6 +253,11 @@ struct rsched_engine_ops {
     /** Join the two halves; called once, before lanes are made. */
     int (*accept)(struct rsched_connection *connection,
                   const unsigned char *offer);
+    /** Take what peers whose halves are not accepted yet have sent to the process
+     * by ways of the engine's own, so that they can go on; called now and then while
+     * the process waits for peers that may connect. Never waits. NULL: they send
+     * nothing. */
+    void (*collect)(struct rsched_engine *engine);
     /** Number of rails, the same at both ends. */
     uint32_t (*rails)(const struct rsched_connection *connection);
     /** All its lanes have been destroyed, and `settle` has said that nothing is

@@ -465,6 +465,19 @@ void rs_context_look(struct rsched_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
+void rs_context_collect(struct rsched_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return;
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        struct rs_engine *e = &context->engines[i];
+
+        if (e->ops != NULL && e->ops->collect != NULL)
+            e->ops->collect(e->engine);
+    }
+    pthread_mutex_unlock(&context->lock);
+}
+
 bool rs_context_settle(struct rsched_context *context)
 {
     return settle_all(context->peers);

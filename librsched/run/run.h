@@ -221,6 +221,10 @@ int rs_context_change_engine(struct rsched_context *context,
 /** Look for dead peers, if nobody has done so lately: for those who wait. */
 void rs_context_look(struct rsched_context *context);
 
+/** Let peers go on that send something while they connect; unless another thread
+ * has the lock. */
+void rs_context_collect(struct rsched_context *context);
+
 /** Go on with what connections have left to say; the lock is held.
  * @return whether anything is left */
 bool rs_context_settle(struct rsched_context *context);

@@ -7,8 +7,10 @@
 #include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 
-/* Between two looks whether peers are dead or too late. */
+/* Between two looks whether peers are dead or too late; whether they wait for us
+ * while they connect. */
 #define LOOK_PS (10 * UINT64_C(1000000000))
+#define COLLECT_PS UINT64_C(1000000000)
 
 void rs_creation_failed(struct rs_creation *c, int error)
 {
@@ -160,7 +162,8 @@ void rs_talk_round(struct rs_creation *c, const char *name,
                    rs_talk_round_fn *messages)
 {
     struct rsched_pause pause = {0};
-    uint64_t next_look_ps = rs_clock_now() + LOOK_PS;
+    uint64_t next_collect_ps = rs_clock_now() + COLLECT_PS;
+    uint64_t next_look_ps = next_collect_ps - COLLECT_PS + LOOK_PS;
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
         c->talks[i].done[0] = c->talks[i].done[1] = true;
@@ -170,6 +173,10 @@ void rs_talk_round(struct rs_creation *c, const char *name,
     while (test_all(c)) {
         uint64_t now_ps = rs_clock_now();
 
+        if (now_ps > next_collect_ps) {
+            rs_context_collect(c->context);
+            next_collect_ps = now_ps + COLLECT_PS;
+        }
         if (now_ps > next_look_ps) {
             look_at_peers(c, now_ps, name);
             next_look_ps = now_ps + LOOK_PS;

@@ -37,20 +37,22 @@ struct kind {
     int spaces; /* CLONE_NEW* */
     bool unreachable;
     bool secret; /* not to be dumped: /proc is closed, and its memory */
+    bool crowd;  /* many ranks, not two */
 };
 
 static const struct kind kinds[] = {
-    {"none", 0, false, false},
-    {"ipc", CLONE_NEWIPC, false, false},
-    {"mount", CLONE_NEWNS, false, false},
-    {"user", CLONE_NEWUSER, false, false},
-    {"pid", CLONE_NEWPID | CLONE_NEWNS, false, false},
+    {"none", 0, false, false, false},
+    {"ipc", CLONE_NEWIPC, false, false, false},
+    {"mount", CLONE_NEWNS, false, false, false},
+    {"user", CLONE_NEWUSER, false, false, false},
+    {"pid", CLONE_NEWPID | CLONE_NEWNS, false, false, false},
     {"container", CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER,
-     false, false},
-    {"secret", 0, false, true},
+     false, false, false},
+    {"crowd", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER, false, false, true},
+    {"secret", 0, false, true, false},
     /* Nothing is left that both could use. */
     {"network", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
-     true, false},
+     true, false, false},
 };
 
 /* The own user is root of the new namespace, so that it may mount there. */
@@ -103,11 +105,33 @@ static int fail_to_exchange(struct rank *self)
     return 0;
 }
 
+/* A star: what all hand to rank 0 is more than a socket's queue has room for, while
+ * that waits for the last of them. */
+enum { CROWD = 24, CROWD_BYTES = 100 };
+
+static int exchange_in_crowd(struct rank *self)
+{
+    struct halo_edge star[2 * (CROWD - 1)];
+    struct halo *halo;
+
+    for (int i = 1; i < CROWD; i++) {
+        star[2 * i - 2] = (struct halo_edge){0, i, CROWD_BYTES};
+        star[2 * i - 1] = (struct halo_edge){i, 0, CROWD_BYTES};
+    }
+    RANK_CHECK(halo_create(self, star, 2 * (CROWD - 1), 3, 0, &halo) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    halo_destroy(halo);
+    return 0;
+}
+
 /* Rank 1 stays where the test is: a container and its host. */
 static int run(struct rank *self)
 {
     const struct kind *kind = self->arg;
 
+    if (kind->crowd)
+        return exchange_in_crowd(self);
     return kind->unreachable ? fail_to_exchange(self) : exchange(self);
 }
 
@@ -215,11 +239,13 @@ int main(int argc, char **argv)
         setenv("RSCHED_CMA", "1", 1);
     }
     setenv("RSCHED_MAPPED", "1", 1);
-    if (ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
+    if (!kind->crowd &&
+        ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
         fprintf(stderr, "failed: one in namespaces of its own\n");
         return 1;
     }
-    if (ranks_run(2, false, play_apart, (void *)(uintptr_t)kind) != 0) {
+    if (ranks_run(kind->crowd ? CROWD : 2, false, play_apart,
+                  (void *)(uintptr_t)kind) != 0) {
         fprintf(stderr, "failed: both in namespaces of their own\n");
         return 1;
     }

@@ -6,29 +6,32 @@
  * dumped (PR_SET_DUMPABLE); but descriptors that are sent to a socket arrive.
  * The sockets are abstract ones, which all processes of a network namespace
  * reach. A process sends its own before it tells that its half of a connection
- * is there, so that they lie in the peer's queue when that looks for them.
+ * is there, so that they lie in the peer's queue when that looks for them. A queue
+ * is short; so whoever waits for peers that may send to it takes what has come
+ * (the engine's `collect`).
  */
-#ifndef RS_LOOPBACK_HAND_H
-#define RS_LOOPBACK_HAND_H
+#ifndef RS_COMMON_HAND_H
+#define RS_COMMON_HAND_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { RS_HAND_NAME = 8, RS_HAND_FDS = 3 };
+enum { RS_HAND_NAME = 8, RS_HAND_FDS = 2 };
 
 /* What one process hands to another. */
 struct rs_hand {
     struct rs_hand *next;
-    uint64_t from; /* nonce of its segment */
+    uint64_t from; /* its nonce */
     pid_t pid;     /* its number in the namespace of this process; 0: it has
                       none here */
-    int segment, memory, pidfd; /* whose they are, owned */
+    int pidfd;            /* of it, or -1; owned, as these */
+    int fds[RS_HAND_FDS]; /* what it has sent */
 };
 
 struct rs_hands {
     int socket;                      /* -1: there is none */
     unsigned char name[RS_HAND_NAME]; /* zeros: there is none */
-    uint64_t nonce;                  /* of this process */
+    uint64_t nonce;                  /* of this process, to which letters are sent */
     struct rs_hand *list;            /* that have come */
 };
 
@@ -36,10 +39,14 @@ struct rs_hands {
 void rs_hands_init(struct rs_hands *hands, uint64_t nonce);
 void rs_hands_fini(struct rs_hands *hands);
 
-/** Hand descriptors to the process whose socket has this name and whose nonce
- * is `to`. @return 0, or -1 with errno */
+/** Hand descriptors, which stay the caller's, and that of this process, to the one
+ * whose socket has this name and whose nonce is `to`. Waits for room in its queue,
+ * not for ever. @return 0, or -1 with errno */
 int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
-                  uint64_t to, int segment, int memory);
+                  uint64_t to, const int fds[RS_HAND_FDS]);
+
+/** Make room for what others have to send. Never waits. */
+void rs_hands_collect(struct rs_hands *hands);
 
 /** What a process has handed over; the caller owns it. @return NULL: nothing */
 struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "engines/loopback/hand.h"
+#include "engines/common/hand.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #define MAGIC UINT64_C(0x31646e6168736372) /* "rcshand1" */
 
 /* How often a queue that is full is tried again, a millisecond each. */
-enum { TRIES = 2000 };
+enum { TRIES = 10000 };
 
 struct letter {
     uint64_t magic, from, to;
@@ -25,7 +25,7 @@ struct letter {
 
 union control {
     struct cmsghdr header; /* for its alignment */
-    char room[CMSG_SPACE(RS_HAND_FDS * sizeof(int)) +
+    char room[CMSG_SPACE((RS_HAND_FDS + 1) * sizeof(int)) +
               CMSG_SPACE(sizeof(struct ucred))];
 };
 
@@ -57,12 +57,12 @@ void rs_hands_init(struct rs_hands *hands, uint64_t nonce)
 
 void rs_hand_destroy(struct rs_hand *hand)
 {
-    const int fds[RS_HAND_FDS] = {hand->segment, hand->memory, hand->pidfd};
-
     for (int i = 0; i < RS_HAND_FDS; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
+        if (hand->fds[i] >= 0)
+            close(hand->fds[i]);
     }
+    if (hand->pidfd >= 0)
+        close(hand->pidfd);
     free(hand);
 }
 
@@ -78,10 +78,10 @@ void rs_hands_fini(struct rs_hands *hands)
         close(hands->socket);
 }
 
-/* There may be more than we want: the kernel fills the room for credentials, too. */
+/* The last one is that of the process, which it may not have. There may be more than
+ * we want: the kernel fills the room for credentials, too. */
 static void take_descriptors(const struct cmsghdr *c, struct rs_hand *hand)
 {
-    int *const to[RS_HAND_FDS] = {&hand->segment, &hand->memory, &hand->pidfd};
     size_t number = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
     for (size_t i = 0; i < number; i++) {
@@ -89,7 +89,9 @@ static void take_descriptors(const struct cmsghdr *c, struct rs_hand *hand)
 
         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
         if (i < RS_HAND_FDS)
-            *to[i] = fd;
+            hand->fds[i] = fd;
+        else if (i == RS_HAND_FDS)
+            hand->pidfd = fd;
         else
             close(fd);
     }
@@ -127,7 +129,8 @@ static bool receive(struct rs_hands *hands)
 
     if (hand == NULL)
         return false;
-    hand->segment = hand->memory = hand->pidfd = -1;
+    hand->pidfd = -1;
+    memset(hand->fds, -1, sizeof(hand->fds));
     if (recvmsg(hands->socket, &message, MSG_CMSG_CLOEXEC) < 0) {
         free(hand);
         return false;
@@ -136,7 +139,7 @@ static bool receive(struct rs_hands *hands)
     hand->from = letter.from;
     /* Anybody may write to the socket; only peers know the nonces. */
     if (letter.magic != MAGIC || letter.to != hands->nonce ||
-        hand->segment < 0) {
+        hand->fds[RS_HAND_FDS - 1] < 0) {
         rs_hand_destroy(hand);
         return true;
     }
@@ -145,7 +148,7 @@ static bool receive(struct rs_hands *hands)
     return true;
 }
 
-static void receive_all(struct rs_hands *hands)
+void rs_hands_collect(struct rs_hands *hands)
 {
     while (hands->socket >= 0 && receive(hands))
         ;
@@ -163,26 +166,26 @@ static int send_letter(struct rs_hands *hands, const struct msghdr *message)
             return 0;
         if (errno != EAGAIN && errno != ETOOMANYREFS)
             break;
-        receive_all(hands);
+        rs_hands_collect(hands);
         poll(&p, 1, 1);
     }
     return -1;
 }
 
 int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
-                  uint64_t to, int segment, int memory)
+                  uint64_t to, const int fds[RS_HAND_FDS])
 {
     struct letter letter = {MAGIC, hands->nonce, to};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strnlen((const char *)name, RS_HAND_NAME);
-    int fds[RS_HAND_FDS] = {segment, memory, -1}, count = RS_HAND_FDS;
+    int all[RS_HAND_FDS + 1], result;
+    size_t count = RS_HAND_FDS;
     struct iovec part = {&letter, sizeof(letter)};
     union control control = {0};
     struct msghdr message = {.msg_name = &address,
                              .msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = &control};
-    int result;
 
     if (hands->socket < 0 || length == 0) {
         errno = ENOTSOCK;
@@ -191,17 +194,17 @@ int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
     memcpy(address.sun_path + 1, name, length);
     message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
                                       1 + length);
-    fds[2] = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    if (fds[2] < 0)
-        count = 2;
+    memcpy(all, fds, RS_HAND_FDS * sizeof(int));
+    all[count] = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    count += all[count] >= 0;
     control.header.cmsg_level = SOL_SOCKET;
     control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-    memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
-    message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+    control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), all, count * sizeof(int));
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
     result = send_letter(hands, &message);
-    if (fds[2] >= 0)
-        close(fds[2]); /* leaves errno alone: it is open */
+    if (count > RS_HAND_FDS)
+        close(all[RS_HAND_FDS]); /* leaves errno alone: it is open */
     return result;
 }
 
@@ -209,7 +212,7 @@ struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from)
 {
     struct rs_hand **at = &hands->list, *found;
 
-    receive_all(hands);
+    rs_hands_collect(hands);
     while (*at != NULL && (*at)->from != from)
         at = &(*at)->next;
     found = *at;
