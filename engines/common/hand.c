@@ -5,13 +5,12 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define MAGIC UINT64_C(0x31646e6168736372) /* "rcshand1" */
@@ -29,10 +28,22 @@ union control {
               CMSG_SPACE(sizeof(struct ucred))];
 };
 
+socklen_t rs_hands_address(uint64_t nonce, struct sockaddr_un *address)
+{
+    const size_t before = offsetof(struct sockaddr_un, sun_path) + 1;
+
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    return (socklen_t)(before +
+                       (size_t)snprintf(address->sun_path + 1,
+                                        sizeof(address->sun_path) - 1,
+                                        "rsched-%016llx",
+                                        (unsigned long long)nonce));
+}
+
 void rs_hands_init(struct rs_hands *hands, uint64_t nonce)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    socklen_t length = sizeof(sa_family_t); /* the kernel chooses a name */
+    struct sockaddr_un address;
+    socklen_t length = rs_hands_address(nonce, &address);
     int yes = 1;
 
     *hands = (struct rs_hands){.nonce = nonce};
@@ -42,15 +53,8 @@ void rs_hands_init(struct rs_hands *hands, uint64_t nonce)
         return;
     if (setsockopt(hands->socket, SOL_SOCKET, SO_PASSCRED, &yes,
                    sizeof(yes)) == 0 &&
-        bind(hands->socket, (struct sockaddr *)&address, length) == 0) {
-        length = sizeof(address);
-        getsockname(hands->socket, (struct sockaddr *)&address, &length);
-        length -= (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
-        if (length > 0 && length < RS_HAND_NAME) {
-            memcpy(hands->name, address.sun_path + 1, length);
-            return;
-        }
-    }
+        bind(hands->socket, (struct sockaddr *)&address, length) == 0)
+        return;
     close(hands->socket);
     hands->socket = -1;
 }
@@ -172,28 +176,25 @@ static int send_letter(struct rs_hands *hands, const struct msghdr *message)
     return -1;
 }
 
-int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
-                  uint64_t to, const int fds[RS_HAND_FDS])
+int rs_hands_send(struct rs_hands *hands, uint64_t to,
+                  const int fds[RS_HAND_FDS])
 {
     struct letter letter = {MAGIC, hands->nonce, to};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strnlen((const char *)name, RS_HAND_NAME);
+    struct sockaddr_un address;
     int all[RS_HAND_FDS + 1], result;
     size_t count = RS_HAND_FDS;
     struct iovec part = {&letter, sizeof(letter)};
     union control control = {0};
     struct msghdr message = {.msg_name = &address,
+                             .msg_namelen = rs_hands_address(to, &address),
                              .msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = &control};
 
-    if (hands->socket < 0 || length == 0) {
+    if (hands->socket < 0) {
         errno = ENOTSOCK;
         return -1;
     }
-    memcpy(address.sun_path + 1, name, length);
-    message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-                                      1 + length);
     memcpy(all, fds, RS_HAND_FDS * sizeof(int));
     all[count] = (int)syscall(SYS_pidfd_open, getpid(), 0);
     count += all[count] >= 0;

@@ -5,7 +5,8 @@
  * /proc/PID/fd of another, nor anybody into that of a process that must not be
  * dumped (PR_SET_DUMPABLE); but descriptors that are sent to a socket arrive.
  * The sockets are abstract ones, which all processes of a network namespace
- * reach. A process sends its own before it tells that its half of a connection
+ * reach, and nobody else: their names, made of the nonces, are those of no other
+ * node's either. A process sends its own before it tells that its half of a connection
  * is there, so that they lie in the peer's queue when that looks for them. A queue
  * is short; so whoever waits for peers that may send to it takes what has come
  * (the engine's `collect`).
@@ -14,9 +15,11 @@
 #define RS_COMMON_HAND_H
 
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
-enum { RS_HAND_NAME = 8, RS_HAND_FDS = 2 };
+enum { RS_HAND_FDS = 2 };
 
 /* What one process hands to another. */
 struct rs_hand {
@@ -29,21 +32,23 @@ struct rs_hand {
 };
 
 struct rs_hands {
-    int socket;                      /* -1: there is none */
-    unsigned char name[RS_HAND_NAME]; /* zeros: there is none */
-    uint64_t nonce;                  /* of this process, to which letters are sent */
-    struct rs_hand *list;            /* that have come */
+    int socket;           /* -1: there is none */
+    uint64_t nonce;       /* of this process */
+    struct rs_hand *list; /* that have come */
 };
+
+/** Where a process has its socket. @return the length */
+socklen_t rs_hands_address(uint64_t nonce, struct sockaddr_un *address);
 
 /** Have a socket; without one nothing can be handed over. */
 void rs_hands_init(struct rs_hands *hands, uint64_t nonce);
 void rs_hands_fini(struct rs_hands *hands);
 
 /** Hand descriptors, which stay the caller's, and that of this process, to the one
- * whose socket has this name and whose nonce is `to`. Waits for room in its queue,
- * not for ever. @return 0, or -1 with errno */
-int rs_hands_send(struct rs_hands *hands, const unsigned char *name,
-                  uint64_t to, const int fds[RS_HAND_FDS]);
+ * whose nonce is `to`. Waits for room in its queue, not for ever.
+ * @return 0, or -1 with errno */
+int rs_hands_send(struct rs_hands *hands, uint64_t to,
+                  const int fds[RS_HAND_FDS]);
 
 /** Make room for what others have to send. Never waits. */
 void rs_hands_collect(struct rs_hands *hands);

@@ -208,6 +208,7 @@ struct rs_cuda_lane {
     int no_stream;   /* rx: why there is none for pulls, with its text */
     char *no_stream_text;
     struct rs_cuda_region *regions; /* tx: exported */
+    bool has_sent; /* tx: descriptors of theirs */
     size_t num_regions, room_regions;
     struct rs_moves straight;     /* rx: from the peer's memory */
     struct rs_cuda_opened **open; /* rx: that they need, and have needed */

@@ -3,6 +3,7 @@
 #include "engines/cuda/node.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static int cuda_open(const struct rsched_engine_env *env,
     if (error != 0)
         goto err_free;
     pthread_mutex_init(&e->lock, NULL);
+    rs_hands_init(&e->hands, e->nonce);
     *engine = e;
     return 0;
 
@@ -90,6 +92,7 @@ static void cuda_close(struct rsched_engine *engine)
     rs_gdr_close(engine->gdr);
     free(engine->no_gdr);
     rs_shared_close();
+    rs_hands_fini(&engine->hands);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
@@ -234,13 +237,27 @@ static void cuda_address(struct rsched_engine *engine, unsigned char *address)
     memcpy(address, &a, sizeof(a));
 }
 
-/* A process of another node, or of another PID namespace, has another process's
- * number or none: what stands at the beginning of its memory tells. */
-static int open_peer(struct rsched_connection *c, const struct address *a)
+/* What stands at the beginning of its memory tells. Takes the descriptor over. */
+static int check_memory(struct rsched_connection *c, int fd)
 {
     uint64_t head[2];
+
+    if (pread(fd, head, sizeof(head), 0) == sizeof(head) &&
+        head[0] == RS_SHARED_MAGIC && head[1] == c->memory_id) {
+        c->memory_fd = fd;
+        return 0;
+    }
+    close(fd);
+    return rs_fail(RSCHED_EUNREACH,
+                   "cuda: peer %d: what was opened is not its memory", c->peer);
+}
+
+/* A process of another node, or of another PID namespace, has another process's
+ * number or none. */
+static int open_peer(struct rsched_connection *c, const struct address *a)
+{
     char path[64];
-    int fd;
+    int fd, error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->memory_fd);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -248,16 +265,41 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
         return rs_fail(RSCHED_EUNREACH,
                        "cuda: peer %d: cannot open its memory (%s): %m",
                        c->peer, path);
-    if (pread(fd, head, sizeof(head), 0) != sizeof(head) ||
-        head[0] != RS_SHARED_MAGIC || head[1] != a->memory_id) {
-        close(fd);
-        return rs_fail(RSCHED_EUNREACH,
-                       "cuda: peer %d: what was opened is not its memory",
-                       c->peer);
-    }
-    c->memory_fd = fd;
+    error = check_memory(c, fd);
+    if (error != 0)
+        return error;
+    c->pid = a->pid;
     c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
     return 0;
+}
+
+/* @return 0, or -1 with errno */
+static int hand_over(struct rsched_connection *c)
+{
+    struct rsched_engine *engine = c->engine;
+    int result, own[RS_HAND_FDS] = {engine->memory.fd,
+                                    rs_cuda_notes_open(&c->notes)};
+
+    if (own[1] < 0)
+        return -1;
+    result = rs_hands_send(&engine->hands, c->nonce, own);
+    if (result != 0)
+        rs_cuda_notes_fini(&c->notes); /* leaves errno alone */
+    close(own[1]);
+    return result;
+}
+
+/* Through /proc, or by sockets, which notes go through, too: one is enough. Whoever
+ * is in other namespaces, or must not be dumped, may be able to open us while we
+ * cannot open him, or the other way round. */
+static int reach_peer(struct rsched_connection *c, const struct address *a)
+{
+    int error = open_peer(c, a);
+
+    if (hand_over(c) == 0 || error == 0)
+        return 0;
+    return rs_fail(error, "%s, and no socket leads to it: %s",
+                   rsched_last_error(), strerror(errno));
 }
 
 static int check_address(const struct rsched_engine *engine, int peer,
@@ -294,13 +336,14 @@ static int cuda_connect(struct rsched_engine *engine, int peer,
     *c = (struct rsched_connection){.engine = engine,
                                     .peer = peer,
                                     .self = a.nonce == engine->nonce,
-                                    .pid = a.pid,
                                     .pidfd = -1,
                                     .memory_fd = -1,
-                                    .memory_id = a.memory_id};
+                                    .memory_id = a.memory_id,
+                                    .nonce = a.nonce};
+    rs_cuda_notes_init(&c->notes);
     c->same_process = c->self || a.memory_id == engine->memory.id;
     if (!c->same_process)
-        error = open_peer(c, &a);
+        error = reach_peer(c, &a);
     if (error != 0) {
         free(c);
         return error;
@@ -309,7 +352,7 @@ static int cuda_connect(struct rsched_engine *engine, int peer,
     return 0;
 }
 
-/* What the peer needs of us it has opened. */
+/* What the peer needs of us it has opened, or it is in its socket's queue. */
 static void cuda_offer(struct rsched_connection *connection,
                        unsigned char *offer)
 {
@@ -317,12 +360,50 @@ static void cuda_offer(struct rsched_connection *connection,
     memset(offer, 0, RSCHED_ENGINE_OFFER_BYTES);
 }
 
+/* What the peer has handed over is needed where it could not be opened, but for its
+ * socket. */
+static int take_over(struct rsched_connection *c, struct rs_hand *hand)
+{
+    int error = 0;
+
+    c->notes.in = hand->fds[1];
+    hand->fds[1] = -1;
+    if (c->memory_fd >= 0)
+        return 0;
+    error = check_memory(c, hand->fds[0]);
+    hand->fds[0] = -1;
+    if (error != 0)
+        return error;
+    c->pid = hand->pid;
+    c->pidfd = hand->pidfd;
+    hand->pidfd = -1;
+    return 0;
+}
+
 static int cuda_accept(struct rsched_connection *connection,
                        const unsigned char *offer)
 {
-    (void)connection;
+    struct rs_hand *hand;
+    int error = 0;
+
     (void)offer;
-    return 0;
+    if (connection->same_process)
+        return 0;
+    hand = rs_hands_take(&connection->engine->hands, connection->nonce);
+    if (hand != NULL) {
+        error = take_over(connection, hand);
+        rs_hand_destroy(hand);
+    } else if (connection->memory_fd < 0) {
+        error = rs_fail(RSCHED_EUNREACH,
+                        "cuda: peer %d, which cannot be opened, has not handed "
+                        "over its memory", connection->peer);
+    }
+    return error;
+}
+
+static void cuda_collect(struct rsched_engine *engine)
+{
+    rs_hands_collect(&engine->hands);
 }
 
 static uint32_t cuda_rails(const struct rsched_connection *connection)
@@ -338,6 +419,7 @@ static void cuda_disconnect(struct rsched_connection *connection)
         close(connection->pidfd);
     if (connection->memory_fd >= 0)
         close(connection->memory_fd);
+    rs_cuda_notes_fini(&connection->notes);
     free(connection);
 }
 
@@ -392,6 +474,7 @@ const struct rsched_engine_ops rs_cuda_ops = {
     .address = cuda_address,
     .check = cuda_check,
     .close = cuda_close,
+    .collect = cuda_collect,
     .connect = cuda_connect,
     .disconnect = cuda_disconnect,
     .group_create = rs_cuda_group_create,

@@ -9,8 +9,10 @@
 
 #include <rsched/engine.h>
 
+#include "engines/common/hand.h"
 #include "engines/cuda/driver.h"
 #include "engines/cuda/gdr.h"
+#include "engines/cuda/notes.h"
 #include "librsched/base/shared.h"
 
 enum { RS_CUDA_MOST_GPUS = 64 };
@@ -27,6 +29,7 @@ struct rsched_engine {
     struct rsched_engine_env env;
     struct rs_shared_file memory; /* what peers may map of ours */
     uint64_t nonce;               /* of this instance */
+    struct rs_hands hands;
     pthread_mutex_t lock;         /* guards contexts, kernels and GDRCopy */
     CUcontext contexts[RS_CUDA_MOST_GPUS]; /* primary ones that are held */
     struct rs_cuda_kernels kernels[RS_CUDA_MOST_GPUS];
@@ -40,10 +43,12 @@ struct rsched_connection {
     int peer;
     bool self;         /* the peer is this very instance */
     bool same_process; /* its addresses mean the same here */
-    pid_t pid;
+    pid_t pid;     /* here; 0 if it has no number in our namespace */
     int pidfd;     /* -1: there is none */
     int memory_fd; /* the peer's, -1 if same_process */
     uint64_t memory_id;
+    uint64_t nonce; /* of the peer's instance */
+    struct rs_cuda_notes notes;
 };
 
 /* Where an end of an edge lies, as the other one may know it. */

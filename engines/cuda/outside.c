@@ -102,6 +102,7 @@ static int peer_create(pid_t pid, bool itself, struct rsched_gpu_peer **peer)
                                                .pid = pid,
                                                .pidfd = -1,
                                                .memory_fd = -1};
+    rs_cuda_notes_init(&p->connection.notes);
     if (pid > 0 && !itself)
         p->connection.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     *peer = p;

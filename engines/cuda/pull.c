@@ -54,6 +54,19 @@ static int find_region(struct rs_cuda_lane *l, const char *address,
     return error;
 }
 
+/* With descriptors as if all of them were sent, where any may be. */
+static void write_regions(const struct rs_cuda_lane *l, char *table)
+{
+    bool sends = l->lane.connection->notes.out >= 0;
+
+    for (size_t i = 0; i < l->num_regions; i++) {
+        struct rs_cuda_region r = l->regions[i];
+
+        r.fd = sends ? -1 : r.fd;
+        memcpy(table + i * sizeof(r), &r, sizeof(r));
+    }
+}
+
 static int make_pieces(struct rs_cuda_lane *l,
                        struct rs_cuda_table_piece *pieces)
 {
@@ -76,13 +89,43 @@ static int make_pieces(struct rs_cuda_lane *l,
     return error;
 }
 
-/* The descriptors of a table that says the same are new ones, so it has another
- * version if it has any. */
+/* Descriptors that are not sent are new ones in each table, so one that has any has
+ * another version. */
 static bool is_sent(const struct rs_cuda_lane *l, const char *table,
                     size_t bytes)
 {
     return l->version_sent == l->version && l->version != 0 &&
            bytes == l->table_bytes && memcmp(table, l->table, bytes) == 0;
+}
+
+/* The table is a new one: send its descriptors. Those that cannot be sent are there
+ * to be taken, and the table says which they are. */
+static void send_descriptors(struct rs_cuda_lane *l)
+{
+    struct rs_cuda_notes *notes = &l->lane.connection->notes;
+    char *at = l->table + sizeof(struct rs_cuda_table);
+
+    for (size_t i = 0; i < l->num_regions; i++) {
+        struct rs_cuda_region *r = &l->regions[i];
+        const struct rs_cuda_note note = {(uint64_t)(uintptr_t)l, l->version,
+                                          r->buffer, r->start};
+
+        if (r->kind == RS_CUDA_DESCRIPTOR && notes->out >= 0 &&
+            rs_cuda_notes_send(notes, &note, r->fd) == 0) {
+            l->has_sent = true;
+            rs_cuda_region_withdraw(r);
+        }
+        memcpy(at + i * sizeof(*r), r, sizeof(*r));
+    }
+}
+
+/* Of a table that will not be opened any more. */
+static void take_back_descriptors(struct rs_cuda_lane *l)
+{
+    const struct rs_cuda_note note = {(uint64_t)(uintptr_t)l, UINT64_MAX, 0, 0};
+
+    if (l->has_sent)
+        rs_cuda_notes_send(&l->lane.connection->notes, &note, -1);
 }
 
 static int keep_table(struct rs_cuda_lane *l,
@@ -96,10 +139,12 @@ static int keep_table(struct rs_cuda_lane *l,
     if (table == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a table");
     memcpy(table, &head, sizeof(head));
-    memcpy(table + sizeof(head), l->regions, regions);
+    write_regions(l, table + sizeof(head));
     memcpy(table + sizeof(head) + regions, pieces,
            head.num_pieces * sizeof(*pieces));
     if (is_sent(l, table, bytes)) {
+        for (size_t i = 0; i < l->num_regions; i++)
+            rs_cuda_region_withdraw(&l->regions[i]); /* the peer has those before */
         free(table);
         return 0;
     }
@@ -107,6 +152,7 @@ static int keep_table(struct rs_cuda_lane *l,
     l->table = table;
     l->table_bytes = bytes;
     l->version++;
+    send_descriptors(l);
     return 0;
 }
 
@@ -435,6 +481,7 @@ void rs_cuda_pull_tidy(struct rs_cuda_lane *l)
 
 void rs_cuda_pull_fini(struct rs_cuda_lane *l)
 {
+    take_back_descriptors(l);
     withdraw(l);
     close_regions(l, 0);
     free(l->open);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/cuda/region.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -220,49 +221,83 @@ err_free:
     return error;
 }
 
-static int open_descriptor(const struct rs_cuda_driver *driver,
-                           const struct rsched_connection *c,
-                           struct rs_cuda_opened *o, int gpu)
+/* Nothing but that was sent with the table, which may have been opened before. */
+static int sent_before(const struct rs_cuda_region *region)
+{
+    for (const struct rs_cuda_opened *o = list; o != NULL; o = o->next) {
+        if (o->fd >= 0 && is_same(o, region, o->context))
+            return fcntl(o->fd, F_DUPFD_CLOEXEC, 0);
+    }
+    return -1;
+}
+
+/* @param sent the descriptor that has come, or -1 */
+static int get_descriptor(const struct rsched_connection *c,
+                          const struct rs_cuda_region *region, int sent,
+                          int *fd)
+{
+    if (region->fd >= 0) {
+        *fd = (int)syscall(SYS_pidfd_getfd, c->pidfd, region->fd, 0);
+        return *fd >= 0 ? 0
+                        : rs_fail(RSCHED_ENOTSUP, "taking the descriptor of its "
+                                                  "memory (pidfd_getfd): %m");
+    }
+    *fd = sent >= 0 ? sent : sent_before(region);
+    return *fd >= 0 ? 0
+                    : rs_fail(RSCHED_ENOTSUP, "the descriptor of its memory has "
+                                              "not come");
+}
+
+/* The descriptor is closed, or kept, if it was sent. */
+static int import_descriptor(const struct rs_cuda_driver *driver,
+                             struct rs_cuda_opened *o, int gpu, int fd)
 {
     CUmemGenericAllocationHandle memory;
-    int error, fd = (int)syscall(SYS_pidfd_getfd, c->pidfd, o->region.fd, 0);
+    int error;
 
-    if (fd < 0)
-        return rs_fail(RSCHED_ENOTSUP, "taking the descriptor of its memory "
-                                       "(pidfd_getfd): %m");
     error = rs_cuda_error(driver,
                           driver->cuMemImportFromShareableHandle(
                               &memory, (void *)(uintptr_t)fd,
                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                           "cuMemImportFromShareableHandle");
-    close(fd);
-    if (error != 0)
-        return error;
-    error = map_memory(driver, o, gpu, memory);
-    /* What is mapped stays. */
-    driver->cuMemRelease(memory);
+    if (error == 0) {
+        error = map_memory(driver, o, gpu, memory);
+        /* What is mapped stays. */
+        driver->cuMemRelease(memory);
+    }
+    if (error == 0 && o->region.fd < 0)
+        o->fd = fd;
+    else
+        close(fd);
     return error;
 }
 
+/* @param sent the descriptor that has come, or -1; it is taken over */
 static int open_new(const struct rsched_connection *c,
                     const struct rs_cuda_region *region, CUcontext context,
-                    int gpu, struct rs_cuda_opened **opened)
+                    int gpu, int sent, struct rs_cuda_opened **opened)
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
     struct rs_cuda_opened *o = calloc(1, sizeof(*o));
-    int error;
+    int error, fd;
 
-    if (o == NULL)
+    if (o == NULL) {
+        if (sent >= 0)
+            close(sent);
         return rs_fail(RSCHED_ENOMEM, "no memory for a handle");
+    }
     o->region = *region;
     o->context = context;
+    o->fd = -1;
     if (region->kind == RS_CUDA_ADDRESS && c->same_process) {
         o->address = (char *)(uintptr_t)region->start;
         error = 0;
     } else if (region->kind == RS_CUDA_LEGACY && !c->same_process) {
         error = open_legacy(driver, o);
     } else if (region->kind == RS_CUDA_DESCRIPTOR && !c->same_process) {
-        error = open_descriptor(driver, c, o, gpu);
+        error = get_descriptor(c, region, sent, &fd);
+        if (error == 0)
+            error = import_descriptor(driver, o, gpu, fd);
     } else {
         error = rs_fail(RSCHED_EMISMATCH, "a handle that is none");
     }
@@ -287,18 +322,23 @@ static struct rs_cuda_opened *find(const struct rs_cuda_region *region,
     return o;
 }
 
-int rs_cuda_region_open(const struct rsched_connection *connection,
+int rs_cuda_region_open(struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened)
 {
     struct rs_cuda_opened *o;
-    int error = 0;
+    int error = 0, sent = -1;
 
     pthread_mutex_lock(&lock);
+    if (region->kind == RS_CUDA_DESCRIPTOR && region->fd < 0)
+        sent = rs_cuda_notes_take(&connection->notes, region->buffer,
+                                  region->start);
     while ((o = find(region, context)) != NULL && o->closing)
         pthread_cond_wait(&closed, &lock);
     if (o == NULL)
-        error = open_new(connection, region, context, gpu, &o);
+        error = open_new(connection, region, context, gpu, sent, &o);
+    else if (sent >= 0)
+        close(sent);
     if (error == 0) {
         o->users++;
         *opened = o;
@@ -317,6 +357,8 @@ static void close_now(struct rs_cuda_opened *o)
     if (o->region.kind == RS_CUDA_DESCRIPTOR) {
         driver->cuMemUnmap(address, o->reserved);
         driver->cuMemAddressFree(address, o->reserved);
+        if (o->fd >= 0)
+            close(o->fd);
     } else if (o->region.kind == RS_CUDA_LEGACY &&
                driver->cuCtxPushCurrent(o->context) == CUDA_SUCCESS) {
         driver->cuIpcCloseMemHandle(address);

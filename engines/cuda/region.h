@@ -8,7 +8,9 @@
  *   legacy      memory of cuMemAlloc: a handle of 64 bytes. Both must see each
  *               other's process numbers
  *   descriptor  memory of cuMemCreate that may be exported as a file
- *               descriptor, which the other process takes with pidfd_getfd
+ *               descriptor. The table's owner sends it (notes.h); where that is
+ *               not possible the other process takes it (pidfd_getfd), which
+ *               needs the right to look at the exporter
  *
  * What is neither (memory of pools, of cuMemCreate without that right) cannot
  * be opened, and its owner's messages are staged.
@@ -34,7 +36,7 @@ enum rs_cuda_handle { RS_CUDA_ADDRESS, RS_CUDA_LEGACY, RS_CUDA_DESCRIPTOR };
 
 struct rs_cuda_region {
     uint32_t kind;   /* enum rs_cuda_handle */
-    int32_t fd;      /* RS_CUDA_DESCRIPTOR: the exporter's, else -1 */
+    int32_t fd;      /* RS_CUDA_DESCRIPTOR: the exporter's, -1: it is sent; else -1 */
     uint64_t buffer; /* that the handle means: numbers are not used again */
     uint64_t owner;  /* the exporting process */
     uint64_t start;  /* its address there */
@@ -66,6 +68,7 @@ struct rs_cuda_opened {
     bool closed;  /* that has been done */
     char *address;
     uint64_t reserved; /* RS_CUDA_DESCRIPTOR: bytes of address space */
+    int fd; /* that was sent, or -1: for whoever opens it in another context */
 };
 
 /**
@@ -74,7 +77,7 @@ struct rs_cuda_opened {
  * @param context current on this thread; of that GPU
  * @return 0; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what the driver said
  */
-int rs_cuda_region_open(const struct rsched_connection *connection,
+int rs_cuda_region_open(struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened);
 

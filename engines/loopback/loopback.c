@@ -30,7 +30,6 @@ struct address {
     int32_t memory_fd;
     int32_t numa_node;
     uint64_t spaces;
-    unsigned char socket[RS_HAND_NAME];
 };
 static_assert(sizeof(struct address) <= RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
@@ -77,7 +76,7 @@ static void loopback_close(struct rsched_engine *engine)
 static void loopback_address(struct rsched_engine *engine,
                              unsigned char *address)
 {
-    struct address a = {
+    const struct address a = {
         .magic = RS_SEGMENT_MAGIC,
         .job = engine->env.job,
         .node = engine->env.node,
@@ -90,7 +89,6 @@ static void loopback_address(struct rsched_engine *engine,
         .spaces = engine->spaces,
     };
 
-    memcpy(a.socket, engine->hands.name, sizeof(a.socket));
     memcpy(address, &a, sizeof(a));
 }
 
@@ -161,8 +159,7 @@ static int reach_peer(struct rsched_connection *c, const struct address *a)
 
     if (a->spaces == engine->spaces)
         return error;
-    if (rs_hands_send(&engine->hands, a->socket, a->nonce, own) == 0 ||
-        error == 0)
+    if (rs_hands_send(&engine->hands, a->nonce, own) == 0 || error == 0)
         return 0;
     return rs_fail(RSCHED_EUNREACH,
                    "loopback: peer %d is in other namespaces, or must not be "

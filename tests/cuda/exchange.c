@@ -8,7 +8,10 @@
  * The way is what RSCHED_GPU_WAY and the costs say; each case asserts from the
  * counters that it was taken.
  */
+#include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +21,7 @@
 #include <rsched/rsched.h>
 
 #include "tests/cuda/buffer.h"
-#include "tests/runtime/ranks.h"
+#include "tests/runtime/apart.h"
 
 enum { EPOCHS = 5, BYTES = 300000, ROWS = 100, ROW = 64, PITCH = 1024 };
 
@@ -301,6 +304,75 @@ static int case_descriptors(struct rank *self)
     return with_mapped(self, true);
 }
 
+static int open_files(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int number = 0;
+
+    while (folder != NULL && readdir(folder) != NULL)
+        number++;
+    closedir(folder);
+    return number;
+}
+
+/* New memory, and other memory, again and again: nothing of what was there before
+ * stays open. */
+static int with_new_memory(struct rank *self)
+{
+    const void *send[MOST_PUTS];
+    void *receive[MOST_PUTS];
+    struct world w;
+    int files = 0;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    for (int round = 0; round < 4; round++) {
+        /* The peer has none of it open any more. */
+        mesh_barrier(self->end);
+        for (int i = 1; i < 4; i++) {
+            buffer_fini(&w.p, &w.send[i]);
+            buffer_map(&w.p, &w.send[i], span(&kinds[i]), true, self->rank);
+        }
+        addresses(&w, send, receive);
+        /* Of the second bind nothing is new; the tables of the first are not
+         * sent. */
+        RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+        RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+        RANK_CHECK(run(self, &w, 2) == 0);
+        RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+        RANK_CHECK(run(self, &w, 1) == 0);
+        RANK_CHECK(w.p.fakeCount(FAKE_IMPORTS_MAPPED) == 3);
+        RANK_CHECK(files == 0 || open_files() == files);
+        files = round == 0 ? 0 : open_files();
+    }
+    RANK_CHECK(check_way(self, &w, RSCHED_WAY_CUDA_IPC, 12) == 0);
+    end(self, &w);
+    return 0;
+}
+
+static int both_descriptors(struct rank *self)
+{
+    RANK_CHECK(with_mapped(self, true) == 0);
+    return with_new_memory(self);
+}
+
+/* Containers, which see no processes of each other and may not look into them. */
+enum {
+    CONTAINER = CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER
+};
+
+static int case_apart(struct rank *self)
+{
+    return apart_run(self, CONTAINER, both_descriptors);
+}
+
+/* Rank 1 stays where it is: a container and its host. */
+static int case_half_apart(struct rank *self)
+{
+    return self->rank == 0 ? apart_run(self, CONTAINER, both_descriptors)
+                           : both_descriptors(self);
+}
+
 static int case_private(struct rank *self)
 {
     return with_mapped(self, false);
@@ -318,6 +390,12 @@ static int case_refused(struct rank *self)
     RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 0);
     end(self, &w);
     return 0;
+}
+
+/* Handles mean nothing across namespaces of processes. */
+static int case_apart_handles(struct rank *self)
+{
+    return apart_run(self, CONTAINER, case_refused);
 }
 
 /* The same where the way was asked for. Both are told: whoever could not open
@@ -574,7 +652,9 @@ static const struct {
     {"freed", case_freed, 0},         {"no-memory", case_no_memory, 0},
     {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
     {"late", case_late, 0},           {"gone", case_gone, 0},
-    {"host-only", case_host_only, 0},
+    {"host-only", case_host_only, 0}, {"apart", case_apart, 0},
+    {"half-apart", case_half_apart, 0},
+    {"apart-handles", case_apart_handles, 0},
 };
 
 int main(int argc, char **argv)
@@ -582,6 +662,10 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     threads = strcmp(argv[1], "threads") == 0;
+    if (strstr(argv[2], "apart") != NULL && !apart_is_possible(CONTAINER)) {
+        printf("SKIP: no namespaces: %s\n", strerror(EPERM));
+        return 77;
+    }
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (strcmp(argv[2], cases[i].name) == 0)
             return ranks_run(2, threads, cases[i].main, NULL) ==

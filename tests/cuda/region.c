@@ -19,7 +19,7 @@ enum { BYTES = 1 << 20, OPENERS = 2, LINGER_US = 300000 };
 static int asks[2], tells[2];
 static pid_t owner;
 static struct program p;
-static const struct rsched_connection connection = {.peer = 1};
+static struct rsched_connection connection = {.peer = 1};
 
 /* ---- the owner ---- */
 

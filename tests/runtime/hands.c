@@ -4,11 +4,8 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "engines/common/hand.h"
@@ -36,22 +33,18 @@ static void send_any(const struct rs_hands *to, int number)
         struct cmsghdr header;
         char room[CMSG_SPACE(MOST * sizeof(int))];
     } control = {0};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
     char text[24] = "anything";
     struct iovec part = {text, sizeof(text)};
     struct msghdr message = {
         .msg_name = &address,
-        .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-                                   strnlen((const char *)to->name,
-                                           RS_HAND_NAME)),
+        .msg_namelen = rs_hands_address(to->nonce, &address),
         .msg_iov = &part,
         .msg_iovlen = 1,
         .msg_control = &control,
         .msg_controllen = CMSG_SPACE((size_t)number * sizeof(int))};
     int fds[MOST] = {0}, sender = socket(AF_UNIX, SOCK_DGRAM, 0);
 
-    memcpy(address.sun_path + 1, to->name, strnlen((const char *)to->name,
-                                                   RS_HAND_NAME));
     control.header.cmsg_level = SOL_SOCKET;
     control.header.cmsg_type = SCM_RIGHTS;
     control.header.cmsg_len = CMSG_LEN((size_t)number * sizeof(int));
@@ -70,7 +63,7 @@ Test(hands, descriptors_of_a_peer_arrive)
     rs_hands_init(&theirs, THEIRS);
     cr_assert(mine.socket >= 0 && theirs.socket >= 0);
     cr_assert_null(rs_hands_take(&mine, THEIRS));
-    cr_assert_eq(rs_hands_send(&theirs, mine.name, MINE, any), 0);
+    cr_assert_eq(rs_hands_send(&theirs, MINE, any), 0);
     cr_assert_null(rs_hands_take(&mine, THEIRS + 1));
     hand = rs_hands_take(&mine, THEIRS);
     cr_assert_not_null(hand);
@@ -101,9 +94,12 @@ Test(hands, letters_of_others_are_thrown_away)
 
 static void *take_late(void *arg)
 {
+    struct rs_hand *hand;
+
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        rs_hands_take(arg, THEIRS);
+        while ((hand = rs_hands_take(arg, THEIRS)) != NULL)
+            rs_hand_destroy(hand);
     }
     return NULL;
 }
@@ -125,7 +121,7 @@ Test(hands, many_descriptors_on_the_way_are_waited_for)
         cr_assert_eq(setresuid(65534, 65534, 65534), 0);
     cr_assert_eq(pthread_create(&thread, NULL, take_late, &mine), 0);
     for (int i = 0; i < LETTERS; i++)
-        cr_assert_eq(rs_hands_send(&theirs, mine.name, MINE + 1, any), 0,
+        cr_assert_eq(rs_hands_send(&theirs, MINE, any), 0,
                      "letter %d", i);
     pthread_join(thread, NULL);
     rs_hands_fini(&mine);

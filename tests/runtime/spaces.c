@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/runtime/apart.h"
 #include "tests/runtime/halo.h"
 
 enum { BYTES = 200000, EPOCHS = 5, SKIPPED = 77 };
@@ -54,17 +52,6 @@ static const struct kind kinds[] = {
     {"network", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
      true, false, false},
 };
-
-/* The own user is root of the new namespace, so that it may mount there. */
-static void map_user(uid_t uid)
-{
-    char text[32];
-    FILE *file = fopen("/proc/self/uid_map", "w");
-
-    snprintf(text, sizeof(text), "0 %u 1\n", (unsigned)uid);
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
-        perror("uid_map");
-}
 
 /* The kernel is asked to read wherever it may. */
 static uint64_t expected_reads(void)
@@ -135,51 +122,13 @@ static int run(struct rank *self)
     return kind->unreachable ? fail_to_exchange(self) : exchange(self);
 }
 
-/* In the child of a namespace of processes, whose number there is 1. */
-static int run_within(struct rank *self, bool mount_proc)
-{
-    int result;
-
-    if (mount_proc &&
-        (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-         mount("proc", "/proc", "proc", 0, NULL) != 0)) {
-        /* Masked parts of /proc bar it for users that are no real root; the
-         * old one stays, which shows other numbers. */
-        printf("/proc is that of the parent: %s\n", strerror(errno));
-    }
-    if (rank_open(self) != 0)
-        return 1;
-    result = run(self);
-    rank_close(self);
-    return result;
-}
-
-/* The context that the harness has made is of the namespace before. */
 static int enter(struct rank *self)
 {
     const struct kind *kind = self->arg;
-    uid_t uid = geteuid();
-    int status;
-    pid_t child;
 
-    rank_close(self);
-    if (unshare(kind->spaces) != 0)
-        return RANK_FAIL("unshare: %s", strerror(errno));
-    if ((kind->spaces & CLONE_NEWUSER) != 0)
-        map_user(uid);
     if (kind->secret)
         prctl(PR_SET_DUMPABLE, 0);
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        status = run_within(self, (kind->spaces & CLONE_NEWPID) != 0);
-        fflush(NULL);
-        _exit(status);
-    }
-    if (waitpid(child, &status, 0) != child)
-        return 1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    return apart_run(self, kind->spaces, run);
 }
 
 static int play(struct rank *self)
@@ -204,17 +153,6 @@ static bool become_ordinary(void)
             prctl(PR_SET_DUMPABLE, 1) == 0);
 }
 
-static bool can_unshare(int spaces)
-{
-    int status = 0;
-    pid_t child = fork();
-
-    if (child == 0)
-        _exit(unshare(spaces) == 0 ? 0 : 1);
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct kind *kind = NULL;
@@ -225,7 +163,7 @@ int main(int argc, char **argv)
     }
     if (kind == NULL)
         return 2;
-    if (!can_unshare(kind->spaces)) {
+    if (!apart_is_possible(kind->spaces)) {
         printf("SKIP: no namespaces (%s): %s\n", kind->name, strerror(EPERM));
         return SKIPPED;
     }
