@@ -2,7 +2,6 @@
 /* Memory that others can map: where it lies, what a fork and a free do. */
 #include <criterion/criterion.h>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "librsched/base/shared.h"
+#include "tests/base/entries.h"
 
 enum { HUGE = 2 << 20 };
 
@@ -140,18 +140,6 @@ Test(base_shared, a_forked_child_has_a_copy)
     cr_assert_eq(memory[1], 7);
     cr_assert_eq(rsched_free(memory), 0);
     cr_assert_eq(rsched_free(internal.address), 0);
-}
-
-static int count_descriptors(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
 }
 
 Test(base_shared, the_file_goes_with_its_last_user)

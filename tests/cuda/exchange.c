@@ -8,7 +8,6 @@
  * The way is what RSCHED_GPU_WAY and the costs say; each case asserts from the
  * counters that it was taken.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include <rsched/engine.h>
 #include <rsched/rsched.h>
 
+#include "tests/base/entries.h"
 #include "tests/cuda/buffer.h"
 #include "tests/runtime/apart.h"
 
@@ -304,17 +304,6 @@ static int case_descriptors(struct rank *self)
     return with_mapped(self, true);
 }
 
-static int open_files(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int number = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        number++;
-    closedir(folder);
-    return number;
-}
-
 /* New memory, and other memory, again and again: nothing of what was there before
  * stays open. */
 static int with_new_memory(struct rank *self)
@@ -342,8 +331,8 @@ static int with_new_memory(struct rank *self)
         RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
         RANK_CHECK(run(self, &w, 1) == 0);
         RANK_CHECK(w.p.fakeCount(FAKE_IMPORTS_MAPPED) == 3);
-        RANK_CHECK(files == 0 || open_files() == files);
-        files = round == 0 ? 0 : open_files();
+        RANK_CHECK(files == 0 || count_descriptors() == files);
+        files = round == 0 ? 0 : count_descriptors();
     }
     RANK_CHECK(check_way(self, &w, RSCHED_WAY_CUDA_IPC, 12) == 0);
     end(self, &w);

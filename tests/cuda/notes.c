@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Descriptors on their way to a peer: what arrives, and what is not kept. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "engines/cuda/notes.h"
-
-static int open_files(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int number = 0;
-
-    cr_assert_not_null(folder);
-    while (readdir(folder) != NULL)
-        number++;
-    closedir(folder);
-    return number;
-}
+#include "tests/base/entries.h"
 
 static void join(struct rs_cuda_notes *from, struct rs_cuda_notes *to)
 {
@@ -54,7 +42,7 @@ static void take_one(struct rs_cuda_notes *to, uint64_t buffer)
 Test(notes, descriptors_are_found_by_their_memory)
 {
     struct rs_cuda_notes from, to;
-    int ends[2], before = open_files(), fd;
+    int ends[2], before = count_descriptors(), fd;
     struct stat sent, got;
 
     join(&from, &to);
@@ -77,7 +65,7 @@ Test(notes, descriptors_are_found_by_their_memory)
     rs_cuda_notes_fini(&from);
     take_none(&to, 1);
     rs_cuda_notes_fini(&to);
-    cr_assert_eq(open_files(), before);
+    cr_assert_eq(count_descriptors(), before);
 }
 
 Test(notes, those_for_older_tables_are_closed)
@@ -86,22 +74,22 @@ Test(notes, those_for_older_tables_are_closed)
     int before;
 
     join(&from, &to);
-    before = open_files();
+    before = count_descriptors();
     for (uint64_t version = 1; version <= 50; version++) {
         cr_assert_eq(send_one(&from, 1, version, 2 * version, 0), 0);
         cr_assert_eq(send_one(&from, 1, version, 2 * version + 1, 0), 0);
         take_none(&to, 1000);
-        cr_assert_eq(open_files(), before + 2);
+        cr_assert_eq(count_descriptors(), before + 2);
     }
     cr_assert_eq(send_one(&from, 2, 1, 500, 0), 0);
     take_none(&to, 98);
     take_one(&to, 100);
     take_one(&to, 101);
-    cr_assert_eq(open_files(), before + 1);
+    cr_assert_eq(count_descriptors(), before + 1);
     /* The lane has gone. */
     cr_assert_eq(send_one(&from, 2, UINT64_MAX, 0, -1), 0);
     take_none(&to, 500);
-    cr_assert_eq(open_files(), before);
+    cr_assert_eq(count_descriptors(), before);
     rs_cuda_notes_fini(&to);
     cr_assert_eq(send_one(&from, 2, 1, 1, 0), -1, "nobody has the other end");
     rs_cuda_notes_fini(&from);

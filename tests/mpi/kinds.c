@@ -3,7 +3,7 @@
  * of them than a lane has slots, and those that stay native.
  *
  * kinds */
-#include "tests/mpi/descriptors.h"
+#include "tests/base/entries.h"
 #include "tests/mpi/lanes.h"
 
 enum { MOST = 40000 };

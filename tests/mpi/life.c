@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Communicators, requests and datatypes come and go in any order, and nothing
  * is left behind: descriptors, mappings, counters. */
-#include "tests/mpi/descriptors.h"
+#include "tests/base/entries.h"
 #include "tests/mpi/ring.h"
 
 /* Mappings of shared memory; those of plain memory come and go. */

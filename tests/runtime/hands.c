@@ -2,29 +2,17 @@
 /* Descriptors that are handed to other namespaces: what arrives, and what becomes
  * of letters that no peer has sent. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "engines/common/hand.h"
+#include "tests/base/entries.h"
 
 enum { MINE = 17, THEIRS = 23, MOST = 8 };
 
 static const int any[RS_HAND_FDS] = {0, 1};
-
-static int open_files(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int number = 0;
-
-    cr_assert_not_null(folder);
-    while (readdir(folder) != NULL)
-        number++;
-    closedir(folder);
-    return number;
-}
 
 /* So many descriptors, in a letter of anybody's. */
 static void send_any(const struct rs_hands *to, int number)
@@ -57,7 +45,7 @@ Test(hands, descriptors_of_a_peer_arrive)
 {
     struct rs_hands mine, theirs;
     struct rs_hand *hand;
-    int before = open_files();
+    int before = count_descriptors();
 
     rs_hands_init(&mine, MINE);
     rs_hands_init(&theirs, THEIRS);
@@ -73,23 +61,23 @@ Test(hands, descriptors_of_a_peer_arrive)
     rs_hand_destroy(hand);
     rs_hands_fini(&mine);
     rs_hands_fini(&theirs);
-    cr_assert_eq(open_files(), before);
+    cr_assert_eq(count_descriptors(), before);
 }
 
 Test(hands, letters_of_others_are_thrown_away)
 {
     struct rs_hands mine;
-    int before = open_files();
+    int before = count_descriptors();
 
     rs_hands_init(&mine, MINE);
     for (int number = 1; number <= MOST; number++) {
         send_any(&mine, number);
         cr_assert_null(rs_hands_take(&mine, THEIRS));
-        cr_assert_eq(open_files(), before + 1, "of %d descriptors %d stay open",
-                     number, open_files() - before - 1);
+        cr_assert_eq(count_descriptors(), before + 1, "of %d descriptors %d stay open",
+                     number, count_descriptors() - before - 1);
     }
     rs_hands_fini(&mine);
-    cr_assert_eq(open_files(), before);
+    cr_assert_eq(count_descriptors(), before);
 }
 
 static void *take_late(void *arg)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process holds grows with its neighbors, not with the number of
  * ranks: a ring of 3 and one of 12 cost each rank the same. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include <rsched/rsched.h>
 
+#include "tests/base/entries.h"
 #include "tests/runtime/ranks.h"
 
 enum { BYTES = 10000 };
@@ -17,18 +17,6 @@ struct cost {
     uint64_t shared_bytes, connections;
     int descriptors, mappings;
 };
-
-static int count_entries(const char *directory)
-{
-    DIR *d = opendir(directory);
-    int count = 0;
-
-    while (d != NULL && readdir(d) != NULL)
-        count++;
-    if (d != NULL)
-        closedir(d);
-    return count;
-}
 
 static int count_lines(const char *file)
 {
@@ -49,7 +37,7 @@ static int run_ring(struct rank *self)
     void *to[] = {receive[0], receive[1]};
     int n = self->num_ranks, me = self->rank;
     struct rsched_exchange_params params = {.send = from, .receive = to};
-    int descriptors = count_entries("/proc/self/fd");
+    int descriptors = count_descriptors();
     int mappings = count_lines("/proc/self/maps");
     struct rsched_context_stats stats;
     struct rsched_pattern *pattern;
@@ -78,7 +66,7 @@ static int run_ring(struct rank *self)
         *cost = (struct cost){
             .shared_bytes = stats.shared_bytes,
             .connections = stats.connections,
-            .descriptors = count_entries("/proc/self/fd") - descriptors,
+            .descriptors = count_descriptors() - descriptors,
             .mappings = count_lines("/proc/self/maps") - mappings,
         };
     mesh_barrier(self->end);
