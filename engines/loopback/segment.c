@@ -32,7 +32,7 @@ struct mapping {
 static struct {
     pthread_mutex_t lock;
     struct mapping *list;
-    bool handlers;
+    bool handled; /* forks are */
 } mapped = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void before_fork(void)
@@ -53,15 +53,11 @@ static void after_fork_child(void)
     pthread_mutex_init(&mapped.lock, NULL);
 }
 
-/* Whether a fork is prepared for. errno if not. */
-static bool has_handlers(void)
+/* As those of librsched/base/shared.c: before those of all who may call us. */
+static void __attribute__((constructor)) handle_forks(void)
 {
-    if (!mapped.handlers) {
-        errno = pthread_atfork(before_fork, after_fork_parent,
-                               after_fork_child);
-        mapped.handlers = errno == 0;
-    }
-    return mapped.handlers;
+    mapped.handled = pthread_atfork(before_fork, after_fork_parent,
+                                    after_fork_child) == 0;
 }
 
 static struct mapping *find_mapping(const struct mapping *wanted)
@@ -109,7 +105,7 @@ void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse)
     wanted.inode = status.st_ino;
     pthread_mutex_lock(&mapped.lock);
     m = find_mapping(&wanted);
-    if (m == NULL && has_handlers())
+    if (m == NULL && mapped.handled)
         m = add_mapping(fd, &wanted, sparse);
     if (m != NULL)
         m->users++;

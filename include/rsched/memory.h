@@ -20,7 +20,8 @@
  *
  * Fork: a child made by fork() has a copy of the memory of rsched_alloc() and
  * of adopted pages, at the same addresses, as of all other memory; neither process sees what the
- * other writes later. (The copy is made at once, not page by page.) A child
+ * other writes later. (The copy is made at once, of all pages that have been
+ * touched. Where there is no memory for it the child does not have this one.) A child
  * made in a way that runs no handlers of pthread_atfork(), such as _Fork() or
  * a bare clone(), does not have this memory at all.
  *
@@ -45,7 +46,8 @@ extern "C" {
  * @param memory where the address is stored: zeroed memory that begins on a
  *               page, from 2 MiB on at a multiple of 2 MiB, so that it can
  *               have huge pages. Free it with rsched_free().
- * @return 0, RSCHED_EINVAL, RSCHED_ENOMEM, RSCHED_ESYS
+ * @return 0, RSCHED_EINVAL, RSCHED_ENOMEM (as malloc(); where there is less than
+ *         the kernel has promised, touching it may be a signal), RSCHED_ESYS
  */
 RSCHED_API int rsched_alloc(size_t bytes, void **memory);
 

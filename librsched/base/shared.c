@@ -40,7 +40,7 @@ static struct {
     unsigned users; /* rs_shared_open() and regions of the file */
     atomic_uint_fast64_t adopted; /* bytes */
     struct region *regions;
-    bool handlers;
+    bool handled; /* forks are */
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.fd = -1}};
 
 atomic_uint_fast64_t rs_shared_changes, rs_shared_additions;
@@ -65,17 +65,54 @@ static bool is_copied(const struct region *r)
     return r->kind == KIND_USER || r->kind == KIND_ADOPTED;
 }
 
-/* Not out of the mapping, whose pages the program may have protected. */
-static void copy_part(const struct region *r)
+/* The next pages of the part that anybody has written: [*from, *to) of the file, at
+ * `from` or behind. @return whether there are any */
+static bool next_data(const struct rs_place *place, off_t *from, off_t *to)
 {
-    uint64_t done = 0;
-    ssize_t n = 1;
+    const off_t end = (off_t)(place->offset + place->bytes);
 
-    while (done < r->place.bytes && n > 0) {
-        n = pread(shared.file.fd, (char *)r->copy + done,
-                  r->place.bytes - done, (off_t)(r->place.offset + done));
-        done += n > 0 ? (uint64_t)n : 0;
+    *from = lseek(shared.file.fd, *from, SEEK_DATA);
+    if (*from < 0 || *from >= end)
+        return false;
+    *to = lseek(shared.file.fd, *from, SEEK_HOLE);
+    if (*to < 0 || *to > end)
+        *to = end;
+    return true;
+}
+
+/* Not out of the mapping, whose pages the program may have protected; and what was
+ * never written stays so in the copy. */
+static bool copy_part(const struct region *r, char *copy)
+{
+    const struct rs_place *place = &r->place;
+    off_t from = (off_t)place->offset, to;
+
+    while (next_data(place, &from, &to)) {
+        ssize_t n = pread(shared.file.fd,
+                          copy + ((uint64_t)from - place->offset),
+                          (size_t)(to - from), from);
+
+        if (n <= 0)
+            return false;
+        from += n;
     }
+    return true;
+}
+
+/* Without a copy the child has no memory there: never what is wrong. */
+static void make_copy(struct region *r)
+{
+    r->copy = mmap(NULL, r->place.bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (r->copy != MAP_FAILED && !copy_part(r, r->copy)) {
+        munmap(r->copy, r->place.bytes);
+        r->copy = MAP_FAILED;
+    }
+    if (r->copy == MAP_FAILED)
+        rs_log(RS_LOG_WARN,
+               "shared memory: a forked child does not have the %llu bytes at "
+               "%p: %m",
+               (unsigned long long)r->place.bytes, (void *)r->place.address);
 }
 
 static void before_fork(void)
@@ -83,12 +120,8 @@ static void before_fork(void)
     pthread_mutex_lock(&shared.lock);
     forking = true;
     for (struct region *r = shared.regions; r != NULL; r = r->next) {
-        if (!is_copied(r))
-            continue;
-        r->copy = mmap(NULL, r->place.bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (r->copy != MAP_FAILED)
-            copy_part(r);
+        if (is_copied(r))
+            make_copy(r);
     }
 }
 
@@ -141,6 +174,15 @@ static void after_fork_child(void)
     pthread_mutex_init(&shared.lock, NULL);
 }
 
+/* First of all, so that in a fork ours are the last before it, and the first behind
+ * it: handlers of others may hold a lock that somebody has who waits for ours, and use
+ * the memory. */
+static void __attribute__((constructor)) handle_forks(void)
+{
+    shared.handled = pthread_atfork(before_fork, after_fork_parent,
+                                    after_fork_child) == 0;
+}
+
 /* ---- the file ---- */
 
 static int make_file(void)
@@ -158,12 +200,10 @@ static int make_file(void)
         /* Others may read what they have mapped, whatever happens to us. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
         goto err_close;
-    if (!shared.handlers && pthread_atfork(before_fork, after_fork_parent,
-                                           after_fork_child) != 0) {
+    if (!shared.handled) {
         errno = ENOMEM;
         goto err_close;
     }
-    shared.handlers = true;
     shared.file = (struct rs_shared_file){fd, head[1]};
     shared.bytes = page_bytes();
     return 0;
@@ -236,8 +276,10 @@ static void insert(struct region *r)
 static char *map_part(uint64_t offset, uint64_t bytes, uint64_t unit)
 {
     uint64_t room = bytes + (unit > page_bytes() ? unit : 0);
-    char *reserved = mmap(NULL, room, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* As if it were to be used: the kernel refuses what it would refuse to
+     * malloc(), and not with a signal when pages are touched. */
+    char *reserved = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *address;
 
     if (reserved == MAP_FAILED)
@@ -460,7 +502,9 @@ int rs_shared_adopt(char *address, uint64_t bytes)
     for (other = shared.regions;
          other != NULL && !overlaps(other, address, address + bytes);)
         other = other->next;
-    if (other != NULL)
+    if (other != NULL && !is_shared(other))
+        error = RSCHED_ENOTSUP; /* of a parent, or the library's own */
+    else if (other != NULL)
         error = RSCHED_ESTATE; /* another thread was here before */
     else if (bytes > MOST_ADOPTED - shared.adopted)
         error = RSCHED_ELIMIT;

@@ -42,7 +42,8 @@ int rs_shared_alloc(size_t bytes, struct rs_place *place);
 /** Move whole pages of ordinary memory in place into a region: see adopt.h,
  * which has looked whether this may be done. Nobody writes them meanwhile.
  * @return 0, RSCHED_ELIMIT (too much is adopted), RSCHED_ESTATE (a part of them
- *         lies in a region already), RSCHED_ENOMEM, RSCHED_ESYS */
+ *         lies in a region already), RSCHED_ENOTSUP (in one that no message may
+ *         lie in), RSCHED_ENOMEM, RSCHED_ESYS */
 int rs_shared_adopt(char *address, uint64_t bytes);
 
 /** Have zeroed private memory again where pages of [low, high) are adopted.

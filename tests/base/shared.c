@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -140,6 +142,107 @@ Test(base_shared, a_forked_child_has_a_copy)
     cr_assert_eq(memory[1], 7);
     cr_assert_eq(rsched_free(memory), 0);
     cr_assert_eq(rsched_free(internal.address), 0);
+}
+
+static size_t resident(char *memory, size_t bytes)
+{
+    static unsigned char in[HUGE / 1024];
+    size_t number = 0;
+
+    cr_assert_eq(mincore(memory, bytes, in), 0);
+    for (size_t page = 0; page < bytes / 4096; page++)
+        number += in[page] & 1;
+    return number;
+}
+
+/* What nobody has touched costs the child nothing; and it is not adopted. */
+Test(base_shared, a_forked_child_has_no_more_pages)
+{
+    const size_t bytes = 4 * HUGE;
+    char *memory;
+    int status;
+    pid_t child;
+
+    cr_assert_eq(rsched_alloc(bytes, (void **)&memory), 0);
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    memory[0] = 1;
+    memory[HUGE] = 2;
+    memory[bytes - 1] = 3;
+    child = fork();
+    if (child == 0) {
+        bool right = resident(memory, bytes) <= 3 && memory[0] == 1 &&
+                     memory[1] == 0 && memory[HUGE] == 2 &&
+                     memory[2 * HUGE] == 0 && memory[bytes - 1] == 3 &&
+                     rs_shared_adopt(memory, 4096) == RSCHED_ENOTSUP;
+
+        _exit(right ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(rsched_free(memory), 0);
+}
+
+/* What a pool of the program's does, say. */
+static pthread_mutex_t pool = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool stop;
+
+static void lock_pool(void)
+{
+    pthread_mutex_lock(&pool);
+}
+
+static void unlock_pool(void)
+{
+    pthread_mutex_unlock(&pool);
+}
+
+static void *allocate_in_pool(void *arg)
+{
+    void *memory;
+
+    (void)arg;
+    while (!stop) {
+        lock_pool();
+        if (rsched_alloc(4096, &memory) == 0)
+            rsched_free(memory);
+        unlock_pool();
+    }
+    return NULL;
+}
+
+/* Whoever forks waits for a lock whose holder must not wait for ours. */
+Test(base_shared, forks_wait_for_locks_of_others_first, .timeout = 60)
+{
+    pthread_t thread;
+    void *memory;
+
+    cr_assert_eq(pthread_atfork(lock_pool, unlock_pool, unlock_pool), 0);
+    cr_assert_eq(rsched_alloc(4096, &memory), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, allocate_in_pool, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+
+        if (child == 0)
+            _exit(0);
+        cr_assert_eq(waitpid(child, NULL, 0), child);
+    }
+    stop = true;
+    pthread_join(thread, NULL);
+    cr_assert_eq(rsched_free(memory), 0);
+}
+
+/* As by malloc(): a program may ask for less then. */
+Test(base_shared, what_the_machine_does_not_have_is_refused)
+{
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    void *memory;
+
+    cr_assert_not_null(file);
+    if (getc(file) != '1')
+        cr_assert_eq(rsched_alloc((size_t)1 << 45, &memory), RSCHED_ENOMEM);
+    fclose(file);
+    cr_assert_eq(rsched_alloc(1, &memory), 0);
+    cr_assert_eq(rsched_free(memory), 0);
 }
 
 Test(base_shared, the_file_goes_with_its_last_user)
