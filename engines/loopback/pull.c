@@ -10,6 +10,7 @@
 #include "engines/loopback/lane.h"
 #include "engines/loopback/pages.h"
 #include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
 
 static struct rs_maps *maps_of(const struct lane *l)
 {
@@ -91,6 +92,7 @@ static int compile(struct lane *l, const struct rs_table_view *v,
 
     if (error != 0)
         return error;
+    RS_FAILPOINT("rx:table");
     from = (struct rsched_message){.pieces = pull->from.at,
                                    .num_pieces = pull->from.number,
                                    .bytes = l->bytes};
@@ -106,13 +108,30 @@ static bool is_worth_help(const struct lane *l, const struct rs_announcement *a)
     return l->pull.shares && a->incoming <= l->incoming / 2;
 }
 
+/* By a copy of the table: a sender that gives up frees it, whoever reads it. */
+static int compile_copy(struct lane *l, const void *table, uint64_t bytes,
+                        const struct rsched_message *to)
+{
+    struct rs_table_view v = {.regions = NULL};
+    void *copy = malloc(bytes + 1);
+    int error;
+
+    if (copy == NULL)
+        return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a table");
+    memcpy(copy, table, bytes);
+    error = view_table(l, copy, bytes, &v);
+    if (error == 0)
+        error = compile(l, &v, to);
+    free(copy);
+    return error;
+}
+
 int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
 {
     const struct rs_host_ways *ways = rs_connection_ways(l->lane.connection);
     struct rs_place place = {maps_of(l)->id, a->offset, a->bytes, NULL};
     struct rsched_message to = lane_message(l);
     struct rs_pull *pull = &l->pull;
-    struct rs_table_view v = {.regions = NULL};
     int error;
 
     rs_pull_forget(pull);
@@ -121,9 +140,7 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
     rs_map_list_clear(&pull->maps, maps_of(l));
     error = get_place(l, &place);
     if (error == 0)
-        error = view_table(l, place.address, a->bytes, &v);
-    if (error == 0)
-        error = compile(l, &v, &to);
+        error = compile_copy(l, place.address, a->bytes, &to);
     if (error == 0)
         error = rs_pieces_compile(&pull->slots, l, &pull->rest);
     if (error == 0 && pull->rest.num_chunks != a->rest)

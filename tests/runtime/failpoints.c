@@ -42,7 +42,7 @@ static const struct point points[] = {
     {"tx:arrived", 3, false},   {"tx:wake", 3, false},
     {"rx:arrived", 3, false},   {"rx:consumed", 3, false},
     {"rx:wake", 3, false},      {"tx:announce", 3, false},
-    {"rx:pulled", 3, false},
+    {"rx:pulled", 3, false},    {"rx:table", 1, false},
 };
 
 enum { NUM_POINTS = sizeof(points) / sizeof(points[0]) };
