@@ -2,33 +2,65 @@
 /* Memory that MPI gives out: where its other processes can map it, exchanges
  * copy once. */
 #include "mpi/internal.h"
+#include "mpi/native.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 /* ---- MPI_Alloc_mem ---- */
 
-static bool is_of_use(void)
+RS_NATIVE(Free_mem)
+
+/* Each allocation is a mapping of its own, in whole pages, of which the kernel lets a
+ * process have some 65000; and no message of fewer bytes is ever copied once. */
+enum { LEAST = 1024, MOST_MAPPED = 8192 };
+
+static atomic_uint num_mapped;
+
+static bool is_of_use(MPI_Aint size)
 {
-    return rs_process.reason == RS_ACCELERATED && rs_process.num_local > 1;
+    return rs_process.reason == RS_ACCELERATED && rs_process.num_local > 1 &&
+           size >= LEAST &&
+           atomic_load_explicit(&num_mapped, memory_order_relaxed) <
+               MOST_MAPPED;
+}
+
+/* What is mapped begins on a page. MPI 4.1, 9.2: an MPI may heed the key. */
+static bool wants_more_than_pages(MPI_Info info)
+{
+    char value[24];
+    int found = 0;
+
+    if (info != MPI_INFO_NULL)
+        PMPI_Info_get(info, "mpi_minimum_memory_alignment",
+                      (int)sizeof(value) - 1, value, &found);
+    return found != 0 && strtoul(value, NULL, 10) > (unsigned long)getpagesize();
 }
 
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr)
 {
     void *memory;
 
-    if (!is_of_use() || size <= 0 || rsched_alloc((size_t)size, &memory) != 0)
+    if (!is_of_use(size) || wants_more_than_pages(info) ||
+        rsched_alloc((size_t)size, &memory) != 0)
         return PMPI_Alloc_mem(size, info, baseptr);
+    atomic_fetch_add_explicit(&num_mapped, 1, memory_order_relaxed);
     *(void **)baseptr = memory;
     return MPI_SUCCESS;
 }
 
-int MPI_Free_mem(void *base)
+/* By either name: whoever wraps MPI_Free_mem calls this one. */
+int PMPI_Free_mem(void *base)
 {
-    if (base != NULL && rsched_free(base) == 0)
-        return MPI_SUCCESS;
-    return PMPI_Free_mem(base);
+    if (base == NULL || rsched_free(base) != 0)
+        return native_Free_mem(base);
+    atomic_fetch_sub_explicit(&num_mapped, 1, memory_order_relaxed);
+    return MPI_SUCCESS;
 }
+
+int MPI_Free_mem(void *base) __attribute__((alias("PMPI_Free_mem")));
 
 /* ---- MPI_Win_allocate_shared ---- */
 

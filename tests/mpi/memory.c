@@ -131,6 +131,60 @@ static void test_alloc_mem(void)
     free(ordinary);
 }
 
+static int num_mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int number = 0, c;
+
+    CHECK(maps != NULL, "no maps");
+    while ((c = getc(maps)) != EOF)
+        number += c == '\n';
+    fclose(maps);
+    return number;
+}
+
+/* Programs may ask for as much as they like, in small parts, and free it by the
+ * name that tools call. */
+static void test_small(long bytes, int most)
+{
+    enum { NUMBER = 30000 };
+    static char *memory[NUMBER];
+    int before = num_mappings();
+
+    for (int i = 0; i < NUMBER; i++) {
+        CHECK(MPI_Alloc_mem(bytes, MPI_INFO_NULL, &memory[i]) == MPI_SUCCESS,
+              "number %d", i);
+        memory[i][0] = memory[i][bytes - 1] = (char)i;
+    }
+    CHECK(num_mappings() - before <= most, "%d mappings for %d parts",
+          num_mappings() - before, NUMBER);
+    for (int i = 0; i < NUMBER; i++) {
+        CHECK(memory[i][0] == (char)i, "number %d", i);
+        (i % 2 == 0 ? MPI_Free_mem : PMPI_Free_mem)(memory[i]);
+    }
+    CHECK(num_mappings() - before <= most, "mappings are left");
+}
+
+/* MPICH heeds it; what it gives out then is no worse with us. */
+static void test_aligned(void)
+{
+    enum { ALIGNMENT = 65536, TRIES = 16 };
+    char *memory[TRIES];
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_minimum_memory_alignment", "65536");
+    for (int i = 0; i < TRIES; i++) {
+        CHECK(MPI_Alloc_mem(20000, info, &memory[i]) == MPI_SUCCESS, "aligned");
+#ifdef MPICH
+        CHECK((uintptr_t)memory[i] % ALIGNMENT == 0, "%p", (void *)memory[i]);
+#endif
+    }
+    for (int i = 0; i < TRIES; i++)
+        PMPI_Free_mem(memory[i]);
+    MPI_Info_free(&info);
+}
+
 /* The memory goes while a request is there that will not be started again, and
  * other memory comes, where it was perhaps. */
 static void test_outlived(void)
@@ -186,6 +240,9 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &one, 0, &ring);
     test_alloc_mem();
+    test_small(64, 1000);
+    test_small(2000, 8192 + 1000);
+    test_aligned();
     test_outlived();
     test_window();
     MPI_Comm_free(&ring);
