@@ -26,6 +26,7 @@ struct rsched_pull_source {
     enum rsched_pull_way way;   /* with slots that are long enough */
     enum rsched_pull_way load;  /* without slots */
     bool tries;                 /* it can go both ways, and is to be tried out */
+    bool barred; /* the kernel reads nothing of the message for anybody */
     bool guessed;  /* nobody measured the ways here */
     bool started;  /* it is decided how it goes: */
     enum rsched_pull_way going;
@@ -148,7 +149,7 @@ static bool is_in_place(const struct rsched_pull_source *s,
 
     if (s->reader.itself)
         return true;
-    if (read > 0 && !reads(s, read))
+    if (read > 0 && (s->barred || !reads(s, read)))
         return false;
     if (is_forced(parts))
         return s->bytes > RS_WAY_WHOLE_LEAST;
@@ -167,7 +168,7 @@ static bool is_worth_trials(const struct rsched_pull_source *s,
         s->bytes <= RS_WAY_WHOLE_LEAST)
         return false;
     if (parts->mapped.bytes == 0)
-        return s->ways->of[RS_WAY_CMA].given &&
+        return s->ways->of[RS_WAY_CMA].given && !s->barred &&
                parts->readable.bytes > s->bytes / 2;
     return s->ways->of[RS_WAY_PULL].given && parts->mapped.bytes == s->bytes &&
            rs_way_part_is_choppy(&parts->mapped);
@@ -179,6 +180,7 @@ static void choose(struct rsched_pull_source *s)
     struct rs_way_parts parts;
 
     rs_table_parts(&s->lies, true, &parts);
+    s->barred = !rs_table_is_readable(&s->lies);
     s->tries = is_worth_trials(s, &parts);
     s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
                                                     : RSCHED_PULL_SLOTS;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/table.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
@@ -274,6 +276,30 @@ bool rs_table_is_written(const struct rs_table_maker *t, const void *at)
            (t->num_pieces == 0 ||
             memcmp(regions + bytes_of_regions(t), t->pieces,
                    bytes_of_pieces(t)) == 0);
+}
+
+bool rs_table_is_readable(const struct rs_table_maker *t)
+{
+    enum { TOGETHER = 64 };
+    struct iovec there[TOGETHER];
+    char bytes[TOGETHER];
+    size_t i = 0;
+
+    while (i < t->num_pieces) {
+        struct iovec here = {bytes, 0};
+        ssize_t read;
+
+        for (; i < t->num_pieces && here.iov_len < TOGETHER; i++) {
+            if (t->pieces[i].region == RS_TABLE_CMA)
+                there[here.iov_len++] =
+                    (struct iovec){(void *)(uintptr_t)t->pieces[i].offset, 1};
+        }
+        read = process_vm_readv(getpid(), &here, 1, there, here.iov_len, 0);
+        /* Where it reads nothing at all, whoever reads finds out. */
+        if (read < 0 ? errno == EFAULT : read != (ssize_t)here.iov_len)
+            return false;
+    }
+    return true;
 }
 
 void rs_table_parts(const struct rs_table_maker *t, bool reads,

@@ -106,6 +106,10 @@ bool rs_table_is_written(const struct rs_table_maker *t, const void *at);
  * blocks from RS_TABLE_LEAST_READ bytes on are readable if `reads`. */
 void rs_table_parts(const struct rs_table_maker *t, bool reads,
                     struct rs_way_parts *parts);
+/** Whether the kernel reads the other blocks' memory for a process: it does not where
+ * pages cannot be had by it (memfd_secret, memory of devices), which the process
+ * itself may read. The first byte of each piece tells. */
+bool rs_table_is_readable(const struct rs_table_maker *t);
 void rs_table_fini(struct rs_table_maker *t);
 
 /* ---- the receiver ---- */

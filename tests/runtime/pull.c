@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,6 +123,37 @@ static void send_all(int ready, int over)
     }
     CHECK(rsched_memory_remove(COMMON) == 0);
     exit(0);
+}
+
+/* Memory that processors read, and the kernel for nobody, goes through slots,
+ * whatever settings and costs say. */
+static void send_secret(void)
+{
+    struct rsched_piece pieces[] = {{common, BYTES, 1, 0}, {NULL, BYTES, 1, 0}};
+    struct rsched_message message = {.pieces = pieces,
+                                     .num_pieces = 2,
+                                     .bytes = 2 * BYTES};
+    int fd = (int)syscall(SYS_memfd_secret, 0);
+    struct rsched_pull_source *source;
+
+    if (fd < 0) {
+        printf("no memory that is secret\n");
+        return;
+    }
+    CHECK(ftruncate(fd, BYTES) == 0);
+    pieces[1].address =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(pieces[1].address != MAP_FAILED);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
+    CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_SLOTS);
+    CHECK(rsched_pull_source_way(source, BYTES) == RSCHED_PULL_PACKED);
+    rsched_pull_source_destroy(source);
+    munmap(pieces[1].address, BYTES);
+    pieces[1].address = pieces[0].address;
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
+    CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_IN_PLACE);
+    rsched_pull_source_destroy(source);
+    close(fd);
 }
 
 static char into[MESSAGES][BYTES];
@@ -472,6 +504,7 @@ int main(void)
     forged = mmap(NULL, sizeof(*forged), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(told != MAP_FAILED && common != MAP_FAILED && forged != MAP_FAILED);
+    send_secret();
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
