@@ -173,8 +173,7 @@ uint64_t rs_lane_most(void)
 
 static void *map(struct rs_pair *pair, int fd)
 {
-    void *memory = mmap(NULL, rs_pair_bytes(rs_lane_most()),
-                        PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = rs_limit_map_sparse(fd, 0, rs_pair_bytes(rs_lane_most()));
 
     if (memory == MAP_FAILED)
         return NULL;

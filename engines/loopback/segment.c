@@ -80,9 +80,10 @@ static struct mapping *add_mapping(int fd, const struct mapping *wanted,
     if (m == NULL)
         return NULL;
     *m = *wanted;
-    m->address = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | (sparse ? 0 : MAP_POPULATE), fd,
-                      (off_t)m->offset);
+    m->address = sparse ? rs_limit_map_sparse(fd, m->offset, m->bytes)
+                        : mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_POPULATE, fd,
+                               (off_t)m->offset);
     if (m->address == MAP_FAILED) {
         free(m);
         return NULL;

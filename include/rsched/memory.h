@@ -93,8 +93,9 @@ RSCHED_API int rsched_memory_remove(uint64_t id);
  * MADV_DONTFORK). It stays the caller's, who does with it as before but for
  * this: before he frees or unmaps it, hands it to whoever expects fresh memory,
  * or has the kernel empty it (MADV_DONTNEED, MADV_FREE) or treat it otherwise in
- * a child, he calls rsched_memory_reclaim(). No pieces that are offered may
- * overlap. RSCHED_ADOPT says in which start it is done, and 0 that it is not;
+ * a child, he calls rsched_memory_reclaim(). What lies in two pieces, such as
+ * a pool and a part of it, is not adopted, and must not be offered a second time
+ * when it has been. RSCHED_ADOPT says in which start it is done, and 0 that it is not;
  * rsched_memory_adoptions() what has become of it.
  *
  * It is a hint: there is room for some 60000 pieces, and more are not

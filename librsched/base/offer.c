@@ -99,11 +99,11 @@ int rsched_memory_reclaim(void *address)
     return error;
 }
 
-/* Call `visit` for each piece that has a byte of [low, high). */
-static bool visit(const char *low, const char *high,
-                  bool (*each)(struct entry *e, const char *start,
-                               const char *end, const char *low,
-                               const char *high))
+/* Call `each` for each piece that has a byte of [low, high). */
+static void visit(const char *low, const char *high,
+                  void (*each)(struct entry *e, const char *start,
+                               const char *end, void *arg),
+                  void *arg)
 {
     for (size_t i = 0; i < NUM_BUCKETS; i++) {
         if (atomic_load_explicit(&used[i / 64], memory_order_relaxed) == 0) {
@@ -119,41 +119,35 @@ static bool visit(const char *low, const char *high,
                            STATE_BITS;
             const char *start = (const char *)address;
 
-            if (address > BUSY && start < high && start + bytes > low &&
-                each(e, start, start + bytes, low, high))
-                return true;
+            if (address > BUSY && start < high && start + bytes > low)
+                each(e, start, start + bytes, arg);
         }
     }
-    return false;
 }
 
-static bool holds(struct entry *e, const char *start, const char *end,
-                  const char *low, const char *high)
+struct question {
+    const char *low, *high;
+    int holding, others; /* pieces */
+};
+
+static void ask(struct entry *e, const char *start, const char *end, void *arg)
 {
-    return start <= low && high <= end &&
-           !(atomic_load_explicit(&e->state, memory_order_relaxed) & BARRED);
+    struct question *q = arg;
+
+    if (start <= q->low && q->high <= end &&
+        !(atomic_load_explicit(&e->state, memory_order_relaxed) & BARRED))
+        q->holding++;
+    else
+        q->others++;
 }
 
-static bool mark(struct entry *e, const char *start, const char *end,
-                 const char *low, const char *high)
+static void set(struct entry *e, const char *start, const char *end, void *arg)
 {
+    const size_t *bit = arg;
+
     (void)start;
     (void)end;
-    (void)low;
-    (void)high;
-    atomic_fetch_or_explicit(&e->state, ADOPTED, memory_order_relaxed);
-    return true;
-}
-
-static bool bar(struct entry *e, const char *start, const char *end,
-                const char *low, const char *high)
-{
-    (void)start;
-    (void)end;
-    (void)low;
-    (void)high;
-    atomic_fetch_or_explicit(&e->state, BARRED, memory_order_relaxed);
-    return false;
+    atomic_fetch_or_explicit(&e->state, *bit, memory_order_relaxed);
 }
 
 bool rs_offer_any(void)
@@ -161,19 +155,27 @@ bool rs_offer_any(void)
     return atomic_load_explicit(&any, memory_order_relaxed);
 }
 
+/* Of two pieces, as of a pool that the C library has given out and a part of it, the
+ * one would be taken back, and the pages with it, while the other is in use. */
 bool rs_offer_holds(const char *low, const char *high)
 {
-    return visit(low, high, holds);
+    struct question q = {.low = low, .high = high};
+
+    visit(low, high, ask, &q);
+    return q.holding == 1 && q.others == 0;
 }
 
 void rs_offer_mark(const char *low)
 {
-    visit(low, low + 1, mark);
+    size_t bit = ADOPTED;
+
+    visit(low, low + 1, set, &bit);
 }
 
 void rsched_memory_bar(const void *address, size_t bytes)
 {
     uintptr_t end = (uintptr_t)address + bytes;
+    size_t bit = BARRED;
 
-    visit(address, (const char *)(end < bytes ? UINTPTR_MAX : end), bar);
+    visit(address, (const char *)(end < bytes ? UINTPTR_MAX : end), set, &bit);
 }

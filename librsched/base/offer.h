@@ -14,7 +14,7 @@
 bool rs_offer_any(void);
 
 /** Whether [low, high) lies in one piece of memory that was offered and not
- * barred. Its owner must not reclaim it meanwhile. */
+ * barred, and no byte of it in another one. Its owner must not reclaim it meanwhile. */
 bool rs_offer_holds(const char *low, const char *high);
 
 /** The piece that has `low` has adopted pages from now on. */

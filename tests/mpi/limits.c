@@ -6,6 +6,8 @@
  *                     would be pulled go through slots or natively
  * limits --no-files   no memory can be shared: all is native
  * limits --no-locks   no memory can be locked: nothing needs it within a node
+ * limits --all-locked  from MPI_Init on all memory is locked: what is hardly used of
+ *                     what is mapped takes no more for that
  * limits --short-files  from MPI_Init on no file may be longer than some pages, also
  *                     none in memory: all is native */
 #include <errno.h>
@@ -154,27 +156,59 @@ static void neighbors(void)
     MPI_Comm_free(&comm);
 }
 
+/* Shared memory that the process has, in KiB. */
+static long resident(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = -1;
+
+    while (status != NULL && fgets(line, sizeof(line), status) != NULL)
+        sscanf(line, "RssShmem: %ld kB", &kib);
+    if (status != NULL)
+        fclose(status);
+    return kib;
+}
+
+static void lock_all(void)
+{
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) == 0)
+        return;
+    printf("SKIP: memory cannot be locked: %s\n", strerror(errno));
+    MPI_Finalize();
+    exit(SKIP);
+}
+
 int main(int argc, char **argv)
 {
+    bool all_locked = has_option(argc, argv, "--all-locked");
     bool short_files = has_option(argc, argv, "--short-files");
     bool no_files = short_files || has_option(argc, argv, "--no-files");
     bool no_locks = has_option(argc, argv, "--no-locks");
     uint64_t lanes;
+    long before;
 
     if (no_locks)
         forbid_locks();
-    else if (!short_files)
+    else if (!short_files && !all_locked)
         forbid(no_files ? SYS_memfd_create : SYS_process_vm_readv);
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     if (short_files)
         forbid_files();
+    if (all_locked)
+        lock_all();
     for (int k = 0; k < SIZES; k++) {
         out[k] = allocate((size_t)bytes[k]);
         in[k] = allocate((size_t)bytes[k]);
     }
+    before = resident();
     messages(0, 2, is_accelerated() && !no_files);
+    printf("limits: rank %d: %ld KiB of shared memory for that\n", world_rank,
+           resident() - before);
+    CHECK(!all_locked || resident() - before < 16384, "%ld KiB",
+          resident() - before);
     lanes = counter("lane_receives");
-    messages(2, 1, is_accelerated() && no_locks);
+    messages(2, 1, is_accelerated() && (no_locks || all_locked));
     neighbors();
     if (!is_accelerated())
         return test_fini("limits");
@@ -185,7 +219,7 @@ int main(int argc, char **argv)
     if (no_files)
         CHECK(counter("lane_receives") == 0, "%" PRIu64 " messages through lanes",
               counter("lane_receives"));
-    else if (!no_locks && world_size > 1)
+    else if (!no_locks && !all_locked && world_size > 1)
         CHECK(counter("lane_receives") == lanes &&
                   counter("send_init.native.size") == 1,
               "%" PRIu64 " long messages through lanes, %" PRIu64

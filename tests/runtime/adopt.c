@@ -358,6 +358,15 @@ static int run_refused(struct rank *self)
     if (expect(self, x, memory, RSCHED_ADOPT_ORIGIN) != 0)
         return 1;
 
+    /* A part of a pool that is offered, too: whoever takes it back does not know of
+     * the other one. */
+    memory = map_memory(self->rank);
+    rsched_memory_offer(memory, PAGES * PAGE);
+    rsched_memory_offer(memory + 20 * PAGE, 2 * PAGE);
+    if (expect(self, x, memory, RSCHED_ADOPT_ORIGIN) != 0)
+        return 1;
+    RANK_CHECK(rsched_memory_reclaim(memory + 20 * PAGE) == 0);
+
     memory = map_memory(self->rank);
     rsched_memory_offer(memory, 20 * PAGE); /* not all of the message */
     if (expect(self, x, memory, RSCHED_ADOPT_ORIGIN) != 0)
