@@ -294,6 +294,8 @@ bool rs_table_is_readable(const struct rs_table_maker *t)
                 there[here.iov_len++] =
                     (struct iovec){(void *)(uintptr_t)t->pieces[i].offset, 1};
         }
+        if (here.iov_len == 0)
+            break;
         read = process_vm_readv(getpid(), &here, 1, there, here.iov_len, 0);
         /* Where it reads nothing at all, whoever reads finds out. */
         if (read < 0 ? errno == EFAULT : read != (ssize_t)here.iov_len)

@@ -27,7 +27,8 @@ process_vm_readv(pid_t pid, const struct iovec *here, unsigned long num_here,
                  const struct iovec *there, unsigned long num_there,
                  unsigned long flags)
 {
-    atomic_fetch_add(&calls, 1);
+    if (pid != getpid()) /* a sender looks whether its memory can be read */
+        atomic_fetch_add(&calls, 1);
     return syscall(SYS_process_vm_readv, pid, here, num_here, there, num_there,
                    flags);
 }
