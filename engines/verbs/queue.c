@@ -304,6 +304,26 @@ int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
                    q->port->port.name, q->qp->qp_num, endpoint->number);
 }
 
+#ifdef RSCHED_HAVE_ORDER
+bool rs_verbs_queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu)
+{
+    uint32_t flags = 0;
+
+#ifdef RSCHED_HAVE_ORDER_OF_DEVICE
+    /* Without it the library says no for all processors but x86, whose memory
+     * this is not. */
+    if (in_gpu)
+        flags = IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+#else
+    (void)in_gpu;
+#endif
+    /* What the peer's writes are seen in here; libmlx5 knows it of a queue pair
+     * that can send. */
+    return ibv_query_qp_data_in_order(queue_of(queue)->qp, IBV_WR_RDMA_WRITE,
+                                      flags) == 1;
+}
+#endif
+
 void rs_verbs_queue_destroy(struct rs_rdma_queue *queue)
 {
     struct rs_verbs_queue *q = queue_of(queue);

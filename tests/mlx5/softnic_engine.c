@@ -3,6 +3,9 @@
  * An engine for the conformance tests: the lanes of engines/rdma, the lists and
  * queues of engines/mlx5, and a softnic as the device of each rail. Between
  * instances, in threads or processes, the softnics talk to each other.
+ *
+ * SOFTNIC_ORDER: devices do not say that they keep writes in order, with `unknown`;
+ * and they do not, with `relaxed`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +238,19 @@ static int queue_connect(struct rs_rdma_queue *queue,
     return 0;
 }
 
+static bool order_is(const char *what)
+{
+    const char *order = getenv("SOFTNIC_ORDER");
+
+    return order != NULL && strcmp(order, what) == 0;
+}
+
+static bool queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu)
+{
+    (void)queue, (void)in_gpu;
+    return getenv("SOFTNIC_ORDER") == NULL;
+}
+
 static void queue_destroy(struct rs_rdma_queue *queue)
 {
     struct queue *q = (struct queue *)queue;
@@ -254,6 +270,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .queue_connect = queue_connect,
     .queue_create = queue_create,
     .queue_destroy = queue_destroy,
+    .queue_is_in_order = queue_is_in_order,
 };
 
 static int port_open(const struct rsched_engine_env *env, uint32_t rail,
@@ -263,6 +280,7 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
         .seed = (uint64_t)env->process * RAILS + rail,
         .drop_percent = rail == 0 ? 10 : 0,
         .late_steps = 5,
+        .relaxed = order_is("relaxed"),
         .check_sources = true,
     };
     struct port *p = calloc(1, sizeof(*p));

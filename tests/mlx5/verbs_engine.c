@@ -7,7 +7,8 @@
  * Instances are threads of one process.
  *
  * VERBS_ENGINE_WRS: of how many requests a queue pair is at most, sends and receives
- * each; a power of two.
+ * each; a power of two. VERBS_ENGINE_RELAXED: writes come in any order, and libmlx5
+ * says so.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -125,7 +126,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
     struct ibv_context *c = calloc(1, sizeof(*c));
     struct rs_softnic_options options = {
-        .seed = 7, .drop_percent = 10, .late_steps = 5, .check_sources = true};
+        .seed = 7,
+        .drop_percent = 10,
+        .late_steps = 5,
+        .relaxed = getenv("VERBS_ENGINE_RELAXED") != NULL,
+        .check_sources = true};
 
     PAIR_NEEDS(c != NULL);
     pthread_mutex_lock(&lock);
@@ -347,6 +352,14 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     rs_softnic_connect(((struct fake_qp *)qp)->nic_qp, peer->nic_qp);
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+/* As libmlx5, which asks the device of a queue pair that can send only. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+                               uint32_t flags)
+{
+    PAIR_NEEDS(op == IBV_WR_RDMA_WRITE && flags == 0);
+    return qp->state == IBV_QPS_RTS && getenv("VERBS_ENGINE_RELAXED") == NULL;
 }
 
 /* ---- libmlx5 ---- */
