@@ -17,7 +17,7 @@ struct words_there {
 };
 
 enum {
-    MAX_INLINE = 512, /* bytes of a WQE */
+    MAX_PIECES = 16,
     MAX_SEGMENTS = 63,
     LEAST_BLOCKS = 64, /* whole pages, which are the driver's to map */
 };
@@ -57,7 +57,8 @@ static struct rs_mlx5_memory memory_of(const struct rs_softnic_qp *qp)
                                    .cqe_bytes = v.send_cq.entry_bytes,
                                    .cq_dbrec = v.send_cq.dbrec,
                                    .max_segments = MAX_SEGMENTS,
-                                   .max_inline = MAX_INLINE};
+                                   .max_inline = rs_softnic_granted_inline(
+                                       MAX_PIECES, RS_GPU_WORDS_INLINE)};
 }
 
 static uint64_t num_words(const struct words_way *way)

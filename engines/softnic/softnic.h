@@ -75,6 +75,20 @@ struct rs_softnic_qp_attr {
     uint32_t cqe_bytes;       /**< 64 or 128 */
 };
 
+/** Bytes inline that libmlx5 grants of a WQE that is to have `pieces` pieces or
+ * `bytes` bytes inline: it makes the WQE as long as either takes behind the longest
+ * head that there is (192 bytes, of a memory window), in whole blocks, and counts what
+ * is left. Source: mlx5_calc_send_wqe() and mlx5_calc_sq_size() of rdma-core's
+ * providers/mlx5/verbs.c. */
+static inline uint32_t rs_softnic_granted_inline(uint32_t pieces, uint32_t bytes)
+{
+    uint32_t gathered = 192 + 16 * pieces;
+    uint32_t inlined = 192 + (4 + bytes + 15) / 16 * 16;
+    uint32_t most = gathered > inlined ? gathered : inlined;
+
+    return (most + 63) / 64 * 64 - 192 - 4;
+}
+
 /** Where its parts are, for the producer. */
 struct rs_softnic_cq_view {
     void *ring;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "engines/mlx5/gpu.h"
 #include "engines/verbs/verbs.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
@@ -20,7 +21,9 @@ enum {
     RNR_RETRIES = 7, /* for ever: a receiver may be busy */
     RNR_TIMER = 12,  /* 0.64 ms */
     HOP_LIMIT = 64,
-    MLX5_BLOCKS = 8, /* of a request, at most: of MAX_INLINE or 16 pieces */
+    /* Of a request, at most: of RS_GPU_WORDS_INLINE or 16 pieces, behind the 192
+     * bytes that libmlx5 counts for any head. */
+    MLX5_BLOCKS = 8,
 };
 
 struct list {
@@ -62,8 +65,17 @@ static struct ibv_qp *make_qp(struct rs_verbs_port *port, struct ibv_cq *cq,
                 .max_inline_data = max_inline},
         .qp_type = IBV_QPT_RC,
     };
-    struct ibv_qp *qp = ibv_create_qp(port->pd, &attr);
+    struct ibv_qp *qp = NULL;
 
+    /* It may be given to kernels; what the host inlines is another matter. */
+    if (port->mlx5 && max_inline < RS_GPU_WORDS_INLINE) {
+        attr.cap.max_inline_data = RS_GPU_WORDS_INLINE;
+        qp = ibv_create_qp(port->pd, &attr);
+    }
+    if (qp == NULL) {
+        attr.cap.max_inline_data = max_inline;
+        qp = ibv_create_qp(port->pd, &attr);
+    }
     *granted = attr.cap;
     return qp;
 }

@@ -211,7 +211,8 @@ static int queue_create(struct rs_rdma_port *port,
         goto err_free;
     memory = pair_memory(q->qp);
     memory.max_segments = 2 + MAX_PIECES;
-    memory.max_inline = MAX_INLINE;
+    memory.max_inline =
+        rs_softnic_granted_inline(MAX_PIECES, RS_GPU_WORDS_INLINE);
     error = rs_mlx5_queue_init(&q->queue, &memory, p->recur);
     if (error != 0)
         goto err_destroy_qp;

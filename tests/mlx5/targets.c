@@ -238,6 +238,10 @@ static int case_words(struct rank *self)
         RANK_CHECK(rsched_targets_reason(w.targets, other) == NULL);
         RANK_CHECK(rsched_targets_bytes(w.targets, other) ==
                    (other == self->rank ? 0 : WORDS * sizeof(uint64_t)));
+        /* A whole warp's words are one WQE. */
+        RANK_CHECK(other == self->rank ||
+                   rsched_targets_view(w.targets, other)->max_inline >=
+                       8 * RSCHED_DEVICE_MAX_GROUP);
     }
     RANK_CHECK(run_threads(self, &w, false) == 0);
     RANK_CHECK(compare(self, &w, false) == 0);

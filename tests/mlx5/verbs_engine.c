@@ -300,6 +300,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
         errno = EINVAL;
         return NULL;
     }
+    init->cap.max_inline_data = rs_softnic_granted_inline(
+        init->cap.max_send_sge, init->cap.max_inline_data);
     q->qp.context = pd->context;
     q->qp.qp_type = init->qp_type;
     q->qp.send_cq = init->send_cq;
