@@ -167,7 +167,7 @@ RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
             rsched_device_store(&t->rung, end);
             rsched_device_queue_ring(
                 &t->queue, end,
-                *rsched_device_queue_at(&t->queue, end - blocks, 0),
+                rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
                 rsched_device_big32(t->queue.qpn << 8 | segments));
         }
         rsched_device_store_ordered(&t->ringing, 0);
@@ -208,7 +208,7 @@ rsched_device_target_head(const struct rsched_device_target *t, uint64_t first,
     /* One block: it holds all of this. */
     uint32_t *w = rsched_device_queue_at(&t->queue, first, 0);
 
-    w[0] = rsched_device_big32(((uint32_t)first & 0xffff) << 8 | 0x08);
+    w[0] = rsched_device_first_word(first, RSCHED_DEVICE_WRITE);
     w[1] = rsched_device_big32(t->queue.qpn << 8 | segments);
     w[2] = rsched_device_big32(signalled ? 8 : 0);
     w[3] = 0;

@@ -69,6 +69,35 @@ Test(gpu_puts, a_put_is_the_hosts_own_wqe)
     end();
 }
 
+/* A GPU would read it slowly: what is rung is not taken from the ring. */
+Test(gpu_puts, doorbells_are_not_read_from_the_ring)
+{
+    enum { BLOCKS = 4, AT = 70000 }; /* more than 16 bits */
+    static uint64_t ring[BLOCKS * 8];
+    uint64_t doorbells[2] = {0, 0};
+    uint32_t dbrec = 0, second = rsched_device_big32(7 << 8 | 3);
+    const struct rsched_device_queue queue = {
+        .ring = (unsigned char *)ring,
+        .mask = BLOCKS - 1,
+        .qpn = 7,
+        .dbrec = &dbrec,
+        .doorbells = {&doorbells[0], &doorbells[1]}};
+    struct rsched_device_target t = {.queue = queue,
+                                     .published = (AT + 1) << 6 | 3};
+    struct rsched_device_lane lane = {
+        .queue = queue,
+        .blocks = 2,
+        .lists = {{.last_block = 1, .second_word = second}}};
+    rsched_device_target_ring(&t);
+    cr_expect_eq(doorbells[0],
+                 (uint64_t)second << 32 |
+                     rsched_device_big32((AT & 0xffff) << 8 | 8));
+    rsched_device_lane_ring(&lane, AT / 2);
+    cr_expect_eq(doorbells[0],
+                 (uint64_t)second << 32 |
+                     rsched_device_big32(((AT + 1) & 0xffff) << 8 | 8));
+}
+
 /* The words of a group in one WQE of several blocks, wherever the ring ends. */
 Test(gpu_puts, words_together_around_the_rings_end)
 {
