@@ -11,8 +11,8 @@
  * hand over to a thread of the host instead (the **proxy**), for comparison
  * and where the GPU cannot reach the card's doorbell.
  *
- * This header is all that a kernel needs. It compiles as CUDA C++ (compute
- * capability 7.0 and later), and for processors as C11 and C++11 (gcc, clang),
+ * This header is all that a kernel needs. It compiles as CUDA C++ (CUDA 12.2 and
+ * later, for `st.mmio` of PTX 8.2; compute capability 7.0 and later), and for processors as C11 and C++11 (gcc, clang),
  * where a thread is a thread and a group of threads brings its own barrier.
  *
  * ## An exchange
@@ -125,6 +125,10 @@
  *   - start before the wait of the epoch before has returned 0
  *   - writing ring, records or doorbell by anybody else, or WQEs between start
  *     and wait
+ *   - receive buffers, and words that neighbors put, read through the read-only
+ *     data cache by a kernel that waits for them: no acquire makes it coherent.
+ *     The compiler uses it (`ld.global.nc`) for what is `const` and
+ *     `__restrict__`, and for `__ldg`
  *   - a peer other than those the host has connected; puts beyond a target's
  *     bytes (RSCHED_EINVAL)
  *
