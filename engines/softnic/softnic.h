@@ -73,6 +73,7 @@ struct rs_softnic_qp_attr {
     uint32_t receive_entries; /**< up to 32768, 0: none */
     uint32_t cq_entries;      /**< of each of its two completion queues */
     uint32_t cqe_bytes;       /**< 64 or 128 */
+    uint32_t max_segments;    /**< that a WQE may have; 0: 63 */
 };
 
 /** Bytes inline that libmlx5 grants of a WQE that is to have `pieces` pieces or

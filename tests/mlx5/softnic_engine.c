@@ -26,6 +26,7 @@ enum {
     MAX_OPS = 64,
     MAX_PIECES = 16,
     MAX_INLINE = 220,
+    MAX_SEGMENTS = 2 + MAX_PIECES + 4, /* of what is inlined for kernels */
     BLOCKS_OF_AN_OP = 5, /* of MAX_PIECES pieces */
     BLOCKS = 1024,       /* MAX_OPS of them, padded to a power of two */
     RECEIVES = 128,
@@ -198,7 +199,9 @@ static int queue_create(struct rs_rdma_port *port,
                                                    .send_blocks = BLOCKS,
                                                    .receive_entries = RECEIVES,
                                                    .cq_entries = BLOCKS,
-                                                   .cqe_bytes = 64};
+                                                   .cqe_bytes = 64,
+                                                   .max_segments =
+                                                       MAX_SEGMENTS};
     struct port *p = port_of(port);
     struct queue *q = calloc(1, sizeof(*q));
     struct rs_mlx5_memory memory;
@@ -210,7 +213,7 @@ static int queue_create(struct rs_rdma_port *port,
     if (error != 0)
         goto err_free;
     memory = pair_memory(q->qp);
-    memory.max_segments = 2 + MAX_PIECES;
+    memory.max_segments = MAX_SEGMENTS;
     memory.max_inline =
         rs_softnic_granted_inline(MAX_PIECES, RS_GPU_WORDS_INLINE);
     error = rs_mlx5_queue_init(&q->queue, &memory, p->recur);

@@ -284,6 +284,17 @@ static void begin_receives(struct fake_qp *q)
     ((struct fake_cq *)q->qp.recv_cq)->receiver = q;
 }
 
+/* Grants as libmlx5 does. @return segments of the longest WQE of ours */
+static uint32_t longest_wqe(struct ibv_qp_cap *cap)
+{
+    uint32_t gathered = 2 + cap->max_send_sge, inlined;
+
+    cap->max_inline_data =
+        rs_softnic_granted_inline(cap->max_send_sge, cap->max_inline_data);
+    inlined = 2 + (cap->max_inline_data + 4 + 15) / 16;
+    return gathered > inlined ? gathered : inlined;
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     struct fake_qp *q = calloc(1, sizeof(*q));
@@ -294,14 +305,13 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
                                       .cqe_bytes = 64};
 
     PAIR_NEEDS(q != NULL);
+    attr.max_segments = longest_wqe(&init->cap);
     if (init->cap.max_send_wr > max_wrs() ||
         init->cap.max_recv_wr > max_wrs()) {
         free(q);
         errno = EINVAL;
         return NULL;
     }
-    init->cap.max_inline_data = rs_softnic_granted_inline(
-        init->cap.max_send_sge, init->cap.max_inline_data);
     q->qp.context = pd->context;
     q->qp.qp_type = init->qp_type;
     q->qp.send_cq = init->send_cq;
