@@ -69,7 +69,7 @@ static uint64_t num_words(const struct words_way *way)
 /* Two queue pairs that are connected, and memory behind the second. @return key */
 static uint32_t make_device(struct words_way *way)
 {
-    const struct rs_softnic_options options = {.seed = 1};
+    const struct rs_softnic_options options = {.seed = 1, .free_ends = true};
     struct rs_softnic_qp_attr attr = {.domain = 1,
                                       .send_blocks = way->blocks,
                                       .cq_entries = way->blocks,

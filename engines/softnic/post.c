@@ -193,12 +193,18 @@ static void give_up(struct rs_softnic_qp *qp, struct softnic_work *work,
 static const char *read_wqe(const struct rs_softnic_qp *qp,
                             struct softnic_work *work, uint32_t blocks)
 {
+    const char *wrong;
+
     if (!softnic_unchanged(qp, qp->read, qp->read + blocks))
         return "it, or what comes behind it, was changed after its doorbell";
     if (work->copy[SEGMENTS] > qp->max_segments)
         return "longer than the queue pair was made for";
-    return softnic_decode(work->copy, blocks, (uint16_t)qp->read, qp->qpn,
-                          &work->wqe);
+    wrong = softnic_decode(work->copy, blocks, (uint16_t)qp->read, qp->qpn,
+                           &work->wqe);
+    if (wrong == NULL && !qp->nic->options.free_ends &&
+        !softnic_has_zero_end(work->copy, &work->wqe))
+        wrong = "bytes behind the last segment are not 0";
+    return wrong;
 }
 
 bool softnic_read_wqe(struct rs_softnic_qp *qp)

@@ -58,6 +58,9 @@ struct rs_softnic_options {
     /** Bytes that are to be sent must not change from the doorbell to the
      * completion. Not for sources that somebody else may write meanwhile. */
     bool check_sources;
+    /** What stands behind the last segment of a WQE, up to the end of its block, may
+     * be anything, as to a device. Otherwise it is 0, as engines/mlx5 writes it. */
+    bool free_ends;
 };
 
 enum rs_softnic_access {

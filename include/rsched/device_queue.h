@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <rsched/error.h>
 
@@ -299,6 +300,20 @@ rsched_device_queue_at(const struct rsched_device_queue *q, uint64_t block,
 RSCHED_DEVICE uint32_t rsched_device_first_word(uint64_t block, uint32_t opcode)
 {
     return rsched_device_big32(((uint32_t)block & 0xffff) << 8 | opcode);
+}
+
+/* A segment of the ring, 16 bytes in one store where the processor has one. */
+RSCHED_DEVICE void rsched_device_store_segment(uint32_t *to, uint32_t first,
+                                               uint32_t second, uint32_t third,
+                                               uint32_t fourth)
+{
+#if defined(__CUDA_ARCH__)
+    *(uint4 *)to = make_uint4(first, second, third, fourth);
+#else
+    const uint32_t segment[4] = {first, second, third, fourth};
+
+    memcpy(to, segment, sizeof(segment));
+#endif
 }
 
 /* Tell the card of all blocks below `end`, of which the last WQE begins with

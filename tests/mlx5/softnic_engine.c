@@ -286,6 +286,7 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
         .late_steps = 5,
         .relaxed = order_is("relaxed"),
         .check_sources = true,
+        .free_ends = true,
     };
     struct port *p = calloc(1, sizeof(*p));
     int error = RSCHED_ENOMEM;

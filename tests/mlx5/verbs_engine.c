@@ -130,7 +130,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
         .drop_percent = 10,
         .late_steps = 5,
         .relaxed = getenv("VERBS_ENGINE_RELAXED") != NULL,
-        .check_sources = true};
+        .check_sources = true,
+        .free_ends = true};
 
     PAIR_NEEDS(c != NULL);
     pthread_mutex_lock(&lock);
