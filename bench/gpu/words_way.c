@@ -17,7 +17,7 @@ struct words_there {
 };
 
 enum {
-    MAX_INLINE = 512, /* bytes of a WQE */
+    MAX_PIECES = 16,
     MAX_SEGMENTS = 63,
     LEAST_BLOCKS = 64, /* whole pages, which are the driver's to map */
 };
@@ -57,7 +57,8 @@ static struct rs_mlx5_memory memory_of(const struct rs_softnic_qp *qp)
                                    .cqe_bytes = v.send_cq.entry_bytes,
                                    .cq_dbrec = v.send_cq.dbrec,
                                    .max_segments = MAX_SEGMENTS,
-                                   .max_inline = MAX_INLINE};
+                                   .max_inline = rs_softnic_granted_inline(
+                                       MAX_PIECES, RS_GPU_WORDS_INLINE)};
 }
 
 static uint64_t num_words(const struct words_way *way)
@@ -68,7 +69,7 @@ static uint64_t num_words(const struct words_way *way)
 /* Two queue pairs that are connected, and memory behind the second. @return key */
 static uint32_t make_device(struct words_way *way)
 {
-    const struct rs_softnic_options options = {.seed = 1};
+    const struct rs_softnic_options options = {.seed = 1, .free_ends = true};
     struct rs_softnic_qp_attr attr = {.domain = 1,
                                       .send_blocks = way->blocks,
                                       .cq_entries = way->blocks,

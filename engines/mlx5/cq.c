@@ -9,9 +9,7 @@ enum {
     AT_IMM = 36,
     AT_VENDOR_ERROR = 54,
     AT_SYNDROME = 55,
-    AT_QPN = 56,
-    AT_INDEX = 60,
-    AT_OWNER = 63,
+    AT_END = 56, /* queue pair, index, owner */
 };
 
 static uint32_t load32(const unsigned char *from)
@@ -20,14 +18,6 @@ static uint32_t load32(const unsigned char *from)
 
     memcpy(&value, from, sizeof(value));
     return be32toh(value);
-}
-
-static uint16_t load16(const unsigned char *from)
-{
-    uint16_t value;
-
-    memcpy(&value, from, sizeof(value));
-    return be16toh(value);
 }
 
 void rs_cq_init(struct rs_cq *cq, const struct rs_mlx5_memory *memory)
@@ -49,14 +39,14 @@ static bool is_ours(const struct rs_cq *cq, uint8_t owner)
     return owner >> 4 != RS_CQE_INVALID && (owner & 1) == odd_lap;
 }
 
-static void decode(struct rs_cqe *cqe, const unsigned char *from, uint8_t owner)
+static void decode(struct rs_cqe *cqe, const unsigned char *from, uint64_t end)
 {
     *cqe = (struct rs_cqe){
-        .kind = owner >> 4,
+        .kind = (uint8_t)end >> 4,
         .syndrome = from[AT_SYNDROME],
         .vendor_error = from[AT_VENDOR_ERROR],
-        .index = load16(from + AT_INDEX),
-        .qpn = load32(from + AT_QPN) & 0xffffff,
+        .index = (uint16_t)(end >> 16),
+        .qpn = (uint32_t)(end >> 32) & 0xffffff,
         .imm = load32(from + AT_IMM),
     };
 }
@@ -65,14 +55,14 @@ bool rs_cq_poll(struct rs_cq *cq, struct rs_cqe *cqe)
 {
     unsigned char *at =
         cq->ring + (size_t)(cq->taken & (cq->entries - 1)) * cq->stride;
-    /* Acquire: the device writes the owner last. */
-    uint8_t owner = atomic_load_explicit((_Atomic uint8_t *)(at + AT_OWNER),
-                                         memory_order_acquire);
+    /* Acquire: the device writes the owner, the last byte, not before the rest. */
+    uint64_t end = be64toh(atomic_load_explicit(
+        (_Atomic uint64_t *)(void *)(at + AT_END), memory_order_acquire));
 
-    if (!is_ours(cq, owner))
+    if (!is_ours(cq, (uint8_t)end))
         return false;
     rs_mlx5_from_device();
-    decode(cqe, at, owner);
+    decode(cqe, at, end);
     cq->taken++;
     /* Release: the CQE has been read before the device may write it again. */
     atomic_store_explicit(cq->dbrec, htobe32(cq->taken & 0xffffff),

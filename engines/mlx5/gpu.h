@@ -19,6 +19,9 @@
 #include "engines/mlx5/memory.h"
 #include "engines/rdma/queue.h"
 
+/* Bytes inline of a queue pair for words: those of a warp are one WQE. */
+enum { RS_GPU_WORDS_INLINE = 8 * RSCHED_DEVICE_MAX_GROUP };
+
 struct rs_gpu_proxy;
 
 /* How the GPU gets to memory. Each returns 0 or an error with a text. */

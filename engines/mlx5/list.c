@@ -277,24 +277,32 @@ static void add_op(struct cursor *c, const struct rs_rdma_op *op,
         add_write(c, op, number, flags);
 }
 
+/* A NOP is no longer than another WQE of the queue may be. */
+static uint32_t nop_blocks(const struct rs_wqe_limits *limits)
+{
+    return limits->max_segments / RS_WQE_SEGMENTS_PER_BLOCK;
+}
+
 static void add_padding(struct cursor *c, uint32_t blocks)
 {
-    while (blocks > 0) {
-        uint32_t now = blocks < RS_WQE_MAX_BLOCKS ? blocks : RS_WQE_MAX_BLOCKS;
-        uint32_t segments = now * RS_WQE_SEGMENTS_PER_BLOCK;
+    uint32_t most = nop_blocks(c->limits);
 
-        if (segments > RS_WQE_MAX_SEGMENTS)
-            segments = RS_WQE_MAX_SEGMENTS;
-        begin_wqe(c, RS_WQE_NOP, RS_WQE_PADDING, segments, 0, 0);
+    while (blocks > 0) {
+        uint32_t now = blocks < most ? blocks : most;
+
+        begin_wqe(c, RS_WQE_NOP, RS_WQE_PADDING,
+                  now * RS_WQE_SEGMENTS_PER_BLOCK, 0, 0);
         blocks -= now;
     }
 }
 
-static struct rs_wqe_list *allocate(const struct extent *extent,
+static struct rs_wqe_list *allocate(const struct rs_wqe_limits *limits,
+                                    const struct extent *extent,
                                     uint32_t padding)
 {
     struct rs_wqe_list *list = calloc(1, sizeof(*list));
-    uint32_t nops = (padding + RS_WQE_MAX_BLOCKS - 1) / RS_WQE_MAX_BLOCKS;
+    uint32_t most = nop_blocks(limits);
+    uint32_t nops = (padding + most - 1) / most;
     size_t bytes;
 
     if (list == NULL)
@@ -324,7 +332,7 @@ int rs_wqe_list_create(const struct rs_wqe_limits *limits,
     if (error != 0)
         return error;
     padding = count_padding(limits, (uint32_t)extent.blocks);
-    c.list = allocate(&extent, padding);
+    c.list = allocate(limits, &extent, padding);
     if (c.list == NULL)
         return rs_fail(RSCHED_ENOMEM, "mlx5 qp 0x%x: no memory for a list",
                        limits->qpn);

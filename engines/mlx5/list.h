@@ -10,7 +10,7 @@
  * lap, so that its blocks need not be copied again. `recur` pads it to the next
  * power of two with NOPs, which stand before the last operation: so the one
  * completion of the list is also that of the padding, and the padding is read
- * while data moves. One NOP of many segments takes up to 16 blocks.
+ * while data moves. One NOP takes as many whole blocks as a WQE may have.
  */
 #ifndef RS_MLX5_LIST_H
 #define RS_MLX5_LIST_H
@@ -22,7 +22,7 @@
 struct rs_wqe_limits {
     uint32_t qpn;
     uint32_t blocks;       /* of the ring, a power of two up to 32768 */
-    uint32_t max_segments; /* of a WQE, up to RS_WQE_MAX_SEGMENTS */
+    uint32_t max_segments; /* of a WQE, from 4 to RS_WQE_MAX_SEGMENTS */
     uint32_t max_inline;   /* bytes */
     bool recur;
     uint32_t at_least; /* recur: blocks of the list, a power of two; 0: any */

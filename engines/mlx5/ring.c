@@ -10,6 +10,7 @@
 #include "engines/mlx5/queue.h"
 #include "engines/mlx5/ring_gpu.h"
 #include "engines/rdma/program.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
 /* What the peer must know. */
@@ -113,7 +114,24 @@ static int check_port(const struct rs_rdma_port *port)
     if (!port->in_order)
         return rs_fail(RSCHED_ENOTSUP,
                        "the device does not keep writes in order");
+    if (port->notify != RS_NOTIFY_FLAG)
+        return rs_fail(RSCHED_ENOTSUP, "kernels announce by flags, which "
+                                       "RSCHED_NOTIFY does not allow");
     return 0;
+}
+
+/* Data may be seen behind its flag where packets take several paths. */
+static int check_order(const struct rsched_ring *r)
+{
+    const struct rs_rdma_port_ops *ops = port_of(r)->ops;
+
+    if (rs_config()->notify == RS_CONFIG_NOTIFY_FLAG ||
+        ops->queue_is_in_order == NULL ||
+        ops->queue_is_in_order(r->queue, r->gpu.arrived != NULL))
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP,
+                   "the device does not say that it keeps what comes in order "
+                   "(RSCHED_NOTIFY=flag: it does)");
 }
 
 /* The engine's lock is held. */
@@ -316,6 +334,8 @@ int rs_mlx5_ring_join(struct rsched_ring *r,
         error = port_of(r)->ops->queue_connect(
             r->queue, r->lane.lane.connection->addresses[0], &d.endpoint);
     }
+    if (error == 0)
+        error = check_order(r);
     if (error == 0)
         error = give(r, &d, send);
     rs_rdma_lane_unlock(&r->lane);

@@ -70,6 +70,10 @@ struct rs_rdma_port_ops {
     int (*queue_connect)(struct rs_rdma_queue *queue,
                          const unsigned char *address,
                          const struct rs_rdma_endpoint *endpoint);
+    /** Of one that is connected: whether the device says that what the peer
+     * writes through it is seen in its order. NULL: `in_order` is all that is
+     * known. @param in_gpu the writes go to a GPU's memory */
+    bool (*queue_is_in_order)(struct rs_rdma_queue *queue, bool in_gpu);
     /** From now on nobody reads or writes through it. */
     void (*queue_destroy)(struct rs_rdma_queue *queue);
 };

@@ -101,16 +101,18 @@ static const struct softnic_cqe *show(struct rs_softnic *nic,
         (unsigned char *)cq->view.ring +
         (cq->shown & (cq->view.entries - 1)) * cq->view.entry_bytes +
         cq->view.entry_bytes - SOFTNIC_CQE;
+    uint64_t end; /* with the owner, which a device writes no earlier */
 
     if (cq->delay > 0) {
         cq->delay--;
         return NULL;
     }
     cqe->bytes[OWNER] |= (cq->shown & cq->view.entries) != 0;
-    memcpy(to, cqe->bytes, OWNER);
+    memcpy(to, cqe->bytes, QPN);
+    memcpy(&end, cqe->bytes + QPN, sizeof(end));
     /* Release: the completion, and all that was placed, come before it. */
-    atomic_store_explicit((_Atomic unsigned char *)(to + OWNER),
-                          cqe->bytes[OWNER], memory_order_release);
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(to + QPN), end,
+                          memory_order_release);
     cq->shown++;
     cq->delay = (uint32_t)softnic_draw(nic, nic->options.late_steps + 1);
     nic->stats.completions++;

@@ -189,7 +189,6 @@ const char *softnic_decode(const unsigned char *bytes, uint32_t blocks,
                            uint16_t index, uint32_t qpn,
                            struct softnic_wqe *wqe)
 {
-    uint32_t end = bytes[SEGMENTS] * SEGMENT;
     const char *wrong;
 
     wqe->bytes = 0;
@@ -198,8 +197,13 @@ const char *softnic_decode(const unsigned char *bytes, uint32_t blocks,
     wrong = decode_control(bytes, blocks, index, qpn, wqe);
     if (wrong == NULL)
         wrong = decode_body(bytes, bytes[SEGMENTS], wqe);
-    if (wrong == NULL &&
-        !is_zero(bytes + end, wqe->blocks * SOFTNIC_BLOCK - end))
-        wrong = "bytes behind the last segment are not 0";
     return wrong;
+}
+
+bool softnic_has_zero_end(const unsigned char *bytes,
+                          const struct softnic_wqe *wqe)
+{
+    uint32_t end = bytes[SEGMENTS] * SEGMENT;
+
+    return is_zero(bytes + end, wqe->blocks * SOFTNIC_BLOCK - end);
 }

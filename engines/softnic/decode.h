@@ -59,4 +59,8 @@ const char *softnic_decode(const unsigned char *bytes, uint32_t blocks,
                            uint16_t index, uint32_t qpn,
                            struct softnic_wqe *wqe);
 
+/** Whether the rest of its last block is 0, of which a device reads nothing. */
+bool softnic_has_zero_end(const unsigned char *bytes,
+                          const struct softnic_wqe *wqe);
+
 #endif

@@ -249,6 +249,7 @@ static void set_sizes(struct rs_softnic_qp *qp,
 {
     struct rs_softnic_qp_view *v = &qp->view;
 
+    qp->max_segments = a->max_segments != 0 ? a->max_segments : 63;
     v->qpn = qp->qpn;
     v->send_blocks = a->send_blocks;
     v->receive_entries = a->receive_entries;

@@ -85,6 +85,7 @@ struct rs_softnic_qp {
     struct rs_softnic_address far;
     uint32_t far_qpn;
     uint32_t domain, qpn;
+    uint32_t max_segments; /* of a WQE */
     struct softnic_slot slot;  /* of its records and registers */
     void *rings;                /* in pages of their own */
     size_t ring_bytes;

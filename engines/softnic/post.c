@@ -6,7 +6,7 @@
 
 #include "engines/softnic/nic.h"
 
-enum { FLAGS = 11, FLAG_SIGNALLED = 8 }; /* of a WQE */
+enum { SEGMENTS = 7, FLAGS = 11, FLAG_SIGNALLED = 8 }; /* of a WQE */
 
 enum { RECOVERY_STEPS = 50 }; /* at most, until a lost doorbell is noticed */
 
@@ -189,6 +189,24 @@ static void give_up(struct rs_softnic_qp *qp, struct softnic_work *work,
     work->syndrome = SOFTNIC_BAD_WQE;
 }
 
+/* @return NULL, or what is wrong with the WQE of which so many blocks are there */
+static const char *read_wqe(const struct rs_softnic_qp *qp,
+                            struct softnic_work *work, uint32_t blocks)
+{
+    const char *wrong;
+
+    if (!softnic_unchanged(qp, qp->read, qp->read + blocks))
+        return "it, or what comes behind it, was changed after its doorbell";
+    if (work->copy[SEGMENTS] > qp->max_segments)
+        return "longer than the queue pair was made for";
+    wrong = softnic_decode(work->copy, blocks, (uint16_t)qp->read, qp->qpn,
+                           &work->wqe);
+    if (wrong == NULL && !qp->nic->options.free_ends &&
+        !softnic_has_zero_end(work->copy, &work->wqe))
+        wrong = "bytes behind the last segment are not 0";
+    return wrong;
+}
+
 bool softnic_read_wqe(struct rs_softnic_qp *qp)
 {
     struct softnic_work *work = &qp->window[qp->next_work % SOFTNIC_WINDOW];
@@ -202,10 +220,7 @@ bool softnic_read_wqe(struct rs_softnic_qp *qp)
     work->placed = work->waited = 0;
     work->syndrome = work->vendor_error = 0;
     blocks = copy_wqe(qp, work);
-    wrong = softnic_unchanged(qp, qp->read, qp->read + blocks)
-                ? softnic_decode(work->copy, blocks, (uint16_t)qp->read,
-                                 qp->qpn, &work->wqe)
-                : "it, or what comes behind it, was changed after its doorbell";
+    wrong = read_wqe(qp, work, blocks);
     if (wrong != NULL) {
         give_up(qp, work, wrong);
     } else {

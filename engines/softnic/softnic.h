@@ -58,6 +58,9 @@ struct rs_softnic_options {
     /** Bytes that are to be sent must not change from the doorbell to the
      * completion. Not for sources that somebody else may write meanwhile. */
     bool check_sources;
+    /** What stands behind the last segment of a WQE, up to the end of its block, may
+     * be anything, as to a device. Otherwise it is 0, as engines/mlx5 writes it. */
+    bool free_ends;
 };
 
 enum rs_softnic_access {
@@ -73,7 +76,22 @@ struct rs_softnic_qp_attr {
     uint32_t receive_entries; /**< up to 32768, 0: none */
     uint32_t cq_entries;      /**< of each of its two completion queues */
     uint32_t cqe_bytes;       /**< 64 or 128 */
+    uint32_t max_segments;    /**< that a WQE may have; 0: 63 */
 };
+
+/** Bytes inline that libmlx5 grants of a WQE that is to have `pieces` pieces or
+ * `bytes` bytes inline: it makes the WQE as long as either takes behind the longest
+ * head that there is (192 bytes, of a memory window), in whole blocks, and counts what
+ * is left. Source: mlx5_calc_send_wqe() and mlx5_calc_sq_size() of rdma-core's
+ * providers/mlx5/verbs.c. */
+static inline uint32_t rs_softnic_granted_inline(uint32_t pieces, uint32_t bytes)
+{
+    uint32_t gathered = 192 + 16 * pieces;
+    uint32_t inlined = 192 + (4 + bytes + 15) / 16 * 16;
+    uint32_t most = gathered > inlined ? gathered : inlined;
+
+    return (most + 63) / 64 * 64 - 192 - 4;
+}
 
 /** Where its parts are, for the producer. */
 struct rs_softnic_cq_view {

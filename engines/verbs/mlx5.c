@@ -81,6 +81,13 @@ static int queue_connect(struct rs_rdma_queue *queue,
     return rs_verbs_queue_connect(queue_of(queue)->verbs, address, endpoint);
 }
 
+#ifdef RSCHED_HAVE_ORDER
+static bool queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu)
+{
+    return rs_verbs_queue_is_in_order(queue_of(queue)->verbs, in_gpu);
+}
+#endif
+
 static void queue_destroy(struct rs_rdma_queue *queue)
 {
     struct queue *q = queue_of(queue);
@@ -104,6 +111,9 @@ void rs_verbs_mlx5_adopt(struct rs_verbs_port *port)
     port->ops = *port->port.ops;
     port->ops.queue_create = queue_create;
     port->ops.queue_connect = queue_connect;
+#ifdef RSCHED_HAVE_ORDER
+    port->ops.queue_is_in_order = queue_is_in_order;
+#endif
     port->ops.queue_destroy = queue_destroy;
     port->port.ops = &port->ops;
 }

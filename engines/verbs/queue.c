@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "engines/mlx5/gpu.h"
 #include "engines/verbs/verbs.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
@@ -20,7 +21,9 @@ enum {
     RNR_RETRIES = 7, /* for ever: a receiver may be busy */
     RNR_TIMER = 12,  /* 0.64 ms */
     HOP_LIMIT = 64,
-    MLX5_BLOCKS = 8, /* of a request, at most: of MAX_INLINE or 16 pieces */
+    /* Of a request, at most: of RS_GPU_WORDS_INLINE or 16 pieces, behind the 192
+     * bytes that libmlx5 counts for any head. */
+    MLX5_BLOCKS = 8,
 };
 
 struct list {
@@ -62,8 +65,17 @@ static struct ibv_qp *make_qp(struct rs_verbs_port *port, struct ibv_cq *cq,
                 .max_inline_data = max_inline},
         .qp_type = IBV_QPT_RC,
     };
-    struct ibv_qp *qp = ibv_create_qp(port->pd, &attr);
+    struct ibv_qp *qp = NULL;
 
+    /* It may be given to kernels; what the host inlines is another matter. */
+    if (port->mlx5 && max_inline < RS_GPU_WORDS_INLINE) {
+        attr.cap.max_inline_data = RS_GPU_WORDS_INLINE;
+        qp = ibv_create_qp(port->pd, &attr);
+    }
+    if (qp == NULL) {
+        attr.cap.max_inline_data = max_inline;
+        qp = ibv_create_qp(port->pd, &attr);
+    }
     *granted = attr.cap;
     return qp;
 }
@@ -303,6 +315,26 @@ int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
                    "verbs %s: qp %#x cannot be connected with qp %#x: %m",
                    q->port->port.name, q->qp->qp_num, endpoint->number);
 }
+
+#ifdef RSCHED_HAVE_ORDER
+bool rs_verbs_queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu)
+{
+    uint32_t flags = 0;
+
+#ifdef RSCHED_HAVE_ORDER_OF_DEVICE
+    /* Without it the library says no for all processors but x86, whose memory
+     * this is not. */
+    if (in_gpu)
+        flags = IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+#else
+    (void)in_gpu;
+#endif
+    /* What the peer's writes are seen in here; libmlx5 knows it of a queue pair
+     * that can send. */
+    return ibv_query_qp_data_in_order(queue_of(queue)->qp, IBV_WR_RDMA_WRITE,
+                                      flags) == 1;
+}
+#endif
 
 void rs_verbs_queue_destroy(struct rs_rdma_queue *queue)
 {

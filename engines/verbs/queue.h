@@ -46,6 +46,11 @@ int rs_verbs_queue_create(struct rs_rdma_port *port,
 int rs_verbs_queue_connect(struct rs_rdma_queue *queue,
                            const unsigned char *address,
                            const struct rs_rdma_endpoint *endpoint);
+#ifdef RSCHED_HAVE_ORDER
+/** As rs_rdma_port_ops.queue_is_in_order. Most drivers know nothing of it, and say
+ * no. */
+bool rs_verbs_queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu);
+#endif
 void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
 
 /** Its queue pair does nothing more, at either end: whoever is told that it has

@@ -11,8 +11,8 @@
  * hand over to a thread of the host instead (the **proxy**), for comparison
  * and where the GPU cannot reach the card's doorbell.
  *
- * This header is all that a kernel needs. It compiles as CUDA C++ (compute
- * capability 7.0 and later), and for processors as C11 and C++11 (gcc, clang),
+ * This header is all that a kernel needs. It compiles as CUDA C++ (CUDA 12.2 and
+ * later, for `st.mmio` of PTX 8.2; compute capability 7.0 and later), and for processors as C11 and C++11 (gcc, clang),
  * where a thread is a thread and a group of threads brings its own barrier.
  *
  * ## An exchange
@@ -102,9 +102,9 @@
  *      which must not be combined; a fence follows before the next one.
  *      BlueFlame, which would push a whole WQE of 64 bytes through the
  *      register, is not used: a GPU cannot promise one write of 64 bytes.
- *   4. A completion's owner byte before the rest of it, and `arrived` before
- *      the data that it announces: acquire loads at system scope
- *      (`ld.acquire.sys`).
+ *   4. A completion's last 8 bytes, with index and owner, in one load and before
+ *      the rest of it, and `arrived` before the data that it announces: acquire
+ *      loads at system scope (`ld.acquire.sys`).
  *
  * That the data of an earlier write is seen in GPU memory once the flag behind
  * it is seen holds where card and GPU keep the order of writes (no relaxed
@@ -125,6 +125,10 @@
  *   - start before the wait of the epoch before has returned 0
  *   - writing ring, records or doorbell by anybody else, or WQEs between start
  *     and wait
+ *   - receive buffers, and words that neighbors put, read through the read-only
+ *     data cache by a kernel that waits for them: no acquire makes it coherent.
+ *     The compiler uses it (`ld.global.nc`) for what is `const` and
+ *     `__restrict__`, and for `__ldg`
  *   - a peer other than those the host has connected; puts beyond a target's
  *     bytes (RSCHED_EINVAL)
  *
@@ -156,7 +160,7 @@
 struct rsched_device_list {
     const uint32_t *wqes; /* of each its block << 8 | opcode */
     uint32_t num_wqes;
-    uint32_t last_block;  /* of the last WQE */
+    uint32_t last_block;  /* of the last WQE, the write that notifies */
     uint32_t stamp;       /* where the epoch goes, in bytes */
     uint32_t second_word; /* of the last WQE, as in memory */
 };
@@ -230,7 +234,7 @@ rsched_device_lane_patch(const struct rsched_device_lane *lane, uint64_t epoch,
         uint32_t wqe = list->wqes[i];
 
         *rsched_device_queue_at(&lane->queue, first + (wqe >> 8), 0) =
-            rsched_device_big32((((uint32_t)first << 8) + wqe) & 0xffffff);
+            rsched_device_first_word(first + (wqe >> 8), wqe & 0xff);
     }
     if (g->rank == 0) {
         uint64_t notice = epoch + 1;
@@ -251,7 +255,7 @@ RSCHED_DEVICE void rsched_device_lane_ring(struct rsched_device_lane *lane,
     rsched_device_count(&lane->posted, epoch + 1);
     rsched_device_queue_ring(
         &lane->queue, first + lane->blocks,
-        *rsched_device_queue_at(&lane->queue, first + list->last_block, 0),
+        rsched_device_first_word(first + list->last_block, RSCHED_DEVICE_WRITE),
         list->second_word);
 }
 

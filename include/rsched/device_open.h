@@ -31,7 +31,8 @@
  * call together. What it needs of each pair:
  *
  *   - all that moves between the two goes over the verbs engine, over devices
- *     whose queue pairs rsched drives itself (RSCHED_MLX5);
+ *     whose queue pairs rsched drives itself (RSCHED_MLX5), and which say that
+ *     they keep writes in order, unless RSCHED_NOTIFY=flag does;
  *   - what arrives from a neighbor is at most 64 contiguous blocks in either set,
  *     and what is sent to it fits into half of the queue pair's ring;
  *   - sizes that do not change (no RSCHED_EXCHANGE_VARIABLE);

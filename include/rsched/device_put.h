@@ -167,7 +167,7 @@ RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
             rsched_device_store(&t->rung, end);
             rsched_device_queue_ring(
                 &t->queue, end,
-                *rsched_device_queue_at(&t->queue, end - blocks, 0),
+                rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
                 rsched_device_big32(t->queue.qpn << 8 | segments));
         }
         rsched_device_store_ordered(&t->ringing, 0);
@@ -198,7 +198,7 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
     return 0;
 }
 
-/* Control and remote address of an inline write, and its length. */
+/* Control and remote address of an inline write. */
 RSCHED_DEVICE void
 rsched_device_target_head(const struct rsched_device_target *t, uint64_t first,
                           uint64_t offset, uint32_t bytes, bool signalled)
@@ -208,18 +208,33 @@ rsched_device_target_head(const struct rsched_device_target *t, uint64_t first,
     /* One block: it holds all of this. */
     uint32_t *w = rsched_device_queue_at(&t->queue, first, 0);
 
-    w[0] = rsched_device_big32(((uint32_t)first & 0xffff) << 8 | 0x08);
-    w[1] = rsched_device_big32(t->queue.qpn << 8 | segments);
-    w[2] = rsched_device_big32(signalled ? 8 : 0);
-    w[3] = 0;
-    w[4] = rsched_device_big32((uint32_t)(remote >> 32));
-    w[5] = rsched_device_big32((uint32_t)remote);
-    w[6] = rsched_device_big32(t->rkey);
-    w[7] = 0;
-    w[8] = rsched_device_big32(bytes | UINT32_C(0x80000000));
+    rsched_device_store_segment(
+        w, rsched_device_first_word(first, RSCHED_DEVICE_WRITE),
+        rsched_device_big32(t->queue.qpn << 8 | segments),
+        rsched_device_big32(signalled ? 8 : 0), 0);
+    rsched_device_store_segment(w + 4,
+                                rsched_device_big32((uint32_t)(remote >> 32)),
+                                rsched_device_big32((uint32_t)remote),
+                                rsched_device_big32(t->rkey), 0);
 }
 
-/* The word behind it at `number`, in this machine's order. */
+RSCHED_DEVICE uint32_t rsched_device_inline_header(uint32_t bytes)
+{
+    return rsched_device_big32(bytes | UINT32_C(0x80000000));
+}
+
+/* The only word behind it, in this machine's order. What follows in the block no
+ * card reads. */
+RSCHED_DEVICE void
+rsched_device_target_only_word(const struct rsched_device_target *t,
+                               uint64_t first, uint64_t value)
+{
+    rsched_device_store_segment(rsched_device_queue_at(&t->queue, first, 32),
+                                rsched_device_inline_header(8), (uint32_t)value,
+                                (uint32_t)(value >> 32), 0);
+}
+
+/* Of several words that at `number`. */
 RSCHED_DEVICE void
 rsched_device_target_word(const struct rsched_device_target *t, uint64_t first,
                           uint32_t number, uint64_t value)
@@ -230,13 +245,15 @@ rsched_device_target_word(const struct rsched_device_target *t, uint64_t first,
     *rsched_device_queue_at(&t->queue, first, at + 4) = (uint32_t)(value >> 32);
 }
 
-/* Zeros from the end of the last word to the end of the last block. */
+/* What is around several words: their length, and zeros from the last one to the
+ * end of its segment. */
 RSCHED_DEVICE void
-rsched_device_target_tail(const struct rsched_device_target *t, uint64_t first,
-                          uint32_t words, uint32_t blocks)
+rsched_device_target_ends(const struct rsched_device_target *t, uint64_t first,
+                          uint32_t words)
 {
-    for (uint32_t at = 36 + 8 * words; at < blocks * RSCHED_DEVICE_BLOCK_BYTES;
-         at += 4)
+    *rsched_device_queue_at(&t->queue, first, 32) =
+        rsched_device_inline_header(8 * words);
+    for (uint32_t at = 36 + 8 * words; at % 16 != 0; at += 4)
         *rsched_device_queue_at(&t->queue, first, at) = 0;
 }
 
@@ -259,12 +276,15 @@ rsched_device_target_write(struct rsched_device_target *t,
         return status;
     first = rsched_device_first(g, first);
     mine = together ? first : first + g->rank;
-    if (!together || g->rank == 0) {
+    if (!together || g->rank == 0)
         rsched_device_target_head(t, mine, offset, bytes,
                                   together || g->rank == g->size - 1);
-        rsched_device_target_tail(t, mine, together ? g->size : 1, wqe_blocks);
-    }
-    rsched_device_target_word(t, mine, together ? g->rank : 0, value);
+    if (!together)
+        rsched_device_target_only_word(t, mine, value);
+    else
+        rsched_device_target_word(t, mine, g->rank, value);
+    if (together && g->rank == 0)
+        rsched_device_target_ends(t, mine, g->size);
     /* One thread publishes what all have written. */
     rsched_device_sync(g);
     if (g->rank == 0)
@@ -311,7 +331,7 @@ RSCHED_DEVICE int rsched_device_put(struct rsched_device_target *t,
     }
     together = rsched_device_all(
         g, offset == rsched_device_first(g, offset) + 8 * (uint64_t)g->rank);
-    together = together && 8 * g->size <= t->max_inline;
+    together = together && g->size > 1 && 8 * g->size <= t->max_inline;
     return rsched_device_target_write(t, g, offset, value, together);
 }
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <rsched/error.h>
 
@@ -126,19 +127,6 @@ RSCHED_DEVICE uint32_t rsched_device_load32(const uint32_t *from)
     asm volatile("ld.acquire.sys.u32 %0, [%1];"
                  : "=r"(value) : "l"(from) : "memory");
     return value;
-#else
-    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
-#endif
-}
-
-RSCHED_DEVICE uint8_t rsched_device_load8(const uint8_t *from)
-{
-#if defined(__CUDA_ARCH__)
-    uint32_t value;
-
-    asm volatile("ld.acquire.sys.u8 %0, [%1];"
-                 : "=r"(value) : "l"(from) : "memory");
-    return (uint8_t)value;
 #else
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 #endif
@@ -290,6 +278,7 @@ struct rsched_device_queue {
 
 enum {
     RSCHED_DEVICE_BLOCK_BYTES = 64,
+    RSCHED_DEVICE_WRITE = 0x08, /* opcode */
     RSCHED_DEVICE_CQE_SENT = 0,
     RSCHED_DEVICE_CQE_ERROR = 13,
     RSCHED_DEVICE_CQE_INVALID = 15,
@@ -304,6 +293,27 @@ rsched_device_queue_at(const struct rsched_device_queue *q, uint64_t block,
 
     return (uint32_t *)(q->ring + slot * RSCHED_DEVICE_BLOCK_BYTES +
                         offset % RSCHED_DEVICE_BLOCK_BYTES);
+}
+
+/* Of a WQE that begins in this block, as in memory. Computed, since the ring may be
+ * the host's memory, which a GPU reads slowly. */
+RSCHED_DEVICE uint32_t rsched_device_first_word(uint64_t block, uint32_t opcode)
+{
+    return rsched_device_big32(((uint32_t)block & 0xffff) << 8 | opcode);
+}
+
+/* A segment of the ring, 16 bytes in one store where the processor has one. */
+RSCHED_DEVICE void rsched_device_store_segment(uint32_t *to, uint32_t first,
+                                               uint32_t second, uint32_t third,
+                                               uint32_t fourth)
+{
+#if defined(__CUDA_ARCH__)
+    *(uint4 *)to = make_uint4(first, second, third, fourth);
+#else
+    const uint32_t segment[4] = {first, second, third, fourth};
+
+    memcpy(to, segment, sizeof(segment));
+#endif
 }
 
 /* Tell the card of all blocks below `end`, of which the last WQE begins with
@@ -338,15 +348,19 @@ rsched_device_queue_poll(struct rsched_device_queue *q,
     const unsigned char *cqe =
         q->cq + (size_t)(q->cq_taken & q->cq_mask) * q->cqe_stride;
     bool odd_lap = (q->cq_taken & (q->cq_mask + 1)) != 0;
-    /* Acquire: the card writes the owner last. */
-    uint8_t owner = rsched_device_load8(cqe + 63);
+    /* Acquire: the card writes the owner, which is in the last of these 8 bytes,
+     * not before the rest. */
+    uint64_t end = rsched_device_load((const uint64_t *)(const void *)(cqe + 56));
+    uint32_t word = rsched_device_big32((uint32_t)(end >> 32));
+    uint8_t owner = (uint8_t)word;
+    bool failed = owner >> 4 == RSCHED_DEVICE_CQE_ERROR;
 
     if (owner >> 4 == RSCHED_DEVICE_CQE_INVALID || (owner & 1) != odd_lap)
         return false;
     completion->kind = (uint8_t)(owner >> 4);
-    completion->vendor_error = cqe[54];
-    completion->syndrome = cqe[55];
-    completion->index = (uint16_t)(cqe[60] << 8 | cqe[61]);
+    completion->vendor_error = failed ? cqe[54] : 0;
+    completion->syndrome = failed ? cqe[55] : 0;
+    completion->index = (uint16_t)(word >> 16);
     q->cq_taken++;
     /* Release: the CQE has been read before the card may write it again. */
     rsched_device_store32(q->cq_dbrec,

@@ -20,6 +20,7 @@ static void begin(uint32_t blocks, struct rs_softnic_options nic,
 {
     struct pair_options options = {.nic = nic, .blocks = blocks};
 
+    options.nic.free_ends = true;
     memset(memory, 0, sizeof(memory));
     pair_init(&pair, &options);
     cr_assert_eq(rs_gpu_proxy_create(&rs_gpu_memory_plain, 4, &proxy), 0);
@@ -48,12 +49,15 @@ static int put(uint64_t offset, uint64_t value)
 /* What is behind the put in the ring is what the host's list would have been. */
 Test(gpu_puts, a_put_is_the_hosts_own_wqe)
 {
+    enum { WRITTEN = 3 * RS_WQE_SEGMENT };
     struct rs_wqe_limits limits = {.max_segments = 63, .max_inline = 8};
+    unsigned char before[RS_WQE_BLOCK - WRITTEN];
     struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE, .stamp = RS_STAMP_EPOCH};
     uint64_t value = UINT64_C(0x1122334455667788);
     struct rs_wqe_list *list;
 
     begin(64, (struct rs_softnic_options){.seed = 1}, false);
+    memcpy(before, (char *)pair.a.memory.send_ring + WRITTEN, sizeof(before));
     limits.qpn = pair.a.memory.qpn;
     limits.blocks = 64;
     op.remote = (uintptr_t)&memory[5];
@@ -62,11 +66,43 @@ Test(gpu_puts, a_put_is_the_hosts_own_wqe)
     memcpy(list->image + list->patches[0].offset, &value, sizeof(value));
     cr_assert_eq(put(5 * 8, value), 0);
     cr_expect_arr_eq((unsigned char *)pair.a.memory.send_ring, list->image,
-                     RS_WQE_BLOCK);
+                     WRITTEN);
+    /* Nobody reads the rest of the block. */
+    cr_expect_arr_eq((unsigned char *)pair.a.memory.send_ring + WRITTEN, before,
+                     RS_WQE_BLOCK - WRITTEN);
     rs_softnic_settle(pair.nic);
     cr_expect_eq(memory[5], value);
     rs_wqe_list_destroy(list);
     end();
+}
+
+/* A GPU would read it slowly: what is rung is not taken from the ring. */
+Test(gpu_puts, doorbells_are_not_read_from_the_ring)
+{
+    enum { BLOCKS = 4, AT = 70000 }; /* more than 16 bits */
+    static uint64_t ring[BLOCKS * 8];
+    uint64_t doorbells[2] = {0, 0};
+    uint32_t dbrec = 0, second = rsched_device_big32(7 << 8 | 3);
+    const struct rsched_device_queue queue = {
+        .ring = (unsigned char *)ring,
+        .mask = BLOCKS - 1,
+        .qpn = 7,
+        .dbrec = &dbrec,
+        .doorbells = {&doorbells[0], &doorbells[1]}};
+    struct rsched_device_target t = {.queue = queue,
+                                     .published = (AT + 1) << 6 | 3};
+    struct rsched_device_lane lane = {
+        .queue = queue,
+        .blocks = 2,
+        .lists = {{.last_block = 1, .second_word = second}}};
+    rsched_device_target_ring(&t);
+    cr_expect_eq(doorbells[0],
+                 (uint64_t)second << 32 |
+                     rsched_device_big32((AT & 0xffff) << 8 | 8));
+    rsched_device_lane_ring(&lane, AT / 2);
+    cr_expect_eq(doorbells[0],
+                 (uint64_t)second << 32 |
+                     rsched_device_big32(((AT + 1) & 0xffff) << 8 | 8));
 }
 
 /* The words of a group in one WQE of several blocks, wherever the ring ends. */
@@ -83,7 +119,7 @@ Test(gpu_puts, words_together_around_the_rings_end)
         cr_assert_eq(rsched_device_target_reserve(view, blocks, &first), 0);
         rsched_device_target_head(view, first, 8 * (uint64_t)slot, 8 * words,
                                   true);
-        rsched_device_target_tail(view, first, words, blocks);
+        rsched_device_target_ends(view, first, words);
         for (uint32_t i = 0; i < words; i++)
             rsched_device_target_word(view, first, i, round << 8 | i);
         cr_assert_eq(rsched_device_target_publish(view, first, blocks,

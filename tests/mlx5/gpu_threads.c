@@ -150,7 +150,8 @@ static void puts_init(struct puts *p, uint32_t writers, uint64_t rounds,
                       uint32_t blocks, bool proxy, unsigned seed)
 {
     struct pair_options o = {
-        .nic = {.seed = seed, .drop_percent = 5, .late_steps = 2},
+        .nic = {.seed = seed, .drop_percent = 5, .late_steps = 2,
+                .free_ends = true},
         .blocks = blocks};
     uint64_t bytes = writers * sizeof(struct writer_memory);
 

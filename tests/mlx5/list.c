@@ -71,7 +71,7 @@ Test(list, padding_fills_up_to_a_power_of_two_before_the_last)
         cr_assert_eq(list->blocks & (list->blocks - 1), 0);
         cr_assert_geq(list->blocks, n);
         cr_assert_lt(list->blocks, 2 * n);
-        nops = (list->blocks - n + 15) / 16;
+        nops = (list->blocks - n + 6) / 7; /* of whole blocks */
         cr_assert_eq(list->num_wqes, n + nops);
         /* The last one ends the list, and no NOP is behind it. */
         cr_assert_eq(list->wqes[list->num_wqes - 1].op, n - 1);

@@ -20,7 +20,7 @@ struct rs_mlx5_memory pair_memory(const struct rs_softnic_qp *qp)
         .cqe_bytes = v.send_cq.entry_bytes,
         .cq_dbrec = v.send_cq.dbrec,
         .max_segments = PAIR_SEGMENTS,
-        .max_inline = PAIR_INLINE,
+        .max_inline = pair_inline(),
     };
 }
 

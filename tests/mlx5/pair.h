@@ -9,11 +9,18 @@
 
 #include <rsched/error.h>
 
+#include "engines/mlx5/gpu.h"
 #include "engines/mlx5/queue.h"
 #include "engines/mlx5/rq.h"
 #include "engines/softnic/softnic.h"
 
-enum { PAIR_SEGMENTS = 63, PAIR_INLINE = 900 };
+enum { PAIR_SEGMENTS = 63 };
+
+/** Bytes inline as the driver grants them of what the verbs engine asks for. */
+static inline uint32_t pair_inline(void)
+{
+    return rs_softnic_granted_inline(16, RS_GPU_WORDS_INLINE);
+}
 
 /* One side. */
 struct end {

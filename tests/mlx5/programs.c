@@ -96,7 +96,7 @@ static void make_put(struct link *link, struct put *put, uint32_t lkey,
     }
     put->op = (struct rs_rdma_op){
         .opcode = RS_RDMA_WRITE,
-        .inlined = bytes <= PAIR_INLINE && draw(link, 3) == 0,
+        .inlined = bytes <= pair_inline() && draw(link, 3) == 0,
         .remote = (uintptr_t)link->to + *at,
         .rkey = rkey,
         .pieces = put->pieces,

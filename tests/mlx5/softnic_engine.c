@@ -3,6 +3,9 @@
  * An engine for the conformance tests: the lanes of engines/rdma, the lists and
  * queues of engines/mlx5, and a softnic as the device of each rail. Between
  * instances, in threads or processes, the softnics talk to each other.
+ *
+ * SOFTNIC_ORDER: devices do not say that they keep writes in order, with `unknown`;
+ * and they do not, with `relaxed`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +26,7 @@ enum {
     MAX_OPS = 64,
     MAX_PIECES = 16,
     MAX_INLINE = 220,
+    MAX_SEGMENTS = 2 + MAX_PIECES + 4, /* of what is inlined for kernels */
     BLOCKS_OF_AN_OP = 5, /* of MAX_PIECES pieces */
     BLOCKS = 1024,       /* MAX_OPS of them, padded to a power of two */
     RECEIVES = 128,
@@ -195,7 +199,9 @@ static int queue_create(struct rs_rdma_port *port,
                                                    .send_blocks = BLOCKS,
                                                    .receive_entries = RECEIVES,
                                                    .cq_entries = BLOCKS,
-                                                   .cqe_bytes = 64};
+                                                   .cqe_bytes = 64,
+                                                   .max_segments =
+                                                       MAX_SEGMENTS};
     struct port *p = port_of(port);
     struct queue *q = calloc(1, sizeof(*q));
     struct rs_mlx5_memory memory;
@@ -207,8 +213,9 @@ static int queue_create(struct rs_rdma_port *port,
     if (error != 0)
         goto err_free;
     memory = pair_memory(q->qp);
-    memory.max_segments = 2 + MAX_PIECES;
-    memory.max_inline = MAX_INLINE;
+    memory.max_segments = MAX_SEGMENTS;
+    memory.max_inline =
+        rs_softnic_granted_inline(MAX_PIECES, RS_GPU_WORDS_INLINE);
     error = rs_mlx5_queue_init(&q->queue, &memory, p->recur);
     if (error != 0)
         goto err_destroy_qp;
@@ -235,6 +242,19 @@ static int queue_connect(struct rs_rdma_queue *queue,
     return 0;
 }
 
+static bool order_is(const char *what)
+{
+    const char *order = getenv("SOFTNIC_ORDER");
+
+    return order != NULL && strcmp(order, what) == 0;
+}
+
+static bool queue_is_in_order(struct rs_rdma_queue *queue, bool in_gpu)
+{
+    (void)queue, (void)in_gpu;
+    return getenv("SOFTNIC_ORDER") == NULL;
+}
+
 static void queue_destroy(struct rs_rdma_queue *queue)
 {
     struct queue *q = (struct queue *)queue;
@@ -254,6 +274,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .queue_connect = queue_connect,
     .queue_create = queue_create,
     .queue_destroy = queue_destroy,
+    .queue_is_in_order = queue_is_in_order,
 };
 
 static int port_open(const struct rsched_engine_env *env, uint32_t rail,
@@ -263,7 +284,9 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
         .seed = (uint64_t)env->process * RAILS + rail,
         .drop_percent = rail == 0 ? 10 : 0,
         .late_steps = 5,
+        .relaxed = order_is("relaxed"),
         .check_sources = true,
+        .free_ends = true,
     };
     struct port *p = calloc(1, sizeof(*p));
     int error = RSCHED_ENOMEM;

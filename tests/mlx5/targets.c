@@ -6,6 +6,7 @@
  *
  *     targets processes|threads
  *
+ * or, if TARGETS_REASON is set, that there are none, for a reason with this text.
  * That words were put by the kernels, and coalesced, is seen from the counters.
  */
 #include <pthread.h>
@@ -237,6 +238,10 @@ static int case_words(struct rank *self)
         RANK_CHECK(rsched_targets_reason(w.targets, other) == NULL);
         RANK_CHECK(rsched_targets_bytes(w.targets, other) ==
                    (other == self->rank ? 0 : WORDS * sizeof(uint64_t)));
+        /* A whole warp's words are one WQE. */
+        RANK_CHECK(other == self->rank ||
+                   rsched_targets_view(w.targets, other)->max_inline >=
+                       8 * RSCHED_DEVICE_MAX_GROUP);
     }
     RANK_CHECK(run_threads(self, &w, false) == 0);
     RANK_CHECK(compare(self, &w, false) == 0);
@@ -321,6 +326,21 @@ static int case_closed(struct rank *self)
     return 0;
 }
 
+static int case_without(struct rank *self)
+{
+    int other = 1 - self->rank;
+    struct world w;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    RANK_CHECK(open_targets(self, &w) == 0);
+    RANK_CHECK(rsched_targets_view(w.targets, other) == NULL);
+    RANK_CHECK(strstr(rsched_targets_reason(w.targets, other),
+                      getenv("TARGETS_REASON")) != NULL);
+    mesh_barrier(self->end);
+    end(&w);
+    return 0;
+}
+
 /* What is wrong at one end, both learn. */
 static int case_refused(struct rank *self)
 {
@@ -374,6 +394,8 @@ int main(int argc, char **argv)
 
     if (argc != 2)
         return 2;
+    if (getenv("TARGETS_REASON") != NULL)
+        return ranks_run(2, threads, case_without, NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (ranks_run(cases[i].ranks, threads, cases[i].run, NULL) != 0)
             return RANK_FAIL("case %s", cases[i].name);

@@ -7,7 +7,8 @@
  * Instances are threads of one process.
  *
  * VERBS_ENGINE_WRS: of how many requests a queue pair is at most, sends and receives
- * each; a power of two.
+ * each; a power of two. VERBS_ENGINE_RELAXED: writes come in any order, and libmlx5
+ * says so.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -125,7 +126,12 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
     struct ibv_context *c = calloc(1, sizeof(*c));
     struct rs_softnic_options options = {
-        .seed = 7, .drop_percent = 10, .late_steps = 5, .check_sources = true};
+        .seed = 7,
+        .drop_percent = 10,
+        .late_steps = 5,
+        .relaxed = getenv("VERBS_ENGINE_RELAXED") != NULL,
+        .check_sources = true,
+        .free_ends = true};
 
     PAIR_NEEDS(c != NULL);
     pthread_mutex_lock(&lock);
@@ -279,6 +285,17 @@ static void begin_receives(struct fake_qp *q)
     ((struct fake_cq *)q->qp.recv_cq)->receiver = q;
 }
 
+/* Grants as libmlx5 does. @return segments of the longest WQE of ours */
+static uint32_t longest_wqe(struct ibv_qp_cap *cap)
+{
+    uint32_t gathered = 2 + cap->max_send_sge, inlined;
+
+    cap->max_inline_data =
+        rs_softnic_granted_inline(cap->max_send_sge, cap->max_inline_data);
+    inlined = 2 + (cap->max_inline_data + 4 + 15) / 16;
+    return gathered > inlined ? gathered : inlined;
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     struct fake_qp *q = calloc(1, sizeof(*q));
@@ -289,6 +306,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
                                       .cqe_bytes = 64};
 
     PAIR_NEEDS(q != NULL);
+    attr.max_segments = longest_wqe(&init->cap);
     if (init->cap.max_send_wr > max_wrs() ||
         init->cap.max_recv_wr > max_wrs()) {
         free(q);
@@ -347,6 +365,14 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     rs_softnic_connect(((struct fake_qp *)qp)->nic_qp, peer->nic_qp);
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+/* As libmlx5, which asks the device of a queue pair that can send only. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+                               uint32_t flags)
+{
+    PAIR_NEEDS(op == IBV_WR_RDMA_WRITE && flags == 0);
+    return qp->state == IBV_QPS_RTS && getenv("VERBS_ENGINE_RELAXED") == NULL;
 }
 
 /* ---- libmlx5 ---- */
