@@ -11,6 +11,11 @@
 
 enum { PENDING = 0, COMPLETE = 1 }; /* the word */
 
+/* Starts that are enqueued and not reached. A stream has room for about a thousand
+ * operations, also those of the program; a driver that has to wait for room might
+ * keep what epochs need to go on. */
+enum { MOST_AHEAD = 16 };
+
 /* What a stream waits for, of one context: which the word holds, since whoever
  * comes by frees it, be the engines of that context closed or not. */
 struct word {
@@ -30,6 +35,7 @@ struct rsched_order {
     void *arg;
     unsigned graphs; /* references of theirs */
     atomic_uint_fast64_t reached;
+    atomic_uint ahead; /* starts that are enqueued and not reached, without graphs' */
     struct word *word; /* NULL: nothing has been enqueued yet */
     bool stays;   /* for ever: what was enqueued could not be marked */
 };
@@ -83,8 +89,8 @@ static void set_word(struct rsched_order *o, unsigned value)
 
 /* ---- what streams do ---- */
 
-/* In a thread of the driver's. */
-static void CUDA_CB start_reached(void *arg)
+/* Of a graph; in a thread of the driver's. */
+static void CUDA_CB replay_reached(void *arg)
 {
     struct rsched_order *o = arg;
 
@@ -98,6 +104,16 @@ static void CUDA_CB start_reached(void *arg)
         o->call(o->arg);
     }
     pthread_mutex_unlock(&o->lock);
+}
+
+/* Likewise; of those that were enqueued one by one. */
+static void CUDA_CB start_reached(void *arg)
+{
+    struct rsched_order *o = arg;
+
+    /* Who waits for it writes nothing that this one would read. */
+    atomic_fetch_sub_explicit(&o->ahead, 1, memory_order_relaxed);
+    replay_reached(arg);
 }
 
 /* A graph has gone; likewise. */
@@ -295,20 +311,33 @@ static void mark(struct rsched_order *o, CUstream stream)
         o->stays = true;
 }
 
-static int enqueue_start(struct rsched_order *o, CUstream stream)
+/* How often a graph is launched is the program's affair. */
+static int enqueue_start(struct rsched_order *o, CUstream stream, bool captured)
 {
-    return check(o, o->driver->cuLaunchHostFunc(stream, start_reached, o),
-                 "cuLaunchHostFunc");
+    int error;
+
+    if (captured)
+        return check(o, o->driver->cuLaunchHostFunc(stream, replay_reached, o),
+                     "cuLaunchHostFunc");
+    if (atomic_load_explicit(&o->ahead, memory_order_relaxed) >= MOST_AHEAD)
+        return RSCHED_ORDER_FULL;
+    atomic_fetch_add_explicit(&o->ahead, 1, memory_order_relaxed);
+    error = check(o, o->driver->cuLaunchHostFunc(stream, start_reached, o),
+                  "cuLaunchHostFunc");
+    if (error != 0)
+        atomic_fetch_sub_explicit(&o->ahead, 1, memory_order_relaxed);
+    return error;
 }
 
 /* If the second one fails, the next attempt does both, which is no mistake. */
-static int enqueue_wait(struct rsched_order *o, CUstream stream)
+static int enqueue_wait(struct rsched_order *o, CUstream stream, bool captured)
 {
     int error = check(o, o->driver->cuStreamWaitValue32(
                              stream, o->word->word_of_stream, COMPLETE,
                              CU_STREAM_WAIT_VALUE_EQ),
                       "cuStreamWaitValue32");
 
+    (void)captured;
     if (error == 0)
         error = check(o, o->driver->cuStreamWriteValue32(
                              stream, o->word->word_of_stream, PENDING,
@@ -318,7 +347,7 @@ static int enqueue_wait(struct rsched_order *o, CUstream stream)
 }
 
 static int enqueue(struct rsched_order *o, CUstream stream,
-                   int (*what)(struct rsched_order *, CUstream))
+                   int (*what)(struct rsched_order *, CUstream, bool captured))
 {
     bool captured = false;
     int error = enter(o, stream);
@@ -327,8 +356,8 @@ static int enqueue(struct rsched_order *o, CUstream stream,
         return error;
     error = hold(o, stream, &captured);
     if (error == 0) {
-        error = what(o, stream);
-        if (!captured)
+        error = what(o, stream, captured);
+        if (!captured && error != RSCHED_ORDER_FULL)
             mark(o, stream);
     }
     leave(o);

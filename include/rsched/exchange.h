@@ -215,9 +215,10 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *
  * Both calls enqueue and return. When the stream reaches the start, the progress
  * thread begins an epoch and goes on with it; what is behind the wait in the
- * stream begins when the epoch is complete. Any number of epochs may be enqueued
- * ahead. The two calls may be captured into a graph, which may be launched any
- * number of times: each launch is an epoch for each start in it.
+ * stream begins when the epoch is complete. Epochs may be enqueued ahead: 16 of an
+ * exchange, before the next start waits (see there). The two calls may be captured
+ * into a graph, which may be launched any number of times: each launch is an epoch
+ * for each start in it.
  *
  * - Starts and waits take turns, in the order in which the GPU comes to them.
  *   They may be in different streams, of one context, if something orders these
@@ -238,6 +239,9 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *   frees memory of the GPU, for which the driver may wait for all that is
  *   enqueued. So no stream should wait at that time for an epoch that needs this
  *   process (or its neighbor, by what that waits for) to go on.
+ * - A stream has room for about a thousand operations. Where it is full, with what
+ *   the program enqueues behind waits or with graphs that it launches, the driver
+ *   keeps whoever enqueues more, and may keep other threads with him.
  * - The stream that waits must not keep from the GPU what completes the epoch:
  *   streams that the program makes with the highest priority share queues of the
  *   GPU's with those of rsched, and may (CUDA_DEVICE_MAX_CONNECTIONS).
@@ -247,8 +251,14 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  */
 
 /**
- * Enqueue a start. Never waits. As with the functions above, one thread at a
- * time uses an exchange.
+ * Enqueue a start. As with the functions above, one thread at a time uses an
+ * exchange.
+ *
+ * Where streams have not reached 16 starts of the exchange that were enqueued
+ * before, this waits until they have reached one; starts in graphs do not count.
+ * So what the caller does later must not be what a stream, or a neighbor, needs to
+ * come to these starts. Else it never waits. wait_on does not either, but as the
+ * driver does where a stream is full.
  *
  * @param stream a CUstream or cudaStream_t; NULL is the default stream
  * @return 0; RSCHED_ESTATE (the wait for the start before was not enqueued, an

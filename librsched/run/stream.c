@@ -109,7 +109,7 @@ static int make_order(struct rsched_exchange *x)
     return rsched_gpus()->order_create(reached, &x->context->safety, &x->order);
 }
 
-int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
+static int check_start(struct rsched_exchange *x)
 {
     int error;
 
@@ -117,22 +117,32 @@ int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
     error = check(x, false);
     if (error == 0 && x->order == NULL)
         error = make_order(x);
-    if (error == 0)
-        error = rsched_gpus()->order_start(x->order, stream);
-    x->stream_waits = x->stream_waits || error == 0;
     rs_exchange_leave(x);
+    return error;
+}
+
+/* The driver may block where a stream is full, until epochs are complete: so the
+ * exchange is the progress thread's meanwhile. */
+int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
+{
+    struct rsched_pause pause = {0};
+    int error = check_start(x);
+
+    if (error != 0)
+        return error;
+    while ((error = rsched_gpus()->order_start(x->order, stream)) ==
+           RSCHED_ORDER_FULL)
+        rsched_context_pause(x->context, &pause);
+    x->stream_waits = error == 0;
     return error;
 }
 
 int rsched_exchange_wait_on(struct rsched_exchange *x, void *stream)
 {
-    int error;
+    int error = check(x, true);
 
-    rs_exchange_own(x);
-    error = check(x, true);
     if (error == 0)
         error = rsched_gpus()->order_wait(x->order, stream);
     x->stream_waits = x->stream_waits && error != 0;
-    rs_exchange_leave(x);
     return error;
 }

@@ -17,6 +17,8 @@
  *   - a copy's ends lie in one allocation each, or in mappings that touch in
  *     what was reserved at once; what was freed is no end. Allocations lie back
  *     to back
+ *   - a stream has room for so many operations; who enqueues more is kept in the
+ *     driver until the stream goes on
  *   - copies in two dimensions within device memory have a pitch of whole
  *     FAKE_CUDA_PITCH bytes
  *   - handles and ranges are asked for in a context of the memory's GPU; the
@@ -60,6 +62,7 @@
  *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
+ *   FAKE_CUDA_QUEUE=N     what a stream has room for, 1024 unless told
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
  *   FAKE_CUDA_REUSE=1     what is allocated lies where memory of its size was freed
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
@@ -135,6 +138,7 @@ enum fake_count {
     FAKE_PINNED,      /* ranges of host memory that are registered */
     FAKE_CONTEXTS,    /* holders of primary contexts */
     FAKE_FLUSHES,     /* of what devices have written */
+    FAKE_FULL,        /* times that somebody was kept since a stream was full */
     FAKE_PUSHES,      /* of contexts: whoever calls the driver begins with one */
     FAKE_NUM_COUNTS
 };

@@ -357,6 +357,23 @@ static CUresult find_end(CUcontext context, CUdeviceptr address, size_t width,
     return CUDA_SUCCESS;
 }
 
+/* A stream has room for so much that was not done yet; who comes then is kept in the
+ * driver. With the lock, which is given up meanwhile. */
+static void wait_for_room(CUstream s)
+{
+    size_t room = (size_t)fake_setting("FAKE_CUDA_QUEUE", 1024);
+
+    if (s->captured != NULL || s->number - s->done < room)
+        return;
+    fake_counts[FAKE_FULL]++;
+    while (s->failed == CUDA_SUCCESS && s->number - s->done >= room) {
+        run(s, s->done + 1);
+        pthread_mutex_unlock(&fake_lock);
+        sched_yield();
+        pthread_mutex_lock(&fake_lock);
+    }
+}
+
 static void append(CUstream s, const struct fake_work *work)
 {
     if (s->captured != NULL) {
@@ -379,6 +396,7 @@ CUresult fake_enqueue(CUstream stream, const struct fake_work *work)
     if (stream == NULL || fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
+    wait_for_room(stream);
     append(stream, work);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
@@ -396,6 +414,7 @@ static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
     if (fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
+    wait_for_room(stream);
     result = find_end(stream->context, to, width, height, to_pitch, &c.to);
     if (result == CUDA_SUCCESS)
         result = find_end(stream->context, from, width, height, from_pitch,
