@@ -280,24 +280,14 @@ static int retain_by_graph(struct rsched_order *o, CUgraph graph)
     return error;
 }
 
-static CUresult capture_of(const struct rsched_order *o, CUstream stream,
-                           CUstreamCaptureStatus *status, CUgraph *graph)
-{
-#if CUDA_VERSION >= 13000
-    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
-                                             NULL, NULL);
-#else
-    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
-                                             NULL);
-#endif
-}
-
 /* Before something is enqueued: a graph that it goes into keeps the order. */
 static int hold(struct rsched_order *o, CUstream stream, bool *captured)
 {
     CUstreamCaptureStatus status;
     CUgraph graph;
-    int error = check(o, capture_of(o, stream, &status, &graph),
+    int error = check(o,
+                      o->driver->cuStreamGetCaptureInfo(stream, &status, NULL,
+                                                        &graph, NULL, NULL),
                       "cuStreamGetCaptureInfo");
 
     *captured = error == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cuda/driver.h"
 #include "librsched/base/clock.h"
 
 struct CUstream_st {
@@ -584,11 +585,17 @@ API CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-static CUresult capture_of(CUstream stream, CUstreamCaptureStatus *status,
-                           CUgraph *graph)
+/* Later versions only newer drivers have. */
+API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
+                                            CUstreamCaptureStatus *status,
+                                            cuuint64_t *id, CUgraph *graph,
+                                            const CUgraphNode **nodes,
+                                            size_t *number)
 {
     CUresult result = fake_check(stream, 1);
 
+    if (id != NULL || nodes != NULL || number != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
     *status = stream->captured == NULL ? CU_STREAM_CAPTURE_STATUS_NONE
@@ -596,29 +603,6 @@ static CUresult capture_of(CUstream stream, CUstreamCaptureStatus *status,
     *graph = stream->captured;
     return CUDA_SUCCESS;
 }
-
-#if CUDA_VERSION >= 13000
-API CUresult CUDAAPI cuStreamGetCaptureInfo(
-    CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-    CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **edges,
-    size_t *number)
-{
-    return id != NULL || nodes != NULL || edges != NULL || number != NULL
-               ? CUDA_ERROR_INVALID_VALUE
-               : capture_of(stream, status, graph);
-}
-#else
-API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
-                                            CUstreamCaptureStatus *status,
-                                            cuuint64_t *id, CUgraph *graph,
-                                            const CUgraphNode **nodes,
-                                            size_t *number)
-{
-    return id != NULL || nodes != NULL || number != NULL
-               ? CUDA_ERROR_INVALID_VALUE
-               : capture_of(stream, status, graph);
-}
-#endif
 
 API CUresult CUDAAPI cuStreamGetCtx(CUstream stream, CUcontext *context)
 {

@@ -344,18 +344,29 @@ static int case_given_up(struct rank *self)
     return end(self, &w);
 }
 
-/* RSCHED_PROGRESS=0: nobody would begin what a stream starts. */
-static int case_no_thread(struct rank *self)
+static int not_on_streams(struct rank *self, const char *reason)
 {
     struct world w;
 
     RANK_CHECK(begin(self, &w) == 0);
     RANK_CHECK(rsched_exchange_start_on(w.x, w.stream) == RSCHED_ENOTSUP);
-    RANK_CHECK(strstr(rsched_last_error(), "RSCHED_PROGRESS") != NULL);
+    RANK_CHECK(strstr(rsched_last_error(), reason) != NULL);
     memset(w.p.fakeTouch(w.send), self->rank * 100, BYTES);
     RANK_CHECK(rsched_exchange_start(w.x) == 0);
     RANK_CHECK(rsched_exchange_wait(w.x) == 0);
     return end(self, &w);
+}
+
+/* RSCHED_PROGRESS=0: nobody would begin what a stream starts. */
+static int case_no_thread(struct rank *self)
+{
+    return not_on_streams(self, "RSCHED_PROGRESS");
+}
+
+/* A driver without operations on words. */
+static int case_too_old(struct rank *self)
+{
+    return not_on_streams(self, "cuStreamWaitValue32");
 }
 
 /* FAKE_CUDA_FAIL: what cannot be enqueued is told, and the next time it can. */
@@ -693,7 +704,7 @@ static const struct {
              {"refused", case_refused},     {"beside", case_beside},
              {"rebound", case_rebound},     {"reloaded", case_reloaded},
              {"ahead", case_ahead},         {"host", case_host},
-             {"coming", case_coming}};
+             {"too-old", case_too_old},     {"coming", case_coming}};
 
 int main(int argc, char **argv)
 {
