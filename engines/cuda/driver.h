@@ -120,6 +120,9 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream,
     XX(cuMemGetHandleForAddressRange)                                        \
     XX(cuFlushGPUDirectRDMAWrites)
 
+/* What is NULL where a driver does not have it. */
+#define RS_CUDA_OPTIONAL_FUNCTIONS(XX) XX(cuModuleGetLoadingMode)
+
 struct rs_cuda_driver {
     void *library;
     const char *no_direct;  /* the function that is missing for that, or NULL */
@@ -128,6 +131,7 @@ struct rs_cuda_driver {
     RS_CUDA_FUNCTIONS(XX)
     RS_CUDA_STREAM_FUNCTIONS(XX)
     RS_CUDA_DIRECT_FUNCTIONS(XX)
+    RS_CUDA_OPTIONAL_FUNCTIONS(XX)
 #undef XX
 };
 

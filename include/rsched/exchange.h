@@ -235,10 +235,17 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *   rsched_exchange_start_on(). Starts that streams reach later do nothing.
  * - An exchange may be destroyed while streams have starts and waits of it, and
  *   while graphs do. What is under way is given up; the rest does nothing.
- * - Creating, loading and destroying any exchange of GPU memory allocates and
- *   frees memory of the GPU, for which the driver may wait for all that is
- *   enqueued. So no stream should wait at that time for an epoch that needs this
- *   process (or its neighbor, by what that waits for) to go on.
+ * - For much that has nothing to do with a stream the driver may wait for all that
+ *   is enqueued, and for a stream that waits for an epoch while it keeps what that
+ *   epoch needs to go on: then both wait for ever. So between a start on a stream
+ *   and the end of its epoch a program allocates, frees, registers and unregisters
+ *   no memory that the driver knows (cudaMalloc, cudaFree, cudaMallocHost,
+ *   cudaFreeHost, cudaHostRegister, cudaHostUnregister), makes and destroys no
+ *   stream, and loads no kernel. Kernels are loaded when they are launched first
+ *   (since CUDA 12.2, but for CUDA_MODULE_LOADING=EAGER): launch each of them once
+ *   before. Nor does it create, load or destroy any exchange of GPU memory in that
+ *   time, as this does all of that. For epochs of rsched_exchange_start() there is
+ *   no such rule.
  * - A stream has room for about a thousand operations. Where it is full, with what
  *   the program enqueues behind waits or with graphs that it launches, the driver
  *   keeps whoever enqueues more, and may keep other threads with him.

@@ -58,6 +58,7 @@
  *   FAKE_CUDA_REGISTERS=0 registers of devices are not mapped: not permitted
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
+ *   FAKE_CUDA_LOADING=2   modules are loaded lazily
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
  *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
  *                         time, 2 unless told
