@@ -244,11 +244,16 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *   stream, and loads no kernel. Kernels are loaded when they are launched first
  *   (since CUDA 12.2, but for CUDA_MODULE_LOADING=EAGER): launch each of them once
  *   before. Nor does it create, load or destroy any exchange of GPU memory in that
- *   time, as this does all of that. For epochs of rsched_exchange_start() there is
+ *   time, or start another one on a stream for the first time, as this does such
+ *   things. For epochs of rsched_exchange_start() there is
  *   no such rule.
  * - A stream has room for about a thousand operations. Where it is full, with what
  *   the program enqueues behind waits or with graphs that it launches, the driver
  *   keeps whoever enqueues more, and may keep other threads with him.
+ * - The first epoch after the exchange, or a neighbor's, was created, bound or loaded
+ *   opens memory of neighbors on the node, for which the driver may wait likewise:
+ *   have the host start and wait for one epoch before the first start on a stream.
+ *   A warning says so, once for each process, where that was not done.
  * - The stream that waits must not keep from the GPU what completes the epoch:
  *   streams that the program makes with the highest priority share queues of the
  *   GPU's with those of rsched, and may (CUDA_DEVICE_MAX_CONNECTIONS).

@@ -68,6 +68,9 @@
  *   FAKE_CUDA_REUSE=1     what is allocated lies where memory of its size was freed
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
  *                         told: others go on meanwhile
+ *   FAKE_CUDA_WAITS=NAME,.. calls that wait for streams, besides those that always do:
+ *                         of cuMemAlloc, cuMemHostAlloc, cuMemHostRegister, cuMemMap,
+ *                         cuIpcOpenMemHandle, cuModuleLoadData
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M
  *                         in all, or all after it, return N; K=0 is none
  *

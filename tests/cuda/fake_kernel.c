@@ -110,6 +110,7 @@ API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 
     INJECT(cuModuleLoadData);
     UNSAFE();
+    WAITS(cuModuleLoadData);
     if (result != CUDA_SUCCESS)
         return result;
     memcpy(&magic, image, sizeof(magic));

@@ -201,6 +201,14 @@ void fake_wait_for_streams(void)
     pthread_mutex_unlock(&fake_lock);
 }
 
+void fake_may_wait(const char *function)
+{
+    const char *names = getenv("FAKE_CUDA_WAITS");
+
+    if (names != NULL && strstr(names, function) != NULL)
+        fake_wait_for_streams();
+}
+
 /* With the lock, which is given up meanwhile. @return CUDA_ERROR_NOT_READY: a
  * word is waited for, or somebody else is at it */
 static CUresult run(CUstream s, size_t until)

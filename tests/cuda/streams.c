@@ -166,6 +166,26 @@ static int end_capture(struct rank *self, struct world *w, CUgraph *graph)
     return 0;
 }
 
+/* The host has the first epoch. FAKE_CUDA_WAITS: then nothing in those of the stream
+ * waits for it. */
+static int case_warm(struct rank *self)
+{
+    struct world w;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        compute(self, &w, epoch);
+        RANK_CHECK(enqueue(self, &w, epoch) == 0);
+    }
+    RANK_CHECK(synchronize(self, &w) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(came(self, &w, epoch, epoch));
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    return end(self, &w);
+}
+
 /* One capture, launched many times. */
 static int case_graph(struct rank *self)
 {
@@ -704,7 +724,8 @@ static const struct {
              {"refused", case_refused},     {"beside", case_beside},
              {"rebound", case_rebound},     {"reloaded", case_reloaded},
              {"ahead", case_ahead},         {"host", case_host},
-             {"too-old", case_too_old},     {"coming", case_coming}};
+             {"too-old", case_too_old},     {"coming", case_coming},
+             {"warm", case_warm}};
 
 int main(int argc, char **argv)
 {

@@ -19,4 +19,7 @@ told() {
 # Two processes.
 told 0 CUDA_MODULE_LOADING destroyed FAKE_CUDA_LOADING=1
 told 2 CUDA_MODULE_LOADING destroyed FAKE_CUDA_LOADING=2
+told 2 "first epoch since it was" destroyed RSCHED_GPU_WAY=cuda-ipc
+told 0 "first epoch since it was" destroyed RSCHED_GPU_WAY=staged
+told 0 "first epoch since it was" warm RSCHED_GPU_WAY=cuda-ipc
 exit $status
