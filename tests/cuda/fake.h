@@ -54,6 +54,7 @@
  *   FAKE_CUDA_PEERS=0     no GPU can access another one
  *   FAKE_CUDA_DIRECT=0    no GPUDirect RDMA
  *   FAKE_CUDA_DMABUF=0    no dma-bufs
+ *   FAKE_CUDA_HOST_TABLES=1 GPUs use the host's page tables
  *   FAKE_CUDA_FLUSH=0     no flush; FAKE_CUDA_ORDERING=100 no need of one
  *   FAKE_CUDA_REGISTERS=0 registers of devices are not mapped: not permitted
  *   FAKE_CUDA_MODE=N      compute mode of all
