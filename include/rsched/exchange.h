@@ -256,7 +256,8 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *   A warning says so, once for each process, where that was not done.
  * - The stream that waits must not keep from the GPU what completes the epoch:
  *   streams that the program makes with the highest priority share queues of the
- *   GPU's with those of rsched, and may (CUDA_DEVICE_MAX_CONNECTIONS).
+ *   GPU's with those of rsched, and may; so may copies between host and GPU that
+ *   are enqueued behind a wait, whatever the priority (CUDA_DEVICE_MAX_CONNECTIONS).
  *
  * What has been proven of this on hardware: nothing yet (docs/gpu.md).
  * @{
