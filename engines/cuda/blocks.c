@@ -112,6 +112,12 @@ static int make_room(struct rs_blocks *b, const struct rs_stream *s,
     return 0;
 }
 
+int rs_blocks_reserve(struct rs_blocks *b, const struct rs_stream *stream,
+                      size_t entries)
+{
+    return make_room(b, stream, entries * sizeof(*b->entries));
+}
+
 int rs_blocks_upload(struct rs_blocks *b, struct rs_stream *stream)
 {
     size_t bytes = b->num * sizeof(*b->entries);

@@ -42,6 +42,11 @@ int rs_blocks_add(struct rs_blocks *b, uint64_t to, int64_t to_stride,
                   uint64_t from, int64_t from_stride, uint64_t bytes,
                   uint64_t count);
 
+/** Have room in a GPU's memory for so many entries, so that the next upload of no more
+ * does not call for it. The stream is entered. @return 0, or what the driver said */
+int rs_blocks_reserve(struct rs_blocks *b, const struct rs_stream *stream,
+                      size_t entries);
+
 /** Bring the table to the GPU of a stream that is entered, and wait for that.
  * No kernel is using it. @return 0, or what the driver said */
 int rs_blocks_upload(struct rs_blocks *b, struct rs_stream *stream);

@@ -48,6 +48,9 @@ static int fill(struct rs_cuda_driver *driver)
         driver->no_direct = SYMBOL(name);
     RS_CUDA_DIRECT_FUNCTIONS(XX)
 #undef XX
+#define XX(name) look_up(driver->library, SYMBOL(name), &driver->name);
+    RS_CUDA_OPTIONAL_FUNCTIONS(XX)
+#undef XX
     return 0;
 }
 

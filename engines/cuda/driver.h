@@ -36,6 +36,18 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
 #define cuDeviceGetUuid cuDeviceGetUuid_v2
 #endif
 
+/* cuda.h chooses a later version since CUDA 13, which drivers have since 12.3. This
+ * one has all that we ask for. */
+#if CUDA_VERSION >= 13000
+#undef cuStreamGetCaptureInfo
+#define cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream,
+                                           CUstreamCaptureStatus *status,
+                                           cuuint64_t *id, CUgraph *graph,
+                                           const CUgraphNode **nodes,
+                                           size_t *number);
+#endif
+
 #define RS_CUDA_FUNCTIONS(XX)                                                \
     XX(cuInit)                                                               \
     XX(cuGetErrorName)                                                       \
@@ -68,6 +80,8 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
     XX(cuEventQuery)                                                         \
     XX(cuMemcpyAsync)                                                        \
     XX(cuMemcpy2DAsync)                                                      \
+    XX(cuMemHostAlloc)                                                       \
+    XX(cuMemFreeHost)                                                        \
     XX(cuMemHostRegister)                                                    \
     XX(cuMemHostUnregister)                                                  \
     XX(cuMemHostGetDevicePointer)                                            \
@@ -99,14 +113,15 @@ static_assert((int)RS_CUDA_HOST_NUMA_ID == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID &&
     XX(cuStreamWriteValue32)                                                 \
     XX(cuUserObjectCreate)                                                   \
     XX(cuUserObjectRelease)                                                  \
-    XX(cuGraphRetainUserObject)                                              \
-    XX(cuMemHostAlloc)                                                       \
-    XX(cuMemFreeHost)
+    XX(cuGraphRetainUserObject)
 
 /* What only engines need whose devices reach GPU memory; likewise. */
 #define RS_CUDA_DIRECT_FUNCTIONS(XX)                                         \
     XX(cuMemGetHandleForAddressRange)                                        \
     XX(cuFlushGPUDirectRDMAWrites)
+
+/* What is NULL where a driver does not have it. */
+#define RS_CUDA_OPTIONAL_FUNCTIONS(XX) XX(cuModuleGetLoadingMode)
 
 struct rs_cuda_driver {
     void *library;
@@ -116,6 +131,7 @@ struct rs_cuda_driver {
     RS_CUDA_FUNCTIONS(XX)
     RS_CUDA_STREAM_FUNCTIONS(XX)
     RS_CUDA_DIRECT_FUNCTIONS(XX)
+    RS_CUDA_OPTIONAL_FUNCTIONS(XX)
 #undef XX
 };
 

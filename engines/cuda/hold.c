@@ -140,6 +140,24 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
     return error;
 }
 
+/* Where the GPU uses the host's page tables its memory is the host's to the RDMA
+ * stack, without a kernel module of the GPU's. What a device writes then comes
+ * through the processors' memory system, of which the attribute of ordering says
+ * nothing; a flush is for all that there is. */
+int rs_cuda_peer_memory(struct rsched_gpu_hold *h)
+{
+    if (h->flush == FLUSH_NEEDED ||
+        attribute_of(
+            h,
+            CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ==
+            0)
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP,
+                   "GPU %d uses the host's page tables, and does not say that it "
+                   "orders what devices write so",
+                   h->gpu);
+}
+
 int rs_cuda_flush(struct rsched_gpu_hold *h)
 {
     CUstreamCaptureMode mode;

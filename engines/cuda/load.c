@@ -422,6 +422,20 @@ static int load_beside(struct rs_cuda_lane *l,
     return error == RSCHED_ENOTSUP ? 0 : error;
 }
 
+/* What the sender's pieces are is not known before they are pulled, in an epoch that a
+ * stream may wait for, and the driver for that stream where it has to allocate. */
+enum { MORE_COPIES = 64 };
+
+static int reserve(struct rs_cuda_lane *l)
+{
+    if (!l->message.on_gpu || l->batch == NULL ||
+        rs_config()->gpu_way == RS_CONFIG_GPU_WAY_STAGED)
+        return 0;
+    return rs_moves_reserve(&l->straight,
+                            2 * l->message.num_pieces + MORE_COPIES,
+                            &l->stream);
+}
+
 int rs_cuda_rx_load(struct rsched_lane *lane,
                     const struct rsched_message *message)
 {
@@ -432,6 +446,8 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
         error = load_self(l, message);
     } else {
         error = load_ring(l, message);
+        if (error == 0)
+            error = reserve(l);
         rs_cuda_pull_forget(l);
         rs_cuda_pull_tidy(l);
         rs_cuda_map_trim(l);

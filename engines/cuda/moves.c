@@ -107,6 +107,18 @@ int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
     return upload(m, stream);
 }
 
+int rs_moves_reserve(struct rs_moves *m, size_t copies,
+                     const struct rs_stream *stream)
+{
+    int error = rs_stream_enter(stream);
+
+    if (error != 0)
+        return error;
+    error = rs_blocks_reserve(&m->blocks, stream, copies);
+    rs_stream_leave(stream);
+    return error;
+}
+
 static int enqueue(const struct rs_moves *m, const struct rs_copy *c,
                    char *data, struct rs_stream *s)
 {

@@ -52,6 +52,11 @@ int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
                      rs_mover_fn *mover, const void *arg,
                      struct rs_stream *stream);
 
+/** Have room on the GPU for the table of so many copies by the kernel. The stream is
+ * not entered. @return 0, or what the driver said */
+int rs_moves_reserve(struct rs_moves *m, size_t copies,
+                     const struct rs_stream *stream);
+
 /** Do a chunk: processors at once, copy engines in the stream, which is
  * entered, kernels with the next flush. @param data of the slot, as processors and as
  * kernels see it, if the copies are not straight

@@ -8,8 +8,14 @@
 
 #include "engines/cuda/driver.h"
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 enum { PENDING = 0, COMPLETE = 1 }; /* the word */
+
+/* Starts that are enqueued and not reached. A stream has room for about a thousand
+ * operations, also those of the program; a driver that has to wait for room might
+ * keep what epochs need to go on. */
+enum { MOST_AHEAD = 16 };
 
 /* What a stream waits for, of one context: which the word holds, since whoever
  * comes by frees it, be the engines of that context closed or not. */
@@ -30,6 +36,7 @@ struct rsched_order {
     void *arg;
     unsigned graphs; /* references of theirs */
     atomic_uint_fast64_t reached;
+    atomic_uint ahead; /* starts that are enqueued and not reached, without graphs' */
     struct word *word; /* NULL: nothing has been enqueued yet */
     bool stays;   /* for ever: what was enqueued could not be marked */
 };
@@ -49,6 +56,23 @@ static int check(const struct rsched_order *o, CUresult result,
     return rs_cuda_error(o->driver, result, what);
 }
 
+/* The first launch of a kernel loads it then, for which the driver may wait for what
+ * is enqueued: for a stream that waits for an exchange, too. */
+static void warn_of_lazy_loading(const struct rs_cuda_driver *driver)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    CUmoduleLoadingMode mode;
+
+    if (driver->cuModuleGetLoadingMode == NULL ||
+        driver->cuModuleGetLoadingMode(&mode) != CUDA_SUCCESS ||
+        mode != CU_MODULE_LAZY_LOADING || atomic_flag_test_and_set(&told))
+        return;
+    rs_log(RS_LOG_WARN,
+           "cuda: kernels are loaded when they are launched first, which may wait "
+           "for ever behind a wait on a stream: launch each once before "
+           "(CUDA_MODULE_LOADING=EAGER loads them at once)");
+}
+
 int rs_cuda_order_create(void (*reached)(void *arg), void *arg,
                          struct rsched_order **order)
 {
@@ -63,6 +87,7 @@ int rs_cuda_order_create(void (*reached)(void *arg), void *arg,
                        "cuda: libcuda.so.1 has no %s: too old a driver for "
                        "starts in streams",
                        driver->no_streams);
+    warn_of_lazy_loading(driver);
     sweep();
     o = calloc(1, sizeof(*o));
     if (o == NULL)
@@ -83,8 +108,8 @@ static void set_word(struct rsched_order *o, unsigned value)
 
 /* ---- what streams do ---- */
 
-/* In a thread of the driver's. */
-static void CUDA_CB start_reached(void *arg)
+/* Of a graph; in a thread of the driver's. */
+static void CUDA_CB replay_reached(void *arg)
 {
     struct rsched_order *o = arg;
 
@@ -98,6 +123,16 @@ static void CUDA_CB start_reached(void *arg)
         o->call(o->arg);
     }
     pthread_mutex_unlock(&o->lock);
+}
+
+/* Likewise; of those that were enqueued one by one. */
+static void CUDA_CB start_reached(void *arg)
+{
+    struct rsched_order *o = arg;
+
+    /* Who waits for it writes nothing that this one would read. */
+    atomic_fetch_sub_explicit(&o->ahead, 1, memory_order_relaxed);
+    replay_reached(arg);
 }
 
 /* A graph has gone; likewise. */
@@ -264,24 +299,14 @@ static int retain_by_graph(struct rsched_order *o, CUgraph graph)
     return error;
 }
 
-static CUresult capture_of(const struct rsched_order *o, CUstream stream,
-                           CUstreamCaptureStatus *status, CUgraph *graph)
-{
-#if CUDA_VERSION >= 13000
-    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
-                                             NULL, NULL);
-#else
-    return o->driver->cuStreamGetCaptureInfo(stream, status, NULL, graph, NULL,
-                                             NULL);
-#endif
-}
-
 /* Before something is enqueued: a graph that it goes into keeps the order. */
 static int hold(struct rsched_order *o, CUstream stream, bool *captured)
 {
     CUstreamCaptureStatus status;
     CUgraph graph;
-    int error = check(o, capture_of(o, stream, &status, &graph),
+    int error = check(o,
+                      o->driver->cuStreamGetCaptureInfo(stream, &status, NULL,
+                                                        &graph, NULL, NULL),
                       "cuStreamGetCaptureInfo");
 
     *captured = error == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -295,20 +320,33 @@ static void mark(struct rsched_order *o, CUstream stream)
         o->stays = true;
 }
 
-static int enqueue_start(struct rsched_order *o, CUstream stream)
+/* How often a graph is launched is the program's affair. */
+static int enqueue_start(struct rsched_order *o, CUstream stream, bool captured)
 {
-    return check(o, o->driver->cuLaunchHostFunc(stream, start_reached, o),
-                 "cuLaunchHostFunc");
+    int error;
+
+    if (captured)
+        return check(o, o->driver->cuLaunchHostFunc(stream, replay_reached, o),
+                     "cuLaunchHostFunc");
+    if (atomic_load_explicit(&o->ahead, memory_order_relaxed) >= MOST_AHEAD)
+        return RSCHED_ORDER_FULL;
+    atomic_fetch_add_explicit(&o->ahead, 1, memory_order_relaxed);
+    error = check(o, o->driver->cuLaunchHostFunc(stream, start_reached, o),
+                  "cuLaunchHostFunc");
+    if (error != 0)
+        atomic_fetch_sub_explicit(&o->ahead, 1, memory_order_relaxed);
+    return error;
 }
 
 /* If the second one fails, the next attempt does both, which is no mistake. */
-static int enqueue_wait(struct rsched_order *o, CUstream stream)
+static int enqueue_wait(struct rsched_order *o, CUstream stream, bool captured)
 {
     int error = check(o, o->driver->cuStreamWaitValue32(
                              stream, o->word->word_of_stream, COMPLETE,
                              CU_STREAM_WAIT_VALUE_EQ),
                       "cuStreamWaitValue32");
 
+    (void)captured;
     if (error == 0)
         error = check(o, o->driver->cuStreamWriteValue32(
                              stream, o->word->word_of_stream, PENDING,
@@ -318,7 +356,7 @@ static int enqueue_wait(struct rsched_order *o, CUstream stream)
 }
 
 static int enqueue(struct rsched_order *o, CUstream stream,
-                   int (*what)(struct rsched_order *, CUstream))
+                   int (*what)(struct rsched_order *, CUstream, bool captured))
 {
     bool captured = false;
     int error = enter(o, stream);
@@ -327,8 +365,8 @@ static int enqueue(struct rsched_order *o, CUstream stream,
         return error;
     error = hold(o, stream, &captured);
     if (error == 0) {
-        error = what(o, stream);
-        if (!captured)
+        error = what(o, stream, captured);
+        if (!captured && error != RSCHED_ORDER_FULL)
             mark(o, stream);
     }
     leave(o);

@@ -52,8 +52,10 @@ static int register_pages(const struct pages *p)
     error = rs_cuda_error(driver,
                           driver->cuMemHostRegister((void *)p->begin,
                                                     p->end - p->begin, flags),
-                          p->registers ? "cuMemHostRegister of a register"
-                                       : "cuMemHostRegister");
+                          p->registers
+                              ? "cuMemHostRegister of a register (needs root, or "
+                                "PeerMappingOverride=1)" /* docs/gpu.md */
+                              : "cuMemHostRegister");
     rs_cuda_leave(p->hold, mode);
     return error;
 }

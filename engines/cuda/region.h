@@ -84,7 +84,8 @@ int rs_cuda_region_open(struct rsched_connection *connection,
 /**
  * Close what is open of memory that a region's owner has freed: where the region
  * lies now. The driver may refuse to open that until then
- * (CUDA_ERROR_ALREADY_MAPPED). Its users close it nevertheless. What others are
+ * (CUDA_ERROR_ALREADY_MAPPED). What was freed elsewhere in a block of 2 MiB that the
+ * driver maps at once is not known as such, and stays. Its users close it nevertheless. What others are
  * closing is waited for. As with rs_cuda_region_close(), not from within an epoch.
  *
  * @return whether there was any

@@ -133,10 +133,6 @@ int rs_cuda_memory_create(int gpu, uint64_t host_bytes, uint64_t gpu_bytes,
 
     if (error != 0)
         return error;
-    if (driver->no_streams != NULL)
-        return rs_fail(RSCHED_ENOTSUP, "cuda: libcuda.so.1 has no %s: too old a "
-                                       "driver for exchanges by kernels",
-                       driver->no_streams);
     mode = rs_cuda_relax(driver);
     error = hold_context(driver, gpu, &m);
     if (error != 0)

@@ -24,9 +24,9 @@ static int make(struct rs_stream *s)
         s->driver, s->driver->cuCtxGetStreamPriorityRange(&lowest, &highest),
         "cuCtxGetStreamPriorityRange");
 
-    /* A program's stream that waits for an exchange must not hold up what the
-     * exchange needs: streams of different priorities share no queue of the
-     * GPU's. */
+    /* A program's stream that waits for an exchange should not hold up what the
+     * exchange needs: kernels in streams of different priorities share no queue of
+     * the GPU's. Copies between host and GPU have no priorities. */
     if (error == 0)
         error = rs_cuda_error(
             s->driver,

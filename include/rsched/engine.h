@@ -216,6 +216,9 @@ struct rsched_engine_env {
 /** What start and progress of a lane return, if it is not an error. */
 enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
 
+/** Of order_start: nothing was enqueued. */
+enum { RSCHED_ORDER_FULL = 1 };
+
 /** The functions of an engine. All are set but where it is said; one that makes
  * no sense for an engine fails with RSCHED_ENOTSUP. */
 struct rsched_engine_ops {
@@ -507,8 +510,12 @@ struct rsched_gpu_ops {
     int (*order_create)(void (*reached)(void *arg), void *arg,
                         struct rsched_order **order);
     /** Enqueue a start, or the wait for the start before it. They take turns.
-     * @return 0; RSCHED_EINVAL: a stream of another context; RSCHED_ENOTSUP,
-     *         RSCHED_ENOMEM, RSCHED_ESYS: what the driver said */
+     * The driver may block where a stream is full, until the stream goes on: who
+     * calls must not have what epochs need.
+     * @return 0; RSCHED_ORDER_FULL, of a start: too many are enqueued that no
+     *         stream has reached, try again later; RSCHED_EINVAL: a stream of
+     *         another context; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what
+     *         the driver said */
     int (*order_start)(struct rsched_order *order, void *stream);
     int (*order_wait)(struct rsched_order *order, void *stream);
     /** Starts that streams have reached. Acquire: what was before them is
@@ -553,6 +560,10 @@ struct rsched_gpu_ops {
      * driver does not; or what the driver said */
     int (*dmabuf)(struct rsched_gpu_hold *hold, const void *address,
                   uint64_t bytes, int *fd);
+    /** Whether the GPU's memory may be registered by its address, for devices that
+     * write to it; asked where there is no dma-buf. @return 0, or RSCHED_ENOTSUP:
+     * a flush would not order what they write so */
+    int (*peer_memory)(struct rsched_gpu_hold *hold);
     /** Make what a device has written to the GPU's memory, and has said to a
      * processor to have written, visible to whatever the GPU does from now on.
      * Nothing is done where the GPU orders such writes.

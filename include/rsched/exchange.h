@@ -215,9 +215,10 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *
  * Both calls enqueue and return. When the stream reaches the start, the progress
  * thread begins an epoch and goes on with it; what is behind the wait in the
- * stream begins when the epoch is complete. Any number of epochs may be enqueued
- * ahead. The two calls may be captured into a graph, which may be launched any
- * number of times: each launch is an epoch for each start in it.
+ * stream begins when the epoch is complete. Epochs may be enqueued ahead: 16 of an
+ * exchange, before the next start waits (see there). The two calls may be captured
+ * into a graph, which may be launched any number of times: each launch is an epoch
+ * for each start in it.
  *
  * - Starts and waits take turns, in the order in which the GPU comes to them.
  *   They may be in different streams, of one context, if something orders these
@@ -234,21 +235,43 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *   rsched_exchange_start_on(). Starts that streams reach later do nothing.
  * - An exchange may be destroyed while streams have starts and waits of it, and
  *   while graphs do. What is under way is given up; the rest does nothing.
- * - Creating, loading and destroying any exchange of GPU memory allocates and
- *   frees memory of the GPU, for which the driver may wait for all that is
- *   enqueued. So no stream should wait at that time for an epoch that needs this
- *   process (or its neighbor, by what that waits for) to go on.
+ * - For much that has nothing to do with a stream the driver may wait for all that
+ *   is enqueued, and for a stream that waits for an epoch while it keeps what that
+ *   epoch needs to go on: then both wait for ever. So between a start on a stream
+ *   and the end of its epoch a program allocates, frees, registers and unregisters
+ *   no memory that the driver knows (cudaMalloc, cudaFree, cudaMallocHost,
+ *   cudaFreeHost, cudaHostRegister, cudaHostUnregister), makes and destroys no
+ *   stream, and loads no kernel. Kernels are loaded when they are launched first
+ *   (since CUDA 12.2, but for CUDA_MODULE_LOADING=EAGER): launch each of them once
+ *   before. Nor does it create, load or destroy any exchange of GPU memory in that
+ *   time, or start another one on a stream for the first time, as this does such
+ *   things. For epochs of rsched_exchange_start() there is
+ *   no such rule.
+ * - A stream has room for about a thousand operations. Where it is full, with what
+ *   the program enqueues behind waits or with graphs that it launches, the driver
+ *   keeps whoever enqueues more, and may keep other threads with him.
+ * - The first epoch after the exchange, or a neighbor's, was created, bound or loaded
+ *   opens memory of neighbors on the node, for which the driver may wait likewise:
+ *   have the host start and wait for one epoch before the first start on a stream.
+ *   A warning says so, once for each process, where that was not done.
  * - The stream that waits must not keep from the GPU what completes the epoch:
  *   streams that the program makes with the highest priority share queues of the
- *   GPU's with those of rsched, and may (CUDA_DEVICE_MAX_CONNECTIONS).
+ *   GPU's with those of rsched, and may; so may copies between host and GPU that
+ *   are enqueued behind a wait, whatever the priority (CUDA_DEVICE_MAX_CONNECTIONS).
  *
  * What has been proven of this on hardware: nothing yet (docs/gpu.md).
  * @{
  */
 
 /**
- * Enqueue a start. Never waits. As with the functions above, one thread at a
- * time uses an exchange.
+ * Enqueue a start. As with the functions above, one thread at a time uses an
+ * exchange.
+ *
+ * Where streams have not reached 16 starts of the exchange that were enqueued
+ * before, this waits until they have reached one; starts in graphs do not count.
+ * So what the caller does later must not be what a stream, or a neighbor, needs to
+ * come to these starts. Else it never waits. wait_on does not either, but as the
+ * driver does where a stream is full.
  *
  * @param stream a CUstream or cudaStream_t; NULL is the default stream
  * @return 0; RSCHED_ESTATE (the wait for the start before was not enqueued, an

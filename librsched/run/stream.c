@@ -11,7 +11,9 @@
  */
 #include "librsched/run/run.h"
 
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 /* Between two looks at the clock, for dead peers, in one epoch. */
 enum { STEPS_PER_LOOK = 64 };
@@ -109,7 +111,37 @@ static int make_order(struct rsched_exchange *x)
     return rsched_gpus()->order_create(reached, &x->context->safety, &x->order);
 }
 
-int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
+/* Whether the next epoch may open memory of others. */
+static bool opens(const struct rsched_exchange *x)
+{
+    bool pulls = false;
+
+    if (x->stats.epochs != x->loaded_at ||
+        rs_config()->gpu_way == RS_CONFIG_GPU_WAY_STAGED)
+        return false;
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        const struct rs_edge *e = &x->in[i];
+
+        pulls = pulls || (e->bytes > 0 && !e->lane->passive &&
+                          rs_peer_has_gpus(e->peer) &&
+                          e->peer->ops->within_node);
+    }
+    return pulls;
+}
+
+static void warn_of_opening(const struct rsched_exchange *x)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (opens(x) && !atomic_flag_test_and_set(&told))
+        rs_log(RS_LOG_WARN,
+               "exchange %llu: a stream starts the first epoch since it was "
+               "loaded, for which GPU memory is opened: a driver may wait for that "
+               "stream then, so have the host start one before",
+               (unsigned long long)x->tag);
+}
+
+static int check_start(struct rsched_exchange *x)
 {
     int error;
 
@@ -118,21 +150,33 @@ int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
     if (error == 0 && x->order == NULL)
         error = make_order(x);
     if (error == 0)
-        error = rsched_gpus()->order_start(x->order, stream);
-    x->stream_waits = x->stream_waits || error == 0;
+        warn_of_opening(x);
     rs_exchange_leave(x);
+    return error;
+}
+
+/* The driver may block where a stream is full, until epochs are complete: so the
+ * exchange is the progress thread's meanwhile. */
+int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
+{
+    struct rsched_pause pause = {0};
+    int error = check_start(x);
+
+    if (error != 0)
+        return error;
+    while ((error = rsched_gpus()->order_start(x->order, stream)) ==
+           RSCHED_ORDER_FULL)
+        rsched_context_pause(x->context, &pause);
+    x->stream_waits = error == 0;
     return error;
 }
 
 int rsched_exchange_wait_on(struct rsched_exchange *x, void *stream)
 {
-    int error;
+    int error = check(x, true);
 
-    rs_exchange_own(x);
-    error = check(x, true);
     if (error == 0)
         error = rsched_gpus()->order_wait(x->order, stream);
     x->stream_waits = x->stream_waits && error != 0;
-    rs_exchange_leave(x);
     return error;
 }

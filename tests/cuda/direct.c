@@ -3,12 +3,12 @@
  * Exchanges of GPU memory over RDMA devices, between two ranks that no other
  * engine joins, or does (`beside`), or does in one direction only (`one-way`):
  *
- *     cuda_direct dmabuf|peer|sent|staged|beside|one-way|cut
+ *     cuda_direct dmabuf|peer|sent|coherent|staged|beside|one-way|cut
  *
  * The device is the interpreter of ../verbs, the driver the one in software. Said
  * is what they do: `dmabuf`, `peer`, devices get at GPU memory, registered so;
- * `sent`, what they write there cannot be made visible; `staged`, they do not get
- * at it. The counters tell that it was so. `cut`: the wires are, once.
+ * `sent`, what they write there cannot be made visible; `coherent`, the same of what
+ * is registered as peer memory; `staged`, they do not get at it. The counters tell that it was so. `cut`: the wires are, once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +25,20 @@
 enum { EPOCHS = 3, ROWS = 100, ROW = 64, PITCH = 1024 };
 enum { NEIGHBORS = 2, NEIGHBOR = 65536 };
 
-static enum { DMABUF, PEER, SENT, STAGED, BESIDE, ONE_WAY, CUT, MODES } mode;
+static enum {
+    DMABUF,
+    PEER,
+    SENT,
+    COHERENT,
+    STAGED,
+    BESIDE,
+    ONE_WAY,
+    CUT,
+    MODES
+} mode;
 
-static const char *const modes[] = {"dmabuf", "peer",   "sent",
-                                    "staged", "beside", "one-way",
-                                    "cut"};
+static const char *const modes[] = {"dmabuf", "peer",   "sent",    "coherent",
+                                    "staged", "beside", "one-way", "cut"};
 
 static const struct kind {
     uint64_t bytes;
@@ -342,7 +351,7 @@ static int check_registered(struct rank *self)
     RANK_CHECK((counts.dmabufs > 0) ==
                (mode == DMABUF || mode == SENT || mode == ONE_WAY ||
                 mode == CUT));
-    RANK_CHECK((counts.peers > 0) == (mode == PEER));
+    RANK_CHECK((counts.peers > 0) == (mode == PEER || mode == COHERENT));
     return 0;
 }
 

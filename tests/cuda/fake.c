@@ -249,6 +249,9 @@ API CUresult CUDAAPI cuDeviceGetAttribute(int *value,
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
         *value = fake_setting("FAKE_CUDA_DIRECT", 1);
         break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+        *value = fake_setting("FAKE_CUDA_HOST_TABLES", 0);
+        break;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
         *value = fake_setting("FAKE_CUDA_DMABUF", 1);
         break;

@@ -17,6 +17,8 @@
  *   - a copy's ends lie in one allocation each, or in mappings that touch in
  *     what was reserved at once; what was freed is no end. Allocations lie back
  *     to back
+ *   - a stream has room for so many operations; who enqueues more is kept in the
+ *     driver until the stream goes on
  *   - copies in two dimensions within device memory have a pitch of whole
  *     FAKE_CUDA_PITCH bytes
  *   - handles and ranges are asked for in a context of the memory's GPU; the
@@ -52,18 +54,24 @@
  *   FAKE_CUDA_PEERS=0     no GPU can access another one
  *   FAKE_CUDA_DIRECT=0    no GPUDirect RDMA
  *   FAKE_CUDA_DMABUF=0    no dma-bufs
+ *   FAKE_CUDA_HOST_TABLES=1 GPUs use the host's page tables
  *   FAKE_CUDA_FLUSH=0     no flush; FAKE_CUDA_ORDERING=100 no need of one
  *   FAKE_CUDA_REGISTERS=0 registers of devices are not mapped: not permitted
  *   FAKE_CUDA_MODE=N      compute mode of all
  *   FAKE_CUDA_MPS=1       there is a server that shares them
+ *   FAKE_CUDA_LOADING=2   modules are loaded lazily
  *   FAKE_CUDA_POINTERS=N  the result of cuPointerGetAttributes
  *   FAKE_CUDA_ASKED=N     an event has happened when it is asked for the N-th
  *                         time, 2 unless told
  *   FAKE_CUDA_LATE=N      and N milliseconds after it was recorded
+ *   FAKE_CUDA_QUEUE=N     what a stream has room for, 1024 unless told
  *   FAKE_CUDA_PITCH=N     see above; 16 unless told
  *   FAKE_CUDA_REUSE=1     what is allocated lies where memory of its size was freed
  *   FAKE_CUDA_LINGER=N    microseconds that it takes to end something, 100 unless
  *                         told: others go on meanwhile
+ *   FAKE_CUDA_WAITS=NAME,.. calls that wait for streams, besides those that always do:
+ *                         of cuMemAlloc, cuMemHostAlloc, cuMemHostRegister, cuMemMap,
+ *                         cuIpcOpenMemHandle, cuModuleLoadData
  *   FAKE_CUDA_FAIL=NAME:K:N[:M],..  the K-th call of a function, from 1, and M
  *                         in all, or all after it, return N; K=0 is none
  *
@@ -135,6 +143,7 @@ enum fake_count {
     FAKE_PINNED,      /* ranges of host memory that are registered */
     FAKE_CONTEXTS,    /* holders of primary contexts */
     FAKE_FLUSHES,     /* of what devices have written */
+    FAKE_FULL,        /* times that somebody was kept since a stream was full */
     FAKE_PUSHES,      /* of contexts: whoever calls the driver begins with one */
     FAKE_NUM_COUNTS
 };

@@ -182,6 +182,7 @@ static CUresult enqueue_word(CUstream stream, CUdeviceptr address,
     return result == CUDA_SUCCESS ? fake_enqueue(stream, &work) : result;
 }
 
+#ifndef FAKE_CUDA_EARLY /* the driver before the one that had this */
 API CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
                                          cuuint32_t value, unsigned flags)
 {
@@ -190,6 +191,7 @@ API CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
         return CUDA_ERROR_INVALID_VALUE;
     return enqueue_word(stream, address, value, FAKE_WORK_WAIT);
 }
+#endif
 
 API CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr address,
                                           cuuint32_t value, unsigned flags)

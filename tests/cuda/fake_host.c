@@ -96,6 +96,7 @@ API CUresult CUDAAPI cuMemHostRegister(void *address, size_t bytes,
 
     INJECT(cuMemHostRegister);
     UNSAFE();
+    WAITS(cuMemHostRegister);
     if (result != CUDA_SUCCESS)
         return result;
     if (!is_allowed(&pages, address, bytes, flags))

@@ -149,6 +149,10 @@ void fake_do_late_copies(void);
  * Without the lock. */
 void fake_wait_for_streams(void);
 
+/** The same if FAKE_CUDA_WAITS names the function. */
+void fake_may_wait(const char *function);
+#define WAITS(function) fake_may_wait(#function)
+
 /** Where a word is that a stream names; NULL: nowhere. With the lock. */
 atomic_uint *fake_word(CUdeviceptr address);
 /** Host memory by the address that kernels and streams have of it. With the

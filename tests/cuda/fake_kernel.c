@@ -94,6 +94,14 @@ CUresult fake_run_kernel(CUcontext context, const struct fake_launch *l)
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+/* The driver's own default is LAZY since CUDA 12.2. */
+API CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *loading)
+{
+    *loading = (CUmoduleLoadingMode)fake_setting("FAKE_CUDA_LOADING",
+                                                 CU_MODULE_EAGER_LOADING);
+    return fake_initialised();
+}
+
 API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
     CUresult result = fake_check(module, 1);
@@ -102,6 +110,7 @@ API CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 
     INJECT(cuModuleLoadData);
     UNSAFE();
+    WAITS(cuModuleLoadData);
     if (result != CUDA_SUCCESS)
         return result;
     memcpy(&magic, image, sizeof(magic));

@@ -166,6 +166,7 @@ API CUresult CUDAAPI cuMemMap(CUdeviceptr device, size_t bytes, size_t offset,
     struct fake_reserved *r;
 
     INJECT(cuMemMap);
+    WAITS(cuMemMap);
     UNSAFE();
     if (offset != 0 || flags != 0 || bytes != p->bytes)
         return CUDA_ERROR_INVALID_VALUE;

@@ -282,6 +282,7 @@ API CUresult CUDAAPI cuMemAlloc(CUdeviceptr *device, size_t bytes)
 
     INJECT(cuMemAlloc);
     UNSAFE();
+    WAITS(cuMemAlloc);
     if (result == CUDA_SUCCESS)
         result = allocate(bytes, CU_MEMORYTYPE_DEVICE, false, &address);
     if (result == CUDA_SUCCESS) {
@@ -315,6 +316,7 @@ API CUresult CUDAAPI cuMemHostAlloc(void **address, size_t bytes,
         flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
         result = CUDA_ERROR_INVALID_VALUE;
     UNSAFE();
+    WAITS(cuMemHostAlloc);
     if (result == CUDA_SUCCESS)
         result = allocate(bytes, CU_MEMORYTYPE_HOST, false, address);
     return result;
@@ -420,6 +422,7 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
 
     INJECT(cuIpcOpenMemHandle);
     UNSAFE();
+    WAITS(cuIpcOpenMemHandle);
     if (result != CUDA_SUCCESS)
         return result;
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)

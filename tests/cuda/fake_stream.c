@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cuda/driver.h"
 #include "librsched/base/clock.h"
 
 struct CUstream_st {
@@ -200,6 +201,14 @@ void fake_wait_for_streams(void)
     pthread_mutex_unlock(&fake_lock);
 }
 
+void fake_may_wait(const char *function)
+{
+    const char *names = getenv("FAKE_CUDA_WAITS");
+
+    if (names != NULL && strstr(names, function) != NULL)
+        fake_wait_for_streams();
+}
+
 /* With the lock, which is given up meanwhile. @return CUDA_ERROR_NOT_READY: a
  * word is waited for, or somebody else is at it */
 static CUresult run(CUstream s, size_t until)
@@ -357,6 +366,23 @@ static CUresult find_end(CUcontext context, CUdeviceptr address, size_t width,
     return CUDA_SUCCESS;
 }
 
+/* A stream has room for so much that was not done yet; who comes then is kept in the
+ * driver. With the lock, which is given up meanwhile. */
+static void wait_for_room(CUstream s)
+{
+    size_t room = (size_t)fake_setting("FAKE_CUDA_QUEUE", 1024);
+
+    if (s->captured != NULL || s->number - s->done < room)
+        return;
+    fake_counts[FAKE_FULL]++;
+    while (s->failed == CUDA_SUCCESS && s->number - s->done >= room) {
+        run(s, s->done + 1);
+        pthread_mutex_unlock(&fake_lock);
+        sched_yield();
+        pthread_mutex_lock(&fake_lock);
+    }
+}
+
 static void append(CUstream s, const struct fake_work *work)
 {
     if (s->captured != NULL) {
@@ -379,6 +405,7 @@ CUresult fake_enqueue(CUstream stream, const struct fake_work *work)
     if (stream == NULL || fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
+    wait_for_room(stream);
     append(stream, work);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
@@ -396,6 +423,7 @@ static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
     if (fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
+    wait_for_room(stream);
     result = find_end(stream->context, to, width, height, to_pitch, &c.to);
     if (result == CUDA_SUCCESS)
         result = find_end(stream->context, from, width, height, from_pitch,
@@ -565,11 +593,17 @@ API CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-static CUresult capture_of(CUstream stream, CUstreamCaptureStatus *status,
-                           CUgraph *graph)
+/* Later versions only newer drivers have. */
+API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
+                                            CUstreamCaptureStatus *status,
+                                            cuuint64_t *id, CUgraph *graph,
+                                            const CUgraphNode **nodes,
+                                            size_t *number)
 {
     CUresult result = fake_check(stream, 1);
 
+    if (id != NULL || nodes != NULL || number != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
     *status = stream->captured == NULL ? CU_STREAM_CAPTURE_STATUS_NONE
@@ -577,29 +611,6 @@ static CUresult capture_of(CUstream stream, CUstreamCaptureStatus *status,
     *graph = stream->captured;
     return CUDA_SUCCESS;
 }
-
-#if CUDA_VERSION >= 13000
-API CUresult CUDAAPI cuStreamGetCaptureInfo(
-    CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-    CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **edges,
-    size_t *number)
-{
-    return id != NULL || nodes != NULL || edges != NULL || number != NULL
-               ? CUDA_ERROR_INVALID_VALUE
-               : capture_of(stream, status, graph);
-}
-#else
-API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
-                                            CUstreamCaptureStatus *status,
-                                            cuuint64_t *id, CUgraph *graph,
-                                            const CUgraphNode **nodes,
-                                            size_t *number)
-{
-    return id != NULL || nodes != NULL || number != NULL
-               ? CUDA_ERROR_INVALID_VALUE
-               : capture_of(stream, status, graph);
-}
-#endif
 
 API CUresult CUDAAPI cuStreamGetCtx(CUstream stream, CUcontext *context)
 {

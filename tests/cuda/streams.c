@@ -6,6 +6,7 @@
  *     cuda_streams processes|threads CASE
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -163,6 +164,26 @@ static int end_capture(struct rank *self, struct world *w, CUgraph *graph)
     mesh_barrier(self->end);
     RANK_CHECK(result == CUDA_SUCCESS);
     return 0;
+}
+
+/* The host has the first epoch. FAKE_CUDA_WAITS: then nothing in those of the stream
+ * waits for it. */
+static int case_warm(struct rank *self)
+{
+    struct world w;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    RANK_CHECK(rsched_exchange_start(w.x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        compute(self, &w, epoch);
+        RANK_CHECK(enqueue(self, &w, epoch) == 0);
+    }
+    RANK_CHECK(synchronize(self, &w) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(came(self, &w, epoch, epoch));
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    return end(self, &w);
 }
 
 /* One capture, launched many times. */
@@ -343,18 +364,29 @@ static int case_given_up(struct rank *self)
     return end(self, &w);
 }
 
-/* RSCHED_PROGRESS=0: nobody would begin what a stream starts. */
-static int case_no_thread(struct rank *self)
+static int not_on_streams(struct rank *self, const char *reason)
 {
     struct world w;
 
     RANK_CHECK(begin(self, &w) == 0);
     RANK_CHECK(rsched_exchange_start_on(w.x, w.stream) == RSCHED_ENOTSUP);
-    RANK_CHECK(strstr(rsched_last_error(), "RSCHED_PROGRESS") != NULL);
+    RANK_CHECK(strstr(rsched_last_error(), reason) != NULL);
     memset(w.p.fakeTouch(w.send), self->rank * 100, BYTES);
     RANK_CHECK(rsched_exchange_start(w.x) == 0);
     RANK_CHECK(rsched_exchange_wait(w.x) == 0);
     return end(self, &w);
+}
+
+/* RSCHED_PROGRESS=0: nobody would begin what a stream starts. */
+static int case_no_thread(struct rank *self)
+{
+    return not_on_streams(self, "RSCHED_PROGRESS");
+}
+
+/* A driver without operations on words. */
+static int case_too_old(struct rank *self)
+{
+    return not_on_streams(self, "cuStreamWaitValue32");
 }
 
 /* FAKE_CUDA_FAIL: what cannot be enqueued is told, and the next time it can. */
@@ -474,6 +506,73 @@ static int case_rebound(struct rank *self)
         RANK_CHECK(rsched_exchange_bind(w.x, &send, &receive) == 0);
         RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 1);
     }
+    return end(self, &w);
+}
+
+/* What a GPU does by itself, here a thread has to. */
+struct worker {
+    struct world *w;
+    pthread_t thread;
+    atomic_bool stop;
+};
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+
+    while (!atomic_load(&worker->stop)) {
+        wait_for_stream(worker->w);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* A graph may have any number of starts: while it is captured none of them is
+ * enqueued. */
+static int replay(struct rank *self, struct world *w)
+{
+    CUgraphExec exec;
+    CUgraph graph;
+
+    begin_capture(self, w);
+    for (int epoch = 0; epoch < REPLAYS; epoch++)
+        RANK_CHECK(enqueue(self, w, epoch % MOST) == 0);
+    RANK_CHECK(end_capture(self, w, &graph) == 0);
+    RANK_CHECK(w->p.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    RANK_CHECK(w->p.cuGraphDestroy(graph) == CUDA_SUCCESS);
+    RANK_CHECK(w->p.cuGraphLaunch(exec, w->stream) == CUDA_SUCCESS);
+    RANK_CHECK(synchronize(self, w) == 0);
+    RANK_CHECK(w->p.cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    return 0;
+}
+
+/* More epochs than a stream has room for. FAKE_CUDA_QUEUE: and it is full of what
+ * the program enqueues besides; else our own never fill it. */
+static int case_ahead(struct rank *self)
+{
+    enum { AHEAD = 400 };
+    struct rsched_stats stats;
+    struct worker worker = {0};
+    struct world w;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    for (int i = 0; i < MOST; i++)
+        compute(self, &w, i);
+    RANK_CHECK(replay(self, &w) == 0);
+    worker.w = &w;
+    RANK_CHECK(pthread_create(&worker.thread, NULL, work, &worker) == 0);
+    for (int epoch = 0; epoch < AHEAD; epoch++)
+        RANK_CHECK(enqueue(self, &w, epoch % MOST) == 0);
+    atomic_store(&worker.stop, true);
+    pthread_join(worker.thread, NULL);
+    RANK_CHECK(synchronize(self, &w) == 0);
+    for (int i = 0; i < MOST; i++)
+        RANK_CHECK(came(self, &w, i, i));
+    RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+    rsched_exchange_get_stats(w.x, &stats);
+    RANK_CHECK(stats.epochs == AHEAD + REPLAYS);
+    RANK_CHECK((w.p.fakeCount(FAKE_FULL) > 0) ==
+               (getenv("FAKE_CUDA_QUEUE") != NULL));
     return end(self, &w);
 }
 
@@ -624,7 +723,9 @@ static const struct {
              {"given-up", case_given_up},   {"no-thread", case_no_thread},
              {"refused", case_refused},     {"beside", case_beside},
              {"rebound", case_rebound},     {"reloaded", case_reloaded},
-             {"host", case_host},           {"coming", case_coming}};
+             {"ahead", case_ahead},         {"host", case_host},
+             {"too-old", case_too_old},     {"coming", case_coming},
+             {"warm", case_warm}};
 
 int main(int argc, char **argv)
 {
