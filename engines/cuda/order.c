@@ -58,7 +58,7 @@ static int check(const struct rsched_order *o, CUresult result,
 
 /* The first launch of a kernel loads it then, for which the driver may wait for what
  * is enqueued: for a stream that waits for an exchange, too. */
-static void warn_of_lazy_loading(const struct rs_cuda_driver *driver)
+static void tell_of_lazy_loading(const struct rs_cuda_driver *driver)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     CUmoduleLoadingMode mode;
@@ -67,7 +67,7 @@ static void warn_of_lazy_loading(const struct rs_cuda_driver *driver)
         driver->cuModuleGetLoadingMode(&mode) != CUDA_SUCCESS ||
         mode != CU_MODULE_LAZY_LOADING || atomic_flag_test_and_set(&told))
         return;
-    rs_log(RS_LOG_WARN,
+    rs_log(RS_LOG_INFO,
            "cuda: kernels are loaded when they are launched first, which may wait "
            "for ever behind a wait on a stream: launch each once before "
            "(CUDA_MODULE_LOADING=EAGER loads them at once)");
@@ -87,7 +87,7 @@ int rs_cuda_order_create(void (*reached)(void *arg), void *arg,
                        "cuda: libcuda.so.1 has no %s: too old a driver for "
                        "starts in streams",
                        driver->no_streams);
-    warn_of_lazy_loading(driver);
+    tell_of_lazy_loading(driver);
     sweep();
     o = calloc(1, sizeof(*o));
     if (o == NULL)

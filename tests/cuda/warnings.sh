@@ -8,7 +8,7 @@ status=0
 
 # told TIMES TEXT CASE NAME=VALUE
 told() {
-    log=$(env "$4" "$program" processes "$3" 2>&1) || status=1
+    log=$(env RSCHED_LOG_LEVEL=info "$4" "$program" processes "$3" 2>&1) || status=1
     number=$(printf '%s\n' "$log" | grep -c "$2")
     if [ "$number" != "$1" ]; then
         printf '%s, %s: told %s times, not %s\n%s\n' "$3" "$4" "$number" "$1" "$log"
