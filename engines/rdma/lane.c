@@ -91,6 +91,12 @@ bool rs_rdma_lane_is_idle(const struct rs_rdma_lane *lane)
            lane->posted;
 }
 
+/* Nothing that comes before a word may be seen behind it. */
+static bool may_write_word(const struct rs_rdma_lane *lane)
+{
+    return !lane->serial || rs_rdma_lane_is_idle(lane);
+}
+
 /* To a broken link nothing can be said. */
 static bool has_said_last(const struct rs_rdma_lane *lane)
 {
@@ -116,7 +122,7 @@ void rs_rdma_lanes_say_last(struct rs_rdma_link *link)
     /* Lanes of a broken link are not touched: they may be gone. */
     if (rs_rdma_link_is_broken(link))
         link->owing = NULL;
-    while ((lane = link->owing) != NULL &&
+    while ((lane = link->owing) != NULL && may_write_word(lane) &&
            rs_rdma_link_post(link, lane->last, 1, &lane->said_through)) {
         link->owing = lane->next_owing;
         atomic_store(&lane->said_ps, rs_clock_now());
@@ -202,6 +208,7 @@ bool rs_rdma_lane_add(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
                       uint64_t epoch)
 {
     bool posted =
+        may_write_word(lane) &&
         rs_rdma_link_post(lane->link, list, epoch, &lane->completed);
 
     lane->posted += posted;

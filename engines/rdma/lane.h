@@ -4,7 +4,9 @@
  *
  * The receiver has a block with the sender's words and landing slots, the
  * sender one with the receiver's words and table. Each writes the other's with
- * RDMA writes, which arrive in the order in which they were posted.
+ * RDMA writes, which arrive in the order in which they were posted. Where the device
+ * that they arrive at does not promise that (it is not notified by flags), a word is
+ * written only when all that the lane wrote before is through.
  *
  * Landing: chunk i of a message goes to slot (position + i) modulo their
  * number, in one list: the data with the message's size and signature in front,
@@ -101,7 +103,7 @@ static_assert(sizeof(struct rs_rdma_descriptor) <=
 struct rs_rdma_reply {
     uint64_t credits; /* address; the table is behind */
     uint32_t rkey;
-    uint32_t reserved;
+    uint32_t serial;  /* 1: its device may place writes in any order */
     uint64_t hash;
 };
 static_assert(sizeof(struct rs_rdma_reply) <= RSCHED_LANE_DESCRIPTOR_BYTES,
@@ -147,6 +149,7 @@ struct rs_rdma_lane {
      * NULL: processors or the device do. */
     struct rsched_gpu_stage *stage;
     enum rs_rdma_notify notify;
+    bool serial; /* the peer's device keeps no order of what this end writes */
     bool offers;
     struct rs_rdma_bundle *bundle; /* offers */
     bool leads;                    /* it */
@@ -182,7 +185,8 @@ void rs_rdma_lanes_bury(struct rs_rdma_link *link);
 void rs_rdma_lane_lock(struct rs_rdma_lane *lane);   /* the engine's */
 void rs_rdma_lane_unlock(struct rs_rdma_lane *lane);
 
-/** Post one list of the lane. The link's lock is held. @return whether that worked */
+/** Post one list of words of the lane, if its turn has come. The link's lock is held.
+ * @return whether that worked; if not, again later */
 bool rs_rdma_lane_add(struct rs_rdma_lane *lane, struct rs_rdma_list *list,
                       uint64_t epoch);
 /** The same, and begin with it. */

@@ -186,6 +186,7 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
                        rx->lane.link->engine, rx->lane.link->peer);
     rx->remote_credits = r.credits;
     rx->remote_rkey = r.rkey;
+    rx->lane.serial = r.serial != 0;
     atomic_store(&rx->lane.link->in_use, true);
     return make_words(rx);
 }

@@ -23,8 +23,10 @@ static bool prepare_targets(struct rs_rdma_rx *rx,
     return error == 0;
 }
 
-/* The table, if there is one, and behind it the word that says so. */
-static int make_publish(struct rs_rdma_rx *rx, bool direct)
+/* Of what publishes a table: the table, and behind it the word that says so. */
+enum part { TABLE = 1, WORD = 2, BOTH = TABLE | WORD };
+
+static int make_publish(struct rs_rdma_rx *rx, enum part parts)
 {
     const struct rs_rdma_lane *l = &rx->lane;
     const struct rs_rdma_queue_ops *ops = l->link->queue->ops;
@@ -50,28 +52,42 @@ static int make_publish(struct rs_rdma_rx *rx, bool direct)
     if (rx->publish != NULL)
         ops->list_destroy(rx->publish);
     rx->publish = NULL;
-    return ops->list_create(l->link->queue, direct ? ops_of : ops_of + 1,
-                            direct ? 2 : 1, &rx->publish);
+    return ops->list_create(l->link->queue,
+                            (parts & TABLE) != 0 ? ops_of : ops_of + 1,
+                            parts == BOTH ? 2 : 1, &rx->publish);
+}
+
+static int publish_parts(struct rs_rdma_rx *rx, enum part parts, bool direct)
+{
+    struct rs_rdma_lane *l = &rx->lane;
+    int error = make_publish(rx, parts);
+
+    if (error != 0)
+        return error;
+    while (!rs_rdma_lane_post(l, rx->publish, rx->version << 1 | direct)) {
+        if (rs_rdma_link_is_broken(l->link))
+            return rs_rdma_link_failed(l->link);
+        rs_clock_sleep(UINT64_C(50000000));
+    }
+    return 0;
 }
 
 /* The sender reads its table between our `ready` and the data, so it does not
  * now. */
 static int publish(struct rs_rdma_rx *rx, bool direct)
 {
-    struct rs_rdma_lane *l = &rx->lane;
-    int error = make_publish(rx, direct);
+    bool apart = direct && rx->lane.serial;
+    int error = apart ? publish_parts(rx, TABLE, direct) : 0;
 
     if (error != 0)
         return error;
-    rx->version = rs_rdma_bundle_advance(l->bundle, rx->version);
-    while (!rs_rdma_lane_post(l, rx->publish,
-                              rx->version << 1 | direct)) {
-        if (rs_rdma_link_is_broken(l->link))
-            return rs_rdma_link_failed(l->link);
-        rs_clock_sleep(UINT64_C(50000000));
-    }
-    rx->is_direct = direct;
-    return 0;
+    if (apart)
+        rs_rdma_lane_drain(&rx->lane, UINT64_MAX);
+    rx->version = rs_rdma_bundle_advance(rx->lane.bundle, rx->version);
+    error = publish_parts(rx, direct && !apart ? BOTH : WORD, direct);
+    if (error == 0)
+        rx->is_direct = direct;
+    return error;
 }
 
 /* Direct where the work requests for the receiver's pieces cost less than the

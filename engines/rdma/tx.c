@@ -71,6 +71,7 @@ static void adopt_descriptor(struct rs_rdma_tx *tx, const struct rs_rdma_descrip
     l->ring.fixed = spec->bytes != 0;
     l->offers = d->offers != 0;
     l->notify = (enum rs_rdma_notify)d->notify;
+    l->serial = l->notify != RS_NOTIFY_FLAG;
 }
 
 int rs_rdma_tx_create(struct rsched_connection *connection,
@@ -114,8 +115,10 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
         return error;
     tx->writes.max_pieces = l->link->memory->port->max_pieces;
     atomic_store(&l->link->in_use, true);
-    r = (struct rs_rdma_reply){.credits = (uintptr_t)tx->credits,
-                               .rkey = l->block->keys->rkey};
+    r = (struct rs_rdma_reply){
+        .credits = (uintptr_t)tx->credits,
+        .rkey = l->block->keys->rkey,
+        .serial = l->link->memory->port->notify != RS_NOTIFY_FLAG};
     r.hash = XXH64(&r, offsetof(struct rs_rdma_reply, hash), 0);
     memcpy(reply, &r, sizeof(r));
     *lane = &l->lane;
