@@ -50,7 +50,7 @@ static void after_fork_child(void)
 {
     /* Not freed: another thread may have held malloc's lock. */
     mapped.list = NULL;
-    pthread_mutex_init(&mapped.lock, NULL);
+    pthread_mutex_unlock(&mapped.lock);
 }
 
 /* As those of librsched/base/shared.c: before those of all who may call us. */

@@ -171,7 +171,7 @@ static void after_fork_child(void)
     shared.users = 0;
     shared.adopted = 0;
     forking = false;
-    pthread_mutex_init(&shared.lock, NULL);
+    pthread_mutex_unlock(&shared.lock);
 }
 
 /* First of all, so that in a fork ours are the last before it, and the first behind

@@ -4,15 +4,26 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "engines/common/hand.h"
 #include "tests/base/entries.h"
 
-enum { MINE = 17, THEIRS = 23, MOST = 8 };
+enum { MOST = 8 };
 
 static const int any[RS_HAND_FDS] = {0, 1};
+
+/* Sockets are named by them, and other tests run at the same time. */
+static uint64_t mine_nonce, their_nonce;
+
+static void draw(void)
+{
+    cr_assert_eq(getrandom(&mine_nonce, sizeof(mine_nonce), 0),
+                 (ssize_t)sizeof(mine_nonce));
+    their_nonce = mine_nonce + 1;
+}
 
 /* So many descriptors, in a letter of anybody's. */
 static void send_any(const struct rs_hands *to, int number)
@@ -41,38 +52,38 @@ static void send_any(const struct rs_hands *to, int number)
     close(sender);
 }
 
-Test(hands, descriptors_of_a_peer_arrive)
+Test(hands, descriptors_of_a_peer_arrive, .init = draw)
 {
     struct rs_hands mine, theirs;
     struct rs_hand *hand;
     int before = count_descriptors();
 
-    rs_hands_init(&mine, MINE);
-    rs_hands_init(&theirs, THEIRS);
+    rs_hands_init(&mine, mine_nonce);
+    rs_hands_init(&theirs, their_nonce);
     cr_assert(mine.socket >= 0 && theirs.socket >= 0);
-    cr_assert_null(rs_hands_take(&mine, THEIRS));
-    cr_assert_eq(rs_hands_send(&theirs, MINE, any), 0);
-    cr_assert_null(rs_hands_take(&mine, THEIRS + 1));
-    hand = rs_hands_take(&mine, THEIRS);
+    cr_assert_null(rs_hands_take(&mine, their_nonce));
+    cr_assert_eq(rs_hands_send(&theirs, mine_nonce, any), 0);
+    cr_assert_null(rs_hands_take(&mine, mine_nonce + 2));
+    hand = rs_hands_take(&mine, their_nonce);
     cr_assert_not_null(hand);
     cr_assert(hand->fds[0] > 2 && hand->fds[1] > 2 && hand->pidfd > 2);
     cr_assert_eq(hand->pid, getpid());
-    cr_assert_null(rs_hands_take(&mine, THEIRS));
+    cr_assert_null(rs_hands_take(&mine, their_nonce));
     rs_hand_destroy(hand);
     rs_hands_fini(&mine);
     rs_hands_fini(&theirs);
     cr_assert_eq(count_descriptors(), before);
 }
 
-Test(hands, letters_of_others_are_thrown_away)
+Test(hands, letters_of_others_are_thrown_away, .init = draw)
 {
     struct rs_hands mine;
     int before = count_descriptors();
 
-    rs_hands_init(&mine, MINE);
+    rs_hands_init(&mine, mine_nonce);
     for (int number = 1; number <= MOST; number++) {
         send_any(&mine, number);
-        cr_assert_null(rs_hands_take(&mine, THEIRS));
+        cr_assert_null(rs_hands_take(&mine, their_nonce));
         cr_assert_eq(count_descriptors(), before + 1, "of %d descriptors %d stay open",
                      number, count_descriptors() - before - 1);
     }
@@ -86,7 +97,7 @@ static void *take_late(void *arg)
 
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        while ((hand = rs_hands_take(arg, THEIRS)) != NULL)
+        while ((hand = rs_hands_take(arg, their_nonce)) != NULL)
             rs_hand_destroy(hand);
     }
     return NULL;
@@ -94,22 +105,22 @@ static void *take_late(void *arg)
 
 /* The kernel lets a user have no more descriptors on the way than a process of his
  * may have open; a queue has room for more letters. */
-Test(hands, many_descriptors_on_the_way_are_waited_for)
+Test(hands, many_descriptors_on_the_way_are_waited_for, .init = draw)
 {
     enum { LETTERS = 20 };
     const struct rlimit few = {16, 16};
     struct rs_hands mine, theirs;
     pthread_t thread;
 
-    rs_hands_init(&mine, MINE);
-    rs_hands_init(&theirs, THEIRS);
+    rs_hands_init(&mine, mine_nonce);
+    rs_hands_init(&theirs, their_nonce);
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
     /* Root may have any number. */
     if (geteuid() == 0)
         cr_assert_eq(setresuid(65534, 65534, 65534), 0);
     cr_assert_eq(pthread_create(&thread, NULL, take_late, &mine), 0);
     for (int i = 0; i < LETTERS; i++)
-        cr_assert_eq(rs_hands_send(&theirs, MINE, any), 0,
+        cr_assert_eq(rs_hands_send(&theirs, mine_nonce, any), 0,
                      "letter %d", i);
     pthread_join(thread, NULL);
     rs_hands_fini(&mine);
