@@ -365,7 +365,7 @@ int MPI_Testany(int count, MPI_Request *handles, int *index, int *flag,
 int MPI_Waitany(int count, MPI_Request *handles, int *index,
                 MPI_Status *status)
 {
-    struct rsched_pause pause = {0};
+    struct rs_rest rest = {0};
     struct natives natives;
     bool active;
     int result;
@@ -381,7 +381,7 @@ int MPI_Waitany(int count, MPI_Request *handles, int *index,
             rs_set_empty(status);
             break;
         }
-        rsched_context_pause(rs_context(), &pause);
+        rs_rest(&rest, count, handles);
     }
     natives.num = 0; /* written back */
     natives_fini(&natives, handles);
@@ -458,7 +458,7 @@ int MPI_Testsome(int count, MPI_Request *handles, int *num, int *indices,
 int MPI_Waitsome(int count, MPI_Request *handles, int *num, int *indices,
                  MPI_Status *statuses)
 {
-    struct rsched_pause pause = {0};
+    struct rs_rest rest = {0};
     struct natives natives;
     bool active;
     int result;
@@ -471,7 +471,7 @@ int MPI_Waitsome(int count, MPI_Request *handles, int *num, int *indices,
         result = some_once(count, handles, &natives, num, indices, statuses);
         if (*num != 0 || result != MPI_SUCCESS)
             break;
-        rsched_context_pause(rs_context(), &pause);
+        rs_rest(&rest, count, handles);
     }
     natives.num = 0; /* written back */
     natives_fini(&natives, handles);

@@ -313,6 +313,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"trials", RS_NUMBER_TRIALS},
         {"trial_changes", RS_NUMBER_TRIAL_CHANGES},
         {"lane_opened", RS_NUMBER_LANE_OPENED},
+        {"lane_wakes", RS_NUMBER_LANE_WAKES},
         {"huge", RS_NUMBER_HUGE},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},

@@ -5,7 +5,6 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -13,7 +12,6 @@ enum {
     FIRST_ROW = 1024, MOST_ROW = 65536,
     UNIT = 16, /* of places */
     ALIGNED_ROOM = 256, /* from here on data begins with a line */
-    LOOK_NS = 3000, /* how long a store may take to be seen */
 };
 static_assert(sizeof(struct rs_pair_words) <= WORDS_BYTES, "before the slots");
 static_assert(sizeof(struct rs_slot) == UNIT, "slots side by side");
@@ -321,37 +319,6 @@ void rs_pair_unbar(struct rs_pair_view *pair, unsigned index)
      * is `mode`. */
     atomic_fetch_and_explicit(&pair->words->barred, ~(UINT64_C(1) << index),
                               memory_order_relaxed);
-}
-
-/* ---- sleeping ---- */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-void rs_pair_sleep(const struct rs_pair_view *pair, uint64_t limit_ns,
-                   bool (*ready)(void *arg), void *arg)
-{
-    _Atomic uint32_t *asleep = &pair->words->bells[pair->sends].asleep;
-    struct timespec limit = {.tv_sec = (time_t)(limit_ns / 1000000000),
-                             .tv_nsec = (long)(limit_ns % 1000000000)};
-    uint64_t begin = now_ns();
-    bool is_ready;
-
-    /* Who writes a word for us looks at `asleep` afterwards, without a fence,
-     * and may miss it while his word is on its way: look again until that is
-     * there. */
-    atomic_store(asleep, 1);
-    do
-        is_ready = ready(arg);
-    while (!is_ready && now_ns() - begin < LOOK_NS);
-    if (!is_ready)
-        syscall(SYS_futex, asleep, FUTEX_WAIT, 1, &limit, NULL, 0);
-    atomic_store_explicit(asleep, 0, memory_order_relaxed);
 }
 
 void rs_bell_ring(_Atomic uint32_t *bell)

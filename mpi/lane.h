@@ -186,10 +186,6 @@ bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
 /** The lane is not to join, until that is taken back. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
 void rs_pair_unbar(struct rs_pair_view *pair, unsigned index);
-/** Sleep until the other side rings, `ready` says so or the time is over. A
- * ring can be missed in a window of nanoseconds: the time bounds that. */
-void rs_pair_sleep(const struct rs_pair_view *pair, uint64_t limit_ns,
-                   bool (*ready)(void *arg), void *arg);
 /** Wake who sleeps at a bell. */
 void rs_bell_ring(_Atomic uint32_t *bell);
 

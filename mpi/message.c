@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     PATIENCE_NS = 100000, /* N6 */
@@ -16,7 +15,6 @@ enum {
     MOST_DOUBLINGS = 6,   /* of that */
     MANY_TRIES = 16,
     LEAST_POLLS = 30,
-    NAP_US = 20,
 };
 
 RS_NATIVE(Cancel)
@@ -329,33 +327,18 @@ bool rs_message_poll_slowly(struct rs_request *request)
                                           : true;
 }
 
-static bool is_complete(void *request)
-{
-    return rs_message_poll(request);
-}
-
 void rs_message_wait(struct rs_request *request)
 {
     struct rs_message *message = request->message;
-    struct rsched_pause pause = {0};
+    struct rs_rest rest = {0};
 
     while (!rs_message_poll(request)) {
-        uint64_t rest;
-
         if (request->state == RS_NATIVE && !message->is_copied &&
             rs_num_open == 0) {
             rs_message_wait_native(request);
             return;
         }
-        rest = rsched_context_rest(rs_context(), &pause);
-        if (rest == 0)
-            continue;
-        if (request->state == RS_NATIVE || /* nobody rings for it */
-            rs_gpu_is_copying())
-            usleep(NAP_US);
-        else
-            rs_pair_sleep(&message->lane->pair->view, rest / 1000, is_complete,
-                          request);
+        rs_rest(&rest, 1, &request->handle);
     }
 }
 

@@ -91,6 +91,18 @@ bool rs_message_poll_slowly(struct rs_request *request);
  * or not contiguous here. True: the receive is complete. */
 bool rs_message_take_slowly(struct rs_message *message, struct rs_slot *slot);
 void rs_message_wait(struct rs_request *request);
+
+/** How long somebody has waited for some of an array; zero at first. */
+struct rs_rest {
+    struct rsched_pause pause;
+    bool for_exchanges; /* and for nothing else */
+    uint64_t since;     /* the first time that he was to sleep, ns */
+};
+
+/** One step of waiting for any of an array, with native requests or without,
+ * of which none is complete (rest.c). */
+void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles);
+
 int rs_message_raise(struct rs_request *request, int error);
 int rs_message_cancel(struct rs_request *request);
 /** The program has freed it. */

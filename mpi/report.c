@@ -236,6 +236,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_TRIALS] = "trials",
     [RS_NUMBER_TRIAL_CHANGES] = "trial_changes",
     [RS_NUMBER_LANE_OPENED] = "lane_opened",
+    [RS_NUMBER_LANE_WAKES] = "lane_wakes",
     [RS_NUMBER_HUGE] = "huge",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",

@@ -133,6 +133,8 @@ extern "C" {
  *                                   these the other way was taken
  *     lane_opened                   receives that a copy engine has read out of
  *                                   the sender's GPU memory
+ *     lane_wakes                    times that this process slept for messages
+ *                                   of lanes and a neighbor woke it
  *     huge                          bytes of ordinary send buffers that were put
  *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side

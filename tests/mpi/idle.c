@@ -2,18 +2,27 @@
 /* Whoever waits for long sleeps, in whichever call: neighborhood collectives,
  * blocking, nonblocking and persistent, and persistent messages. That it takes
  * below 1 % of a core is tested without an MPI (tests/runtime/hotpath.c); one
- * that polled would take all of it. */
+ * that polled would take all of it. With --one-futex as on a kernel where nobody can
+ * sleep for several words at once. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/mpi/hope.h"
 #include "tests/mpi/ring.h"
 
-enum { NUM = 100, LATE_US = 150000, HEAD_START_US = 30000 };
+enum { NUM = 100, WAKES = 3, TRIES = 30, LATE_US = 150000, HEAD_START_US = 30000 };
 
 static struct ring ring;
-static MPI_Request messages[2];
+static MPI_Request messages[2], one_ways[2];
 static MPI_Comm comm;
-static int out, in;
+static int out, in, halves[2];
 
 static void wait_all(int num, MPI_Request *requests)
 {
@@ -76,6 +85,36 @@ static void blocking(int wait)
                           MPI_DOUBLE, comm);
 }
 
+static void refuse_several(void)
+{
+#ifdef SYS_futex_waitv
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex_waitv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(steps) / sizeof(steps[0]), steps};
+
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+              prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+          "no filter: %s", strerror(errno));
+#endif
+}
+
+/* Until no message goes natively. */
+static void promote(void (*exchange)(int wait))
+{
+    for (struct hope hope = {0};;) {
+        uint64_t native = counter("lane_native");
+
+        exchange(0);
+        if (all_have(&hope, counter("lane_native") == native))
+            return;
+        go_on(&hope, "no incarnation");
+    }
+}
+
 static double cpu_seconds(void)
 {
     struct rusage r;
@@ -86,23 +125,90 @@ static double cpu_seconds(void)
 }
 
 /* Rank 0 waits for rank 1. */
-static void check(const char *what, void (*exchange)(int wait), int wait)
+static double exchange_late(void (*exchange)(int wait), int wait)
 {
-    const double late = (LATE_US - HEAD_START_US) * 1e-6;
     double before;
 
     blocking(0); /* both are here */
     usleep(world_rank == 0 ? HEAD_START_US : LATE_US);
     before = cpu_seconds();
     exchange(wait);
-    CHECK(world_rank != 0 || cpu_seconds() - before < late / 5,
-          "%s, wait %d: %g s of a core in %g s", what, wait,
-          cpu_seconds() - before, late);
+    return cpu_seconds() - before;
+}
+
+static void check(const char *what, void (*exchange)(int wait), int wait)
+{
+    const double late = (LATE_US - HEAD_START_US) * 1e-6;
+    double used = exchange_late(exchange, wait);
+
+    CHECK(world_rank != 0 || used < late / 5,
+          "%s, wait %d: %g s of a core in %g s", what, wait, used, late);
+}
+
+/* Messages, which go natively now and then, and then waits are the MPI library's. */
+static void check_messages(const char *what, void (*exchange)(int wait),
+                           int wait)
+{
+    const double late = (LATE_US - HEAD_START_US) * 1e-6;
+    bool idle = false, again = true;
+
+    for (int i = 0; i < TRIES && again; i++) {
+        uint64_t native = counter("lane_native");
+        double used = exchange_late(exchange, wait);
+
+        idle = world_rank != 0 || used < late / 5;
+        CHECK(idle || counter("lane_native") != native,
+              "%s, wait %d: %g s of a core in %g s", what, wait, used, late);
+        again = !idle;
+        PMPI_Bcast(&again, 1, MPI_C_BOOL, 0, comm);
+        promote(exchange);
+    }
+    CHECK(idle, "%s, wait %d: always natively", what, wait);
+}
+
+/* In two communicators: two pairs, each with a bell. */
+static void one_way_create(void)
+{
+    MPI_Comm comms[] = {comm, MPI_COMM_WORLD};
+
+    for (int i = 0; i < 2; i++) {
+        if (world_rank == 0)
+            MPI_Recv_init(&halves[i], 1, MPI_INT, 1, 6, comms[i], &one_ways[i]);
+        else
+            MPI_Send_init(&halves[i], 1, MPI_INT, 0, 6, comms[i], &one_ways[i]);
+    }
+}
+
+static void one_way(int wait)
+{
+    MPI_Startall(2, one_ways);
+    waits[wait](2, one_ways);
+}
+
+/* A sender comes late to receivers: they are woken, not only when a time is
+ * over. */
+static void check_wakes(int wait)
+{
+    uint64_t before = counter("lane_wakes");
+    bool again = true;
+
+    for (int i = 0; i < TRIES && again; i++) {
+        exchange_late(one_way, wait);
+        again = counter("lane_wakes") - before < WAKES;
+        PMPI_Bcast(&again, 1, MPI_C_BOOL, 0, comm);
+        promote(one_way);
+    }
+    CHECK(!again, "wait %d: woken %" PRIu64 " times", wait,
+          counter("lane_wakes") - before);
 }
 
 int main(int argc, char **argv)
 {
+    bool one_futex = argc > 1 && strcmp(argv[1], "--one-futex") == 0;
+
     test_init(&argc, &argv, false);
+    if (one_futex)
+        refuse_several();
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, NUM);
     ring_fill(&ring, world_rank, 0);
@@ -113,18 +219,22 @@ int main(int argc, char **argv)
     persistent(0);
     nonblocking(0);
     blocking(0);
-    for (int i = 0; i < 20; i++)
-        point_to_point(0);
+    one_way_create();
+    promote(point_to_point);
+    promote(one_way);
     for (int wait = 0; wait < WAITS; wait++) {
         check("persistent", persistent, wait);
-        check("point-to-point", point_to_point, wait);
+        check_messages("point-to-point", point_to_point, wait);
+        check_messages("one way", one_way, wait);
+        if (!one_futex)
+            check_wakes(wait);
         check("nonblocking", nonblocking, wait);
     }
     check("blocking", blocking, 0);
-    CHECK(counter("lane_native") < counter("lane_receives"),
-          "messages went natively");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         MPI_Request_free(&messages[i]);
+        MPI_Request_free(&one_ways[i]);
+    }
     MPI_Request_free(&ring.request);
     ring_free(&ring);
     MPI_Comm_free(&comm);

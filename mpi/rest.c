@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Between two looks at requests: spin, yield, sleep. What completes a request
+ * may ring a bell, each pair its own and each exchange the context's; for all
+ * bells that it may hear at once a process sleeps, else it naps. */
+#include "mpi/request.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LOOK_NS = 3000, /* how long a store may take to be seen */
+    NAP_NS = 20000, /* the shortest */
+    NAP_PART = 16,  /* of the time waited so far: as much is lost at the end */
+    MOST_BELLS = 128, /* FUTEX_WAITV_MAX */
+};
+
+struct bells {
+    unsigned num;
+    _Atomic uint32_t *asleep[MOST_BELLS];
+};
+
+/* What a sleeper looks at once more when others can see that he sleeps. */
+struct look {
+    int count;
+    const MPI_Request *handles;
+};
+
+static struct timespec time_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
+}
+
+/* ---- bells ---- */
+
+/* The one that rings when the request is complete, or can go on. */
+static _Atomic uint32_t *bell_of(const struct rs_request *request)
+{
+    const struct rs_pair_view *view = &request->message->lane->pair->view;
+
+    return view->words == NULL ? NULL
+                               : &view->words->bells[view->sends].asleep;
+}
+
+/* False: something of the array rings no bell of a pair. */
+static bool collect(struct bells *bells, int count, const MPI_Request *handles)
+{
+    bells->num = 0;
+    if (rs_gpu_is_copying())
+        return false;
+    for (int i = 0; i < count; i++) {
+        const struct rs_request *request = rs_request_find(handles[i]);
+        _Atomic uint32_t *asleep;
+
+        if (request == NULL ? handles[i] == MPI_REQUEST_NULL
+                            : request->state == RS_INACTIVE)
+            continue;
+        if (request == NULL || request->message == NULL || request->state == RS_NATIVE)
+            return false;
+        asleep = bell_of(request);
+        if (asleep == NULL || bells->num == MOST_BELLS)
+            return false;
+        if (bells->num == 0 || bells->asleep[bells->num - 1] != asleep)
+            bells->asleep[bells->num++] = asleep;
+    }
+    return bells->num > 0;
+}
+
+static bool is_any_complete(const struct look *look)
+{
+    for (int i = 0; i < look->count; i++) {
+        struct rs_request *request = rs_request_find(look->handles[i]);
+
+        if (request != NULL && request->state != RS_INACTIVE &&
+            rs_request_poll(request))
+            return true;
+    }
+    return false;
+}
+
+#ifdef SYS_futex_waitv /* Linux 5.16 */
+static int wait_for_any(const struct bells *bells, uint64_t until_ns)
+{
+    struct futex_waitv words[MOST_BELLS];
+    struct timespec until = time_of(until_ns);
+
+    for (unsigned i = 0; i < bells->num; i++)
+        words[i] = (struct futex_waitv){.val = 1,
+                                        .uaddr = (uintptr_t)bells->asleep[i],
+                                        .flags = FUTEX_32};
+    return (int)syscall(SYS_futex_waitv, words, bells->num, 0, &until,
+                        CLOCK_MONOTONIC);
+}
+#else
+static int wait_for_any(const struct bells *bells, uint64_t until_ns)
+{
+    (void)bells;
+    (void)until_ns;
+    errno = ENOSYS;
+    return -1;
+}
+#endif
+
+/* @return whether this kernel, and what it allows, can do that */
+static bool wait_for_bells(const struct bells *bells, uint64_t limit_ns)
+{
+    static atomic_bool only_one; /* at a time */
+    struct timespec limit = time_of(limit_ns);
+
+    if (bells->num == 1) {
+        syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, 1, &limit, NULL, 0);
+        return true;
+    }
+    if (atomic_load_explicit(&only_one, memory_order_relaxed))
+        return false;
+    if (wait_for_any(bells, rs_now_ns() + limit_ns) >= 0 || errno == EAGAIN ||
+        errno == ETIMEDOUT || errno == EINTR)
+        return true;
+    atomic_store_explicit(&only_one, true, memory_order_relaxed);
+    return false;
+}
+
+/* Sleep until one of the other sides rings or the time is over. A ring can be
+ * missed in a window of nanoseconds: the time bounds that.
+ * @return false: not slept */
+static bool sleep_for(const struct bells *bells, const struct look *look,
+                      uint64_t limit_ns)
+{
+    bool is_ready, has_slept = true, rang = false;
+    uint64_t begin = rs_now_ns();
+
+    /* Who writes a word for us looks at `asleep` afterwards, without a fence,
+     * and may miss it while his word is on its way: look again until that is
+     * there. */
+    for (unsigned i = 0; i < bells->num; i++)
+        atomic_store(bells->asleep[i], 1);
+    do
+        is_ready = is_any_complete(look);
+    while (!is_ready && rs_now_ns() - begin < LOOK_NS);
+    if (!is_ready)
+        has_slept = wait_for_bells(bells, limit_ns);
+    for (unsigned i = 0; i < bells->num; i++) {
+        rang |= atomic_load_explicit(bells->asleep[i], memory_order_relaxed) ==
+                0;
+        atomic_store_explicit(bells->asleep[i], 0, memory_order_relaxed);
+    }
+    if (rang && !is_ready)
+        rs_count_number(RS_NUMBER_LANE_WAKES, 1);
+    return has_slept;
+}
+
+/* ---- rest ---- */
+
+/* Nobody rings: the longer it has taken so far, the less it matters to be late
+ * by a part of that. */
+static void nap(const struct rs_rest *rest, uint64_t limit_ns)
+{
+    uint64_t ns = (rs_now_ns() - rest->since) / NAP_PART;
+    struct timespec length;
+
+    if (ns > limit_ns)
+        ns = limit_ns;
+    length = time_of(ns > NAP_NS ? ns : NAP_NS);
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
+}
+
+static bool are_exchanges(int count, const MPI_Request *handles)
+{
+    for (int i = 0; i < count; i++) {
+        const struct rs_request *request = rs_request_find(handles[i]);
+
+        if (request != NULL ? request->message != NULL
+                            : handles[i] != MPI_REQUEST_NULL)
+            return false;
+    }
+    return true;
+}
+
+void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
+{
+    const struct look look = {count, handles};
+    struct bells bells;
+    uint64_t limit_ns;
+
+    if (rest->pause.steps == 0)
+        rest->for_exchanges = are_exchanges(count, handles);
+    if (rest->for_exchanges) {
+        rsched_context_pause(rs_context(), &rest->pause);
+        return;
+    }
+    limit_ns = rsched_context_rest(rs_context(), &rest->pause) / 1000;
+    if (limit_ns == 0)
+        return;
+    if (rest->since == 0)
+        rest->since = rs_now_ns();
+    if (!collect(&bells, count, handles) ||
+        !sleep_for(&bells, &look, limit_ns))
+        nap(rest, limit_ns);
+}
