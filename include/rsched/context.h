@@ -159,6 +159,8 @@ struct rsched_context_stats {
     uint64_t ticks;          /**< of the progress thread */
     uint64_t tick_moves;     /**< ticks that moved something */
     uint64_t yields, sleeps; /**< in waits */
+    bool crowded;            /**< processes are known to outnumber cores, so that
+                                  waits hardly spin */
     uint64_t wakes;          /**< sleepers woken, each a system call */
     uint64_t gpu_messages;   /**< in GPU memory, sent by epochs under way */
     uint64_t gpu_in_flight;  /**< the mean of these over starts that the last

@@ -2,8 +2,9 @@
 #include "librsched/base/numa.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
+
+#include "librsched/base/cpus.h"
 
 #ifdef RSCHED_HWLOC
 
@@ -205,18 +206,16 @@ int rs_numa_node(unsigned *nodes)
 size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES])
 {
     size_t found = known_pairs(pairs);
-    cpu_set_t allowed;
+    struct rs_cpus allowed;
 
     if (found > 0)
         return found;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    if (!rs_cpus_allowed(&allowed) || rs_cpus_count(&allowed) < 2)
         return 0;
-    pairs->distance = RS_DISTANCE_OTHER_NUMA;
-    for (int core = 0; core < CPU_SETSIZE && found < 2; core++) {
-        if (CPU_ISSET(core, &allowed))
-            pairs->cores[found++] = core;
-    }
-    return found == 2;
+    *pairs = (struct rs_numa_pair){
+        .cores = {rs_cpus_nth(&allowed, 0), rs_cpus_nth(&allowed, 1)},
+        .distance = RS_DISTANCE_OTHER_NUMA};
+    return 1;
 }
 
 /* ---- either way ---- */
