@@ -586,6 +586,7 @@ static int open_context(struct pair *pair, uint64_t job)
         .process = pair->side,
         .num_processes = 2,
         .num_local = 2,
+        .num_cores = 2, /* both are bound */
         .job = job,
         .oob = {.arg = pair,
                 .isend = pair_isend,

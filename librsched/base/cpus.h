@@ -64,6 +64,17 @@ static inline int rs_cpus_nth(const struct rs_cpus *cpus, int n)
     return -1;
 }
 
+/** Whether all of `part` are in `whole`. */
+static inline bool rs_cpus_include(const struct rs_cpus *whole,
+                                   const struct rs_cpus *part)
+{
+    for (int i = 0; i < RS_CPU_WORDS; i++) {
+        if ((part->words[i] & ~whole->words[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
 static inline void rs_cpus_add(struct rs_cpus *cpus, const struct rs_cpus *more)
 {
     for (int i = 0; i < RS_CPU_WORDS; i++)

@@ -42,15 +42,18 @@ static int count_near_peers(const struct rsched_context *context)
     return count;
 }
 
-/* Whether processes of this node outnumber the cores that they may use. When
- * all may use the same cores (nobody is bound), all processes of the node
- * compete for them; else only those are counted whose cores are known. */
+/* Whether processes of this node outnumber the cores that they may use, as far as
+ * they are known: the caller says how many there are, neighbors their own. If he
+ * does not know the cores, all compete for the same ones (nobody is bound) until a
+ * neighbor has others. */
 static bool is_crowded(const struct rsched_context *context)
 {
     int known = count_near_peers(context) + 1;
-    int local = context->params.num_local;
+    int local = context->params.num_local, cores = context->params.num_cores;
 
-    if (context->same_cpus && local > known)
+    if (cores > 0 && local > cores)
+        return true;
+    if (cores == 0 && context->same_cpus && local > known)
         known = local;
     return context->cpus_known && known > rs_cpus_count(&context->all_cpus);
 }

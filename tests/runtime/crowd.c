@@ -17,18 +17,22 @@ struct example {
     const char *name;
     size_t possible; /* cores that the machine may ever have */
     struct cores of[RANKS];
+    int num_cores; /* that the host says; 0: it does not know */
     bool alone, connected; /* crowded before and after ranks know each other */
 };
 
 static const struct example examples[] = {
-    {"two cores for both", 64, {{0, 2}, {0, 2}}, false, false},
-    {"one core for both", 64, {{0, 1}, {0, 1}}, true, true},
-    {"a core each", 64, {{0, 1}, {1, 1}}, true, false},
-    {"more possible cores than a cpu_set_t has", 2048, {{0, 2}, {0, 2}}, false,
+    {"two cores for both", 64, {{0, 2}, {0, 2}}, 0, false, false},
+    {"one core for both", 64, {{0, 1}, {0, 1}}, 0, true, true},
+    {"a core each", 64, {{0, 1}, {1, 1}}, 0, true, false},
+    {"a core each, as the host says", 64, {{0, 1}, {1, 1}}, 2, false, false},
+    {"one core, as the host says", 64, {{0, 2}, {0, 2}}, 1, true, true},
+    {"one core, which neighbors know better", 64, {{0, 1}, {0, 1}}, 2, false, true},
+    {"more possible cores than a cpu_set_t has", 2048, {{0, 2}, {0, 2}}, 0, false,
      false},
-    {"one of them for both", 2048, {{1500, 1}, {1500, 1}}, true, true},
-    {"one of them each", 2048, {{3, 1}, {1500, 1}}, true, false},
-    {"more than Linux may have", 16384, {{0, 1}, {0, 1}}, false, false},
+    {"one of them for both", 2048, {{1500, 1}, {1500, 1}}, 0, true, true},
+    {"one of them each", 2048, {{3, 1}, {1500, 1}}, 0, true, false},
+    {"more than Linux may have", 16384, {{0, 1}, {0, 1}}, 0, false, false},
 };
 
 static size_t possible = 64;
@@ -64,6 +68,7 @@ static int run(struct rank *self)
     struct halo *halo;
 
     possible = e->possible;
+    self->num_cores = e->num_cores;
     mine = e->of[self->rank];
     rank_close(self);
     RANK_CHECK(rank_open(self) == 0);
