@@ -29,6 +29,22 @@ static int open_topology(hwloc_topology_t *topology,
     return -1;
 }
 
+/* Memory beside the cores of several nodes, as that of expanders (CXL) often is, tells
+ * nothing of which of these cores are near each other. */
+static bool spans_nodes(hwloc_topology_t topology, hwloc_obj_t node)
+{
+    hwloc_obj_t other = NULL;
+
+    while ((other = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
+                                               other)) != NULL) {
+        if (!hwloc_bitmap_iszero(other->cpuset) &&
+            hwloc_bitmap_isincluded(other->cpuset, node->cpuset) &&
+            !hwloc_bitmap_isequal(other->cpuset, node->cpuset))
+            return true;
+    }
+    return false;
+}
+
 /* The node of a core or of several, which must all belong to it. */
 static int find_node(hwloc_topology_t topology, hwloc_const_cpuset_t cores)
 {
@@ -36,7 +52,8 @@ static int find_node(hwloc_topology_t topology, hwloc_const_cpuset_t cores)
 
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
                                               node)) != NULL) {
-        if (hwloc_bitmap_isincluded(cores, node->cpuset))
+        if (hwloc_bitmap_isincluded(cores, node->cpuset) &&
+            !spans_nodes(topology, node))
             return (int)node->os_index;
     }
     return RS_NUMA_UNKNOWN;
