@@ -5,10 +5,10 @@
  * process may use: "NANOSECONDS near|far|unknown", the median of a few tries.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "librsched/base/cpus.h"
 #include "librsched/base/line.h"
 
 enum { TRIES = 9 };
@@ -25,12 +25,11 @@ static void *other_side(void *unused)
 
 int main(void)
 {
-    cpu_set_t allowed;
+    struct rs_cpus allowed;
     pthread_t thread;
     double times[TRIES];
 
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
-        CPU_COUNT(&allowed) < 2) {
+    if (!rs_cpus_allowed(&allowed) || rs_cpus_count(&allowed) < 2) {
         puts("0 unknown");
         return 0;
     }

@@ -137,6 +137,8 @@ void rs_count_message(const struct rs_message *message)
 
 void rs_count_collect(struct rs_counts *counts)
 {
+    bool crowded = rs_is_crowded();
+
     pthread_mutex_lock(&rs_process.lock);
     for (int call = 0; call < RS_NUM_CALLS; call++) {
         for (int reason = 0; reason < RS_NUM_REASONS; reason++)
@@ -148,6 +150,7 @@ void rs_count_collect(struct rs_counts *counts)
         counts->numbers[RS_NUMBER_ADOPTIONS + i] =
             rsched_memory_adoptions((enum rsched_adoption)i);
     counts->numbers[RS_NUMBER_HUGE] = rsched_memory_huge();
+    counts->numbers[RS_NUMBER_CROWDED] = crowded;
     for (const struct rs_request *r = rs_requests; r != NULL; r = r->next) {
         if (r->exchange != NULL)
             add_exchange(counts->numbers, r->exchange, true);
@@ -317,6 +320,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"huge", RS_NUMBER_HUGE},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
+        {"crowded", RS_NUMBER_CROWDED},
     };
     struct rs_counts counts;
     uint64_t accelerated = 0, native = 0;

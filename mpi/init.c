@@ -10,6 +10,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "librsched/base/cpus.h"
+
 struct rs_process rs_process = {
     .reason = RS_REASON_NO_INIT,
     .comm_keyval = MPI_KEYVAL_INVALID,
@@ -121,7 +123,8 @@ struct rsched_context *rs_context(void)
         struct rsched_context_params params = {
             .process = rs_process.rank,
             .num_processes = rs_process.size,
-            .num_local = rs_process.num_local,
+            .num_local = rs_process.num_sharing,
+            .num_cores = rs_process.num_cores,
             .job = rs_process.job,
             .oob = rs_oob(),
             .host_progress = native_progress,
@@ -136,6 +139,17 @@ struct rsched_context *rs_context(void)
     }
     pthread_mutex_unlock(&context_lock);
     return made;
+}
+
+bool rs_is_crowded(void)
+{
+    struct rsched_context *made =
+        atomic_load_explicit(&context, memory_order_acquire);
+    struct rsched_context_stats stats = {0};
+
+    if (made != NULL)
+        rsched_context_get_stats(made, &stats);
+    return stats.crowded;
 }
 
 /* ---- agreeing with the other processes ---- */
@@ -201,6 +215,64 @@ static void split_by_name(MPI_Comm *comm)
     PMPI_Comm_free(&whole);
 }
 
+/* How many may use these cores only. Those whose cores nobody knows are not
+ * counted. */
+static int count_within(const struct rs_cpus *cores, const struct rs_cpus *all)
+{
+    int count = 0;
+
+    for (int i = 0; i < rs_process.num_local; i++)
+        count += rs_cpus_count(&all[i]) > 0 && rs_cpus_include(cores, &all[i]);
+    return count;
+}
+
+static bool is_fuller(int within, int cores)
+{
+    return rs_process.num_cores == 0 ||
+           within * rs_process.num_cores > rs_process.num_sharing * cores;
+}
+
+/* Of the sets of cores in which this process's lie the one counts that is shared by
+ * most for its size: processes may outnumber one core while others are idle. */
+static void find_fullest(const struct rs_cpus *own, const struct rs_cpus *all)
+{
+    for (int i = 0; i < rs_process.num_local; i++) {
+        int cores = rs_cpus_count(&all[i]), within;
+
+        /* Where nobody is bound all are the same. */
+        if (!rs_cpus_include(&all[i], own) ||
+            (i > 0 && memcmp(&all[i], &all[i - 1], sizeof(all[i])) == 0))
+            continue;
+        within = count_within(&all[i], all);
+        if (is_fuller(within, cores)) {
+            rs_process.num_sharing = within;
+            rs_process.num_cores = cores;
+        }
+    }
+}
+
+/* Launchers bind processes to cores, to one each or to those of a socket, and
+ * nothing that a process can look at by itself tells that from a machine, or a part
+ * of one, that has no more cores for all of them. So all say what they have. */
+static void find_cores(MPI_Comm machine)
+{
+    struct rs_cpus own, *all;
+
+    all = calloc((size_t)rs_process.num_local, sizeof(*all));
+    if (all == NULL) {
+        rs_log(RS_LOG_ERROR, "out of memory");
+        PMPI_Abort(machine, 1);
+        return;
+    }
+    rs_process.num_sharing = rs_process.num_local;
+    rs_cpus_allowed(&own);
+    PMPI_Allgather(&own, RS_CPU_WORDS, MPI_UINT64_T, all, RS_CPU_WORDS,
+                   MPI_UINT64_T, machine);
+    if (rs_cpus_count(&own) > 0)
+        find_fullest(&own, all);
+    free(all);
+}
+
 static void find_node(void)
 {
     MPI_Comm node;
@@ -208,6 +280,7 @@ static void find_node(void)
     PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
                          MPI_INFO_NULL, &node);
     PMPI_Comm_size(node, &rs_process.num_local);
+    find_cores(node);
     split_by_name(&node);
     PMPI_Comm_group(node, &rs_process.local);
     PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,

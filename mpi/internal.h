@@ -166,6 +166,7 @@ enum rs_number {
     RS_NUMBER_HUGE,
     RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
+    RS_NUMBER_CROWDED, /* 1: processes outnumber cores */
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */
     /* Bytes by enum rsched_adoption. */
@@ -204,6 +205,8 @@ struct rs_process {
     int node;              /* lowest rank on this node, which may be one of
                             * RSCHED_NODE */
     int num_local;         /* processes on this machine */
+    int num_sharing;       /* of these share cores with this one, and */
+    int num_cores;         /* so many of them; 0: nobody knows */
     bool threads;          /* MPI_THREAD_MULTIPLE */
     bool persistent;       /* point-to-point requests may be ours, and */
     enum rs_reason off;    /* why not, the same in all processes */
@@ -225,6 +228,8 @@ extern struct rs_process rs_process;
 
 /** The context, made at the first use; NULL when that failed. */
 struct rsched_context *rs_context(void);
+/** Whether its waits hardly poll, since processes outnumber cores. */
+bool rs_is_crowded(void);
 /** Drive the native MPI's progress. */
 void rs_native_progress(void);
 /** A setting's text. */

@@ -126,6 +126,11 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
     const uint64_t *n = counts->numbers;
 
     print_lanes(out, n);
+    if (n[RS_NUMBER_CROWDED] > 0)
+        fprintf(out,
+                "rsched:   processes outnumber cores: waits of %" PRIu64
+                " of them hardly poll\n",
+                n[RS_NUMBER_CROWDED]);
     if (n[RS_NUMBER_TRIALS] > 0)
         fprintf(out,
                 "rsched:   %" PRIu64 " trials of which way is faster, %" PRIu64
@@ -240,6 +245,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_HUGE] = "huge",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
+    [RS_NUMBER_CROWDED] = "crowded",
 };
 
 /* Bytes by way or engine. */

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "librsched/base/cpus.h"
 #include "librsched/base/huge.h"
 #include "librsched/base/line.h"
 #include "librsched/run/run.h"
@@ -586,6 +586,7 @@ static int open_context(struct pair *pair, uint64_t job)
         .process = pair->side,
         .num_processes = 2,
         .num_local = 2,
+        .num_cores = 2, /* both are bound */
         .job = job,
         .oob = {.arg = pair,
                 .isend = pair_isend,
@@ -605,11 +606,7 @@ const struct rs_numa_pair *pair_where(const struct pair *pair)
 
 static int pin(int core)
 {
-    cpu_set_t one;
-
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) == 0)
+    if (rs_cpus_bind_to(core) == 0)
         return TOOL_OK;
     tool_bad("core %d: %s", core, strerror(errno));
     return TOOL_FAILED;
@@ -675,17 +672,21 @@ static int fork_and_run(struct pair *pair, pair_fn *main, void *arg)
 int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
 {
     struct pair *pair = calloc(1, sizeof(*pair));
-    cpu_set_t allowed;
+    struct rs_cpus allowed;
     int status;
 
     if (pair == NULL)
         return tool_bad("no memory");
     pair->where = where;
-    sched_getaffinity(0, sizeof(allowed), &allowed);
+    if (!rs_cpus_allowed(&allowed)) {
+        tool_bad("the cores of this process: %s", strerror(errno));
+        free(pair);
+        return TOOL_FAILED;
+    }
     status = pin(where->cores[1]); /* nobody waits for one that cannot come */
     if (status == TOOL_OK)
         status = fork_and_run(pair, main, arg);
-    sched_setaffinity(0, sizeof(allowed), &allowed);
+    rs_cpus_bind(&allowed);
     free(pair);
     return status;
 }

@@ -138,6 +138,8 @@ extern "C" {
  *     huge                          bytes of ordinary send buffers that were put
  *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side
+ *     crowded                       1: processes are known to outnumber cores, so
+ *                                   that waits hardly poll
  *     requests, communicators       accelerated ones that exist now
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that

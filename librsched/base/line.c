@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/line.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "librsched/base/cpus.h"
 
 enum { SAMPLES = 15, TRIPS = 32 };
 
@@ -59,18 +60,9 @@ double rs_line_round_trip(struct rs_line *line, int side)
 
 void rs_line_pin(int index)
 {
-    cpu_set_t allowed, one;
-    int n;
+    struct rs_cpus allowed;
 
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-        return;
-    n = index % CPU_COUNT(&allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || n-- > 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof(one), &one);
-        return;
-    }
+    if (rs_cpus_allowed(&allowed))
+        rs_cpus_bind_to(
+            rs_cpus_nth(&allowed, index % rs_cpus_count(&allowed)));
 }

@@ -2,8 +2,9 @@
 #include "librsched/base/numa.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
+
+#include "librsched/base/cpus.h"
 
 #ifdef RSCHED_HWLOC
 
@@ -28,6 +29,22 @@ static int open_topology(hwloc_topology_t *topology,
     return -1;
 }
 
+/* Memory beside the cores of several nodes, as that of expanders (CXL) often is, tells
+ * nothing of which of these cores are near each other. */
+static bool spans_nodes(hwloc_topology_t topology, hwloc_obj_t node)
+{
+    hwloc_obj_t other = NULL;
+
+    while ((other = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
+                                               other)) != NULL) {
+        if (!hwloc_bitmap_iszero(other->cpuset) &&
+            hwloc_bitmap_isincluded(other->cpuset, node->cpuset) &&
+            !hwloc_bitmap_isequal(other->cpuset, node->cpuset))
+            return true;
+    }
+    return false;
+}
+
 /* The node of a core or of several, which must all belong to it. */
 static int find_node(hwloc_topology_t topology, hwloc_const_cpuset_t cores)
 {
@@ -35,7 +52,8 @@ static int find_node(hwloc_topology_t topology, hwloc_const_cpuset_t cores)
 
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
                                               node)) != NULL) {
-        if (hwloc_bitmap_isincluded(cores, node->cpuset))
+        if (hwloc_bitmap_isincluded(cores, node->cpuset) &&
+            !spans_nodes(topology, node))
             return (int)node->os_index;
     }
     return RS_NUMA_UNKNOWN;
@@ -205,18 +223,16 @@ int rs_numa_node(unsigned *nodes)
 size_t rs_numa_pairs(struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES])
 {
     size_t found = known_pairs(pairs);
-    cpu_set_t allowed;
+    struct rs_cpus allowed;
 
     if (found > 0)
         return found;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    if (!rs_cpus_allowed(&allowed) || rs_cpus_count(&allowed) < 2)
         return 0;
-    pairs->distance = RS_DISTANCE_OTHER_NUMA;
-    for (int core = 0; core < CPU_SETSIZE && found < 2; core++) {
-        if (CPU_ISSET(core, &allowed))
-            pairs->cores[found++] = core;
-    }
-    return found == 2;
+    *pairs = (struct rs_numa_pair){
+        .cores = {rs_cpus_nth(&allowed, 0), rs_cpus_nth(&allowed, 1)},
+        .distance = RS_DISTANCE_OTHER_NUMA};
+    return 1;
 }
 
 /* ---- either way ---- */

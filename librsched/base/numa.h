@@ -17,10 +17,11 @@ enum { RS_NUMA_UNKNOWN = -1 };
 
 /**
  * The NUMA node to which all cores belong that the calling thread may run on, as
- * of now: of several with the same cores the first. Looks through the machine,
- * which takes some milliseconds on a large one. HWLOC_SYNTHETIC and HWLOC_XMLFILE
- * put another machine in its place; HWLOC_THISSYSTEM=1 has to say then that the
- * numbers of its cores are those that threads are bound to.
+ * of now: of several with the same cores the first. Memory beside the cores of
+ * several nodes is nobody's node. Looks through the machine, which takes some
+ * milliseconds on a large one. HWLOC_SYNTHETIC and HWLOC_XMLFILE put another
+ * machine in its place; HWLOC_THISSYSTEM=1 has to say then that the numbers of its
+ * cores are those that threads are bound to.
  *
  * @param nodes how many there are is stored here, 0 if that is not known;
  *              may be NULL

@@ -42,17 +42,20 @@ static int count_near_peers(const struct rsched_context *context)
     return count;
 }
 
-/* Whether processes of this node outnumber the cores that they may use. When
- * all may use the same cores (nobody is bound), all processes of the node
- * compete for them; else only those are counted whose cores are known. */
+/* Whether processes of this node outnumber the cores that they may use, as far as
+ * they are known: the caller says how many there are, neighbors their own. If he
+ * does not know the cores, all compete for the same ones (nobody is bound) until a
+ * neighbor has others. */
 static bool is_crowded(const struct rsched_context *context)
 {
     int known = count_near_peers(context) + 1;
-    int local = context->params.num_local;
+    int local = context->params.num_local, cores = context->params.num_cores;
 
-    if (context->same_cpus && local > known)
+    if (cores > 0 && local > cores)
+        return true;
+    if (cores == 0 && context->same_cpus && local > known)
         known = local;
-    return known > CPU_COUNT(&context->all_cpus);
+    return context->cpus_known && known > rs_cpus_count(&context->all_cpus);
 }
 
 /* Between two looks for dead peers, each a system call for every peer. */
@@ -144,8 +147,7 @@ int rsched_context_create(const struct rsched_context_params *params,
         return rs_fail(RSCHED_ENOMEM, "no memory for a context");
     c->params = *params;
     c->sleep_ps = rs_config()->sleep_ps;
-    if (sched_getaffinity(0, sizeof(c->own_cpus), &c->own_cpus) != 0)
-        CPU_SET(0, &c->own_cpus);
+    c->cpus_known = rs_cpus_allowed(&c->own_cpus);
     c->all_cpus = c->own_cpus;
     c->same_cpus = true;
     choose_spin(c);
@@ -372,7 +374,8 @@ void rs_context_release_peer(struct rsched_context *context,
 
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, enum rs_use use,
-                    uint32_t life, const cpu_set_t *cpus, struct rs_peer **peer)
+                    uint32_t life, const struct rs_cpus *cpus,
+                    struct rs_peer **peer)
 {
     struct rs_peer *p;
     int error;
@@ -402,9 +405,11 @@ int rs_context_peer(struct rsched_context *context, int process,
     p->next = context->peers;
     context->peers = p;
     if (p->ops->within_node) {
-        CPU_OR(&context->all_cpus, &context->all_cpus, cpus);
+        rs_cpus_add(&context->all_cpus, cpus);
+        context->cpus_known = context->cpus_known && rs_cpus_count(cpus) > 0;
         context->same_cpus =
-            context->same_cpus && CPU_EQUAL(cpus, &context->own_cpus);
+            context->same_cpus &&
+            memcmp(cpus, &context->own_cpus, sizeof(*cpus)) == 0;
     }
     rs_peer_acquire(p);
     free_useless(context, process);
@@ -506,6 +511,7 @@ void rsched_context_get_stats(struct rsched_context *context,
         .tick_moves = atomic_load(&safety->moves),
         .yields = atomic_load(&context->yields),
         .sleeps = atomic_load(&context->sleeps),
+        .crowded = atomic_load(&context->crowded),
         .gpu_messages = rs_coordinator_now(&context->coordinator),
         .gpu_in_flight = rs_coordinator_in_flight(&context->coordinator, 0),
     };

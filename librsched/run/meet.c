@@ -24,6 +24,7 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
         .flags = c->x->flags,
         .settings = rs_config_agreement_hash(),
         .job = context->params.job,
+        .cpus = context->own_cpus,
         .tag = c->x->tag,
         .process = context->params.process,
         .num_puts = t->num_puts,
@@ -31,10 +32,6 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
         .on_gpu = t->on_gpu,
     };
     pthread_mutex_lock(&context->lock);
-    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
-        if (CPU_ISSET(cpu, &context->own_cpus))
-            h->cpus[cpu / 64] |= UINT64_C(1) << cpu % 64;
-    }
     rs_context_addresses(context, &h->addresses);
     /* One that we know already can be seen to be dead from the beginning. */
     for (int use = 0; use < RS_NUM_USES; use++)
@@ -151,17 +148,17 @@ static bool wants_loopback(const struct rs_creation *c, const struct rs_talk *t)
 }
 
 static int connect_use(struct rs_creation *c, struct rs_talk *t,
-                       enum rs_use use, const cpu_set_t *cpus)
+                       enum rs_use use)
 {
     return rs_context_peer(c->context, t->process, &t->hello_in.addresses, use,
-                           later_life(t, use), cpus, &t->peers[use]);
+                           later_life(t, use), &t->hello_in.cpus,
+                           &t->peers[use]);
 }
 
 /* Without it there are other ways. */
-static int connect_loopback(struct rs_creation *c, struct rs_talk *t,
-                            const cpu_set_t *cpus)
+static int connect_loopback(struct rs_creation *c, struct rs_talk *t)
 {
-    int error = connect_use(c, t, RS_USE_LOOPBACK, cpus);
+    int error = connect_use(c, t, RS_USE_LOOPBACK);
 
     if (error != RSCHED_EUNREACH)
         return error;
@@ -175,21 +172,15 @@ static int connect_loopback(struct rs_creation *c, struct rs_talk *t,
 static int connect_peer(struct rs_creation *c, struct rs_talk *t)
 {
     struct rsched_context *context = c->context;
-    cpu_set_t cpus;
     int error;
 
-    CPU_ZERO(&cpus);
-    for (int cpu = 0; cpu < RS_TALK_CPU_WORDS * 64; cpu++) {
-        if ((t->hello_in.cpus[cpu / 64] >> cpu % 64 & 1) != 0)
-            CPU_SET(cpu, &cpus);
-    }
     pthread_mutex_lock(&context->lock);
     rs_talk_release_peers(c, t);
-    error = connect_use(c, t, RS_USE_HOST, &cpus);
+    error = connect_use(c, t, RS_USE_HOST);
     if (error == 0 && (t->hello_in.on_gpu != 0 || t->hello_out.on_gpu != 0))
-        error = connect_use(c, t, RS_USE_GPUS, &cpus);
+        error = connect_use(c, t, RS_USE_GPUS);
     if (error == 0 && wants_loopback(c, t))
-        error = connect_loopback(c, t, &cpus);
+        error = connect_loopback(c, t);
     pthread_mutex_unlock(&context->lock);
     return error;
 }

@@ -4,7 +4,6 @@
 #define RS_RUN_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include <rsched/engine.h>
@@ -12,6 +11,7 @@
 #include <rsched/schedule.h>
 
 #include "librsched/base/coordinator.h"
+#include "librsched/base/cpus.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -89,8 +89,9 @@ struct rsched_context {
     struct rs_ways ways;            /* within the node; engines look at it */
     struct rs_coordinator coordinator; /* counts messages in GPU memory */
     struct rs_peer *peers;
-    cpu_set_t own_cpus;   /* that this process may use */
-    cpu_set_t all_cpus;   /* that it or its peers in the node may use */
+    struct rs_cpus own_cpus; /* that this process may use */
+    struct rs_cpus all_cpus; /* that it or its peers in the node may use */
+    bool cpus_known;      /* of all of these processes */
     bool same_cpus;       /* no peer in the node has others */
     atomic_bool any_dead; /* among the peers */
     atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
@@ -198,7 +199,8 @@ void rs_context_addresses(struct rsched_context *context,
  * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, enum rs_use use,
-                    uint32_t life, const cpu_set_t *cpus, struct rs_peer **peer);
+                    uint32_t life, const struct rs_cpus *cpus,
+                    struct rs_peer **peer);
 
 /** The record of the latest life for a use of a process that is known to be
  * there, or NULL; release it. `life` is the one to talk about: a new one if the

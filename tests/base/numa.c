@@ -27,6 +27,22 @@ static const struct machine machines[] = {
     {"numa:2 core:1 pu:2", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
     /* two memories beside the same cores: the first is theirs */
     {"[numa] [numa] pu:2", 1, {{{0, 1}, SAME}}},
+    /* one more beside all of them */
+    {"[numa] pack:2 [numa] core:2 pu:1", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
+};
+
+/* Where a thread is that may use all cores of a machine. */
+static const struct {
+    const char *synthetic;
+    int node;
+} wholes[] = {
+    {"pu:2", 0},
+    {"[numa] [numa] pu:2", 0},
+    {"pack:2 [numa] core:1 pu:1", RS_NUMA_UNKNOWN},
+    {"[numa] pack:2 [numa] core:1 pu:1", RS_NUMA_UNKNOWN},
+    {"[numa] pack:2 [numa] [numa] core:1 pu:1", RS_NUMA_UNKNOWN},
+    /* the same cores: the first */
+    {"[numa] pack:1 [numa] core:2 pu:1", 0},
 };
 
 Test(numa, pairs_of_cores)
@@ -52,5 +68,21 @@ Test(numa, pairs_of_cores)
                       "%s: cores %d and %d, %s", m->synthetic, p->cores[0],
                       p->cores[1], rs_distance_name(p->distance));
         }
+    }
+}
+
+Test(numa, node_of_all_cores)
+{
+    for (size_t i = 0; i < sizeof(wholes) / sizeof(wholes[0]); i++) {
+        int node;
+
+        setenv("HWLOC_SYNTHETIC", wholes[i].synthetic, 1);
+        node = rs_numa_node(NULL);
+#ifndef RSCHED_HWLOC
+        cr_assert_eq(node, RS_NUMA_UNKNOWN);
+        continue;
+#endif
+        cr_assert_eq(node, wholes[i].node, "%s: node %d", wholes[i].synthetic,
+                     node);
     }
 }

@@ -2,16 +2,10 @@
 /* Processes of one machine that share no memory: what goes between the two
  * halves of them is native, for a reason that is counted, and what stays within
  * a half is not. */
+#include "tests/mpi/launched.h"
 #include "tests/mpi/ring.h"
 
 enum { EPOCHS = 5, MOST = 4000, TAG = 4 };
-
-static const char *launched_rank(void)
-{
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
-    return rank != NULL ? rank : getenv("PMI_RANK");
-}
 
 /* A ring exchange in every kind of call: EPOCHS times, or with @together until
  * both requests have gone through lanes in all processes, since the first starts

@@ -86,6 +86,18 @@ cores 0 and 3, other-numa" ] || fail "not both distances: $(grep '^cores' "$fold
     two_nodes --compare "$folder/two.yaml" >"$folder/compared" || fail "compare on two nodes"
     [ "$(grep -c '^mean error' "$folder/compared")" = 2 ] || fail "not both distances compared"
 
+    # More cores than a cpu_set_t has room for, and more than Linux may have.
+    many_cores() {
+        POSSIBLE_CORES=$1 HWLOC_SYNTHETIC='numa:1 core:2048 pu:1' LD_PRELOAD=$more_cores \
+            timeout 60 "$rsched" probe --rounds 1 --longest 65536 >"$folder/out" 2>"$folder/log"
+    }
+    many_cores 4096 || fail "core 2047: $(cat "$folder/log")"
+    grep -q '^cores 0 and 2047, same-numa' "$folder/out" || fail "core 2047: not measured"
+    many_cores 16384
+    [ $? = 1 ] || fail "cores that nobody tells: status"
+    grep -q '^rsched: the cores of this process: ' "$folder/log" ||
+        fail "cores that nobody tells: $(cat "$folder/log")"
+
     # A core that there is not: nobody waits for it.
     HWLOC_SYNTHETIC='numa:1 core:1024 pu:1' timeout 60 "$rsched" probe --rounds 1 \
         >"$folder/out" 2>"$folder/log"

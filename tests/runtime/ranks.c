@@ -25,6 +25,7 @@ int rank_open(struct rank *self)
     struct rsched_context_params params = mesh_params(self->end);
 
     params.job += self->job_offset;
+    params.num_cores = self->num_cores;
     params.host_progress = self->host_progress;
     params.host_arg = self->host_arg;
     self->oob = params.oob;

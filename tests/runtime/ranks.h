@@ -11,9 +11,10 @@ struct rank {
     struct mesh_end *end;
     struct rsched_context *context;
     void *arg;
-    /* For rank_open(): what is added to the job's number, and what the host
-     * wants to be called. */
+    /* For rank_open(): what is added to the job's number, how many cores the host
+     * says that there are, and what it wants to be called. */
     uint64_t job_offset;
+    int num_cores;
     void (*host_progress)(void *arg);
     void *host_arg;
     struct rsched_oob oob; /* set by it: the rank's transport */
