@@ -124,7 +124,7 @@ rs_ways_host(const struct rs_ways *ways, enum rs_distance distance)
     return &ways->host[distance - RS_FIRST_HOST_DISTANCE];
 }
 
-/** The same ways at every distance. */
+/** The same ways at every distance, which are no guess: nothing is tried out. */
 void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host);
 
 /** Those of one distance, which is none of GPUs. */

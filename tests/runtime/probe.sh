@@ -18,6 +18,7 @@ fail() {
     failed=1
 }
 
+# It fails if its counters say that anything went another way than the one measured.
 "$rsched" probe --rounds 1 --longest 1048576 --output "$folder/ways.yaml" \
     --svg "$folder/ways.svg" >"$folder/table" || fail probe
 for way in self landing pull shared; do
