@@ -144,7 +144,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     c->pid = a->pid;
     c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
     rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
-    c->reads = rs_pull_may_read(c->pid);
+    c->reads = rs_process_may_read(c->pid);
     return 0;
 }
 
@@ -227,7 +227,7 @@ static int open_handed(struct rsched_connection *c, struct rs_hand *hand)
     c->pid = hand->pid;
     c->pidfd = hand->pidfd;
     rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
-    c->reads = c->pid > 0 && rs_pull_may_read(c->pid);
+    c->reads = c->pid > 0 && rs_process_may_read(c->pid);
     hand->fds[1] = hand->pidfd = -1;
     return 0;
 }
