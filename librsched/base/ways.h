@@ -104,6 +104,7 @@ struct rs_host_ways {
 struct rs_ways {
     struct rs_host_ways host[RS_NUM_HOST_DISTANCES]; /* rs_ways_host() */
     bool host_guessed; /* they are built in: nobody measured them here */
+    bool nontemporal_given; /* a file says it, be it beside ways of GPU memory only */
     struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
 };
 
