@@ -179,6 +179,7 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
         read.host[d].least_pull = RS_WAY_PULL_LEAST;
         read.host[d].nontemporal = nontemporal;
     }
+    read.nontemporal_given = value[NONTEMPORAL] != NULL;
     if (error == 0)
         *ways = read;
     return error;

@@ -55,6 +55,11 @@ void rs_sender_put(struct rs_sender *sender)
     free(sender);
 }
 
+bool rs_sender_is_readable(const struct rs_sender *sender)
+{
+    return rsched_pull_peer_is_readable(sender != NULL ? sender->peer : NULL);
+}
+
 struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender)
 {
     struct rsched_pull_reader reader;
@@ -122,7 +127,7 @@ static bool have_source(struct rs_message *message)
  * that costs. */
 static bool is_bound_to_slots(const struct rs_message *message, uint64_t room)
 {
-    return message->bytes <= room && (!message->lane->pair->pulls ||
+    return message->bytes <= room && (!rs_pair_pulls(message->lane->pair) ||
                                       message->bytes <= RS_LANE_SHORT_BYTES);
 }
 
@@ -197,6 +202,9 @@ bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
 
     if (message->gpu >= 0)
         return message->announced = rs_gpu_announce(message, slot);
+    if (message->bytes > message->slots->room &&
+        !rs_pair_pulls(message->lane->pair))
+        return false;
     start = start_of(message);
     begin = start.timed ? rs_now_ns() : 0;
     message->announced = start.way != RSCHED_PULL_SLOTS;

@@ -119,7 +119,7 @@ void rs_gpu_ask(struct rs_message *message)
 {
     struct rs_pair *pair = message->lane->pair;
 
-    if (!pair->pulls || !have_link(pair))
+    if (!rs_pair_pulls(pair) || !have_link(pair))
         return;
     if (pair->gpu->probe == NULL)
         ask(message);
@@ -135,7 +135,7 @@ bool rs_gpu_announce(struct rs_message *message, struct rs_slot *slot)
     uint64_t needs;
 
     /* Relaxed: the answer is all there is to it. */
-    if (pair->gpu == NULL ||
+    if (pair->gpu == NULL || !rs_pair_pulls(pair) ||
         atomic_load_explicit(&pair->view.words->opens, memory_order_relaxed) !=
             RS_OPENS)
         return false;

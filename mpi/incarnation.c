@@ -100,7 +100,7 @@ static void enter(struct rs_pair *pair)
         lane->slots->seen = rs_pair_base(&pair->view);
         if (!(pair->view.joined >> lane->index & 1))
             lane->limit = 0;
-        else if (!pair->view.sends || pair->pulls)
+        else if (!pair->view.sends || rs_pair_pulls(pair))
             lane->limit = UINT64_MAX;
         else
             lane->limit = lane->slots->room + 1;

@@ -63,6 +63,8 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) uint64_t nonce; /* of the pair, to know it by */
     _Atomic uint32_t greeting;
     _Atomic uint32_t opens; /* receiver: the sender's GPU memory */
+    _Atomic uint32_t refuses; /* receiver: the kernel lets it read none of the
+                                 sender's memory any more */
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */

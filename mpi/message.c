@@ -56,6 +56,18 @@ static void outgrow(struct rs_lane *lane)
     lane->limit = 0;
 }
 
+/* Where nothing of the sender can be read any more it is told, lest all that it
+ * announces fails. */
+static void __attribute__((cold)) look_whether_readable(struct rs_pair *pair)
+{
+    if (rs_sender_is_readable(pair->sender))
+        return;
+    rs_log(RS_LOG_WARN,
+           "messages of process %d are not copied out of its memory any more",
+           pair->world);
+    atomic_store_explicit(&pair->view.words->refuses, 1, memory_order_relaxed);
+}
+
 void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
                       uint64_t ns, bool failed)
 {
@@ -66,6 +78,8 @@ void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
                 : sent > message->bytes ? MPI_ERR_TRUNCATE
                                         : MPI_SUCCESS;
 
+    if (pulled && failed)
+        look_whether_readable(message->lane->pair);
     if (rs_slot_is_timed(slot))
         slot->bytes = ns;
     rs_lane_consume(message->slots, message->number);
@@ -402,10 +416,10 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
          atomic_load(&lane->pair->view.words->barred) >> lane->index & 1))
         return RS_REASON_COVERED;
     if (message->sends && message->gpu >= 0 && lane->attached &&
-        !lane->pair->pulls)
+        !rs_pair_pulls(lane->pair))
         return RS_REASON_GPU;
     if (message->sends && message->bytes > rs_lane_most() &&
-        (!lane->pair->pulls || message->unreadable))
+        (!rs_pair_pulls(lane->pair) || message->unreadable))
         return RS_REASON_SIZE;
     return RS_REASON_PEER;
 }

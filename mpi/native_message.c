@@ -62,8 +62,9 @@ static bool is_to_tell(const struct rs_message *message)
            message->need != UINT64_MAX && pair->skip == 0 &&
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&
-           (message->gpu < 0 || pair->pulls) &&
-           message->bytes <= (pair->pulls ? INT_MAX : lane->slots->room);
+           (message->gpu < 0 || rs_pair_pulls(pair)) &&
+           message->bytes <=
+               (rs_pair_pulls(pair) ? INT_MAX : lane->slots->room);
 }
 
 /* One from a copy: the request need not wait for it. Of several that are started

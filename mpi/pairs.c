@@ -245,7 +245,7 @@ uint64_t rs_pair_most(const struct rs_pair *pair)
 {
     /* Longer messages are cheaper to pull: with one copy instead of two, and
      * the kernel's part of that. */
-    return pair->pulls && rs_lane_most() > RS_LANE_FEW_BYTES
+    return rs_pair_pulls(pair) && rs_lane_most() > RS_LANE_FEW_BYTES
                ? RS_LANE_FEW_BYTES
                : rs_lane_most();
 }
@@ -288,7 +288,7 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
 
     if (index >= RS_LANES)
         return false;
-    if (pair->pulls && bytes > rs_pair_most(pair))
+    if (rs_pair_pulls(pair) && bytes > rs_pair_most(pair))
         bytes = 0; /* room for an announcement */
     lane->slots = &pair->slots[index];
     lane->index = index;

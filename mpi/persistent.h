@@ -83,7 +83,7 @@ struct rs_pair {
     size_t mapped; /* bytes */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
-    bool pulls;    /* the receiver may read there */
+    bool pulls;    /* the receiver may read there, or might: rs_pair_pulls() */
     struct rsched_pull_reader reader; /* sender: then, who that is */
     bool greeted;  /* sender: a synchronous message has been there; receiver: the
                       greeting has come */
@@ -144,6 +144,16 @@ bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
 void rs_pair_grow(struct rs_pair *pair);
 /** Go to where the lane's slots shall be: see rs_slots_move(). */
 void rs_lane_move(struct rs_lane *lane);
+/** Whether the receiver copies out of the sender's memory. */
+static inline bool rs_pair_pulls(const struct rs_pair *pair)
+{
+    /* Relaxed: who puts after a message that has been consumed sees what the
+     * receiver has written before that. */
+    return pair->pulls &&
+           (pair->view.words == NULL ||
+            atomic_load_explicit(&pair->view.words->refuses,
+                                 memory_order_relaxed) == 0);
+}
 /** The most bytes of a message that goes through slots wherever it lies. */
 uint64_t rs_pair_most(const struct rs_pair *pair);
 /** Whether the kernel lets us read `cookie` at `at` in the process. */
@@ -153,6 +163,8 @@ bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie);
 struct rs_sender *rs_sender_get(int world,
                                 const struct rsched_pull_memory *memory);
 void rs_sender_put(struct rs_sender *sender);
+/** Whether the kernel lets us read it. NULL: it is this process. */
+bool rs_sender_is_readable(const struct rs_sender *sender);
 /** What it has to know of this process. NULL: it is this one. */
 struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender);
 /** Call `visit` for all pairs. */

@@ -529,9 +529,7 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
     rsched_exchange_get_stats(s->exchanges[0], &stats);
     for (int way = 0; way < RSCHED_NUM_WAYS; way++)
         time->way_bytes[way] = (uint64_t)meet(
-            pair, pair->side == 0
-                      ? (double)(stats.way_bytes[way] / stats.epochs)
-                      : 0);
+            pair, pair->side == 0 ? (double)stats.way_bytes[way] : 0);
     return TOOL_OK;
 }
 

@@ -66,8 +66,8 @@ struct pair_time {
     bool huge; /* both sides have got the huge pages that were asked for */
     double ps; /* of an epoch of all of the window, of the slower side: the least
                   of the blocks, since other work on the machine only adds to it */
-    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in an epoch of
-                                            one of them */
+    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in all epochs, in
+                                            one exchange of the window */
 };
 
 /** The costs that decide how messages in GPU memory go, from now on. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/config.h"
 #include "librsched/base/units.h"
 #include "tools/probe_gpu.h"
 #include "tools/tool.h"
@@ -346,6 +347,38 @@ static int read_number(const char *option, const char *text, uint64_t least,
     return TOOL_OK;
 }
 
+/* What says which way messages go, whatever the ways cost, would be measured in
+ * place of the machine. @return its name, or NULL */
+static const char *find_forcing(enum memory memory)
+{
+    const struct rs_config *c = rs_config();
+    bool host = memory != MEMORY_GPU, gpu = memory != MEMORY_HOST;
+
+    if (host && c->mapped_bytes != RS_LIMIT_AUTO)
+        return "RSCHED_MAPPED";
+    if (host && c->cma_bytes != RS_LIMIT_AUTO)
+        return "RSCHED_CMA";
+    if (host && c->nontemporal_bytes != RS_LIMIT_AUTO)
+        return "RSCHED_NONTEMPORAL";
+    if (host && c->trials == RS_CONFIG_TRIALS_YES)
+        return "RSCHED_TRIALS";
+    if (gpu && c->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
+        return "RSCHED_GPU_WAY";
+    if (gpu && !c->gdrcopy)
+        return "RSCHED_GDRCOPY";
+    return NULL;
+}
+
+static int check_settings(enum memory memory)
+{
+    const char *name = find_forcing(memory);
+
+    if (name == NULL)
+        return TOOL_OK;
+    return tool_bad("probe: %s=%s says which way messages go; the machine is "
+                    "measured without it", name, getenv(name));
+}
+
 int tool_probe(const struct tool_command *command, int argc, char **argv)
 {
     struct request request = {0};
@@ -382,7 +415,9 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     request.memory = (enum memory)kind;
     if (request.memory == MEMORY_GPU && request.svg != NULL)
         return tool_bad("probe: --svg draws host memory only");
-    status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
+    status = check_settings(request.memory);
+    if (status == TOOL_OK)
+        status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
     if (status == TOOL_OK)
         status = read_number("longest", longest, 65536, UINT64_C(1) << 30,
                              &request.longest);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "librsched/base/config.h"
 #include "librsched/base/coordinator.h"
 #include "librsched/base/units.h"
 #include "tools/tool.h"
@@ -196,8 +195,6 @@ int probe_gpu_measure(struct probe_gpu *probe)
     struct probe_gpu *shared;
     int status;
 
-    if (rs_config()->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
-        return tool_bad("RSCHED_GPU_WAY says which way GPU memory goes");
     shared = gpus_share(sizeof(*shared));
     if (shared == NULL)
         return tool_bad("no memory");
@@ -433,9 +430,7 @@ int probe_gpu_compare(const struct probe_gpu *probe, const struct rs_ways *ways,
     t->probe = *probe;
     t->ways = *ways;
     make_rows(t);
-    status = rs_config()->gpu_way == RS_CONFIG_GPU_WAY_AUTO
-                 ? gpus_run_apart(run_table, t)
-                 : tool_bad("RSCHED_GPU_WAY says which way GPU memory goes");
+    status = gpus_run_apart(run_table, t);
     if (status == TOOL_OK)
         print_table(t, out);
     gpus_unshare(t, sizeof(*t));

@@ -20,24 +20,54 @@ static bool by_kernel(enum rs_way way)
     return way == RS_WAY_CMA || way == RS_WAY_CMA_HUGE;
 }
 
-/* Which counter a way is told by. */
-static bool has_moved(enum rs_way way, const struct pair_time *time)
+/* Which counters a way is told by. */
+static uint64_t bytes_by(enum rs_way way, const struct pair_time *time)
 {
     const uint64_t *bytes = time->way_bytes;
 
     switch (way) {
     case RS_WAY_LANDING:
-        return bytes[RSCHED_WAY_LANDING] > 0;
+        return bytes[RSCHED_WAY_LANDING];
     case RS_WAY_PULL:
     case RS_WAY_SHARED: /* how much of it the sender has copied varies */
-        return bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT] > 0;
+        return bytes[RSCHED_WAY_PULL] + bytes[RSCHED_WAY_DIRECT];
     case RS_WAY_CMA:
-        return bytes[RSCHED_WAY_CMA] > 0;
     case RS_WAY_CMA_HUGE:
-        return bytes[RSCHED_WAY_CMA] > 0 && time->huge;
+        return bytes[RSCHED_WAY_CMA];
     default:
-        return bytes[RSCHED_WAY_SELF] > 0;
+        return bytes[RSCHED_WAY_SELF];
     }
+}
+
+static bool has_moved(enum rs_way way, const struct pair_time *time)
+{
+    return bytes_by(way, time) > 0 && (way != RS_WAY_CMA_HUGE || time->huge);
+}
+
+/* What went in part another way says nothing of this one. Both know, one says so. */
+static int check_way(const struct pair *pair, enum rs_way way,
+                     const struct pair_time *time)
+{
+    uint64_t moved = bytes_by(way, time), all = 0;
+
+    for (int i = 0; i < RSCHED_NUM_WAYS; i++)
+        all += time->way_bytes[i];
+    if (moved == 0 || moved == all)
+        return TOOL_OK;
+    if (pair_is_first(pair))
+        tool_bad("probe: %s: %llu of %llu bytes went another way",
+                 rs_way_name(way), (unsigned long long)(all - moved),
+                 (unsigned long long)all);
+    return TOOL_FAILED;
+}
+
+static int measure_work(struct pair *pair, const struct pair_work *work,
+                        enum rs_way way, const struct rs_host_ways *ways,
+                        struct pair_time *time)
+{
+    int status = pair_measure(pair, work, ways, time);
+
+    return status == TOOL_OK ? check_way(pair, way, time) : status;
 }
 
 double probe_quartile(struct probe_times *times)
@@ -101,7 +131,7 @@ static int measure_one(struct pair *pair, const struct probe *probe,
         work.self[i] = way == RS_WAY_SELF;
     }
     force(probe, way, bytes, &ways);
-    return pair_measure(pair, &work, &ways, time);
+    return measure_work(pair, &work, way, &ways, time);
 }
 
 /* @return TOOL_OK or a status; *possible: whether it does move bytes */
@@ -229,7 +259,7 @@ static int measure_stores(struct pair *pair, struct probe *probe, size_t i)
     for (int nontemporal = 0; nontemporal < 2 && status == TOOL_OK;
          nontemporal++) {
         ways.nontemporal = (uint64_t)nontemporal;
-        status = pair_measure(pair, &work, &ways, &time);
+        status = measure_work(pair, &work, RS_WAY_PULL, &ways, &time);
         if (status == TOOL_OK && has_moved(RS_WAY_PULL, &time))
             keep(&probe->stores.times[nontemporal][i], &time);
     }

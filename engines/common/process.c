@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/uio.h>
 
 bool rs_process_is_dead(pid_t pid, int pidfd)
 {
@@ -14,4 +15,14 @@ bool rs_process_is_dead(pid_t pid, int pidfd)
     if (pid == 0)
         return false;
     return kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+bool rs_process_may_read(pid_t pid)
+{
+    char byte;
+    struct iovec here = {&byte, 1}, there = {NULL, 1};
+
+    /* Nothing is there: whoever may read is told just that. */
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 &&
+           errno == EFAULT;
 }

@@ -10,4 +10,7 @@
  * is none @param pid 0: it has no number here, so nothing is known */
 bool rs_process_is_dead(pid_t pid, int pidfd);
 
+/** Whether the kernel lets this process read memory of process `pid`. */
+bool rs_process_may_read(pid_t pid);
+
 #endif

@@ -10,6 +10,7 @@
 #include "engines/common/copy.h"
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
+#include "engines/common/process.h"
 #include "engines/common/table.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
@@ -68,6 +69,11 @@ void rsched_pull_peer_describe(const struct rsched_pull_peer *p,
         .maps = p == NULL || p->maps.fd >= 0,
         .near = p == NULL || rs_numa_distance(rs_numa_kept(), p->numa_node) ==
                                  RS_DISTANCE_SAME_NUMA};
+}
+
+bool rsched_pull_peer_is_readable(const struct rsched_pull_peer *p)
+{
+    return p == NULL || rs_process_may_read(p->pid);
 }
 
 void rsched_pull_peer_destroy(struct rsched_pull_peer *p)

@@ -450,6 +450,7 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
             error = reserve(l);
         rs_cuda_pull_forget(l);
         rs_cuda_pull_tidy(l);
+        rs_cuda_region_collect(lane->connection);
         rs_cuda_map_trim(l);
         l->reach = RS_CUDA_NOT_TRIED;
         if (error == 0)

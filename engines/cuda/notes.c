@@ -121,14 +121,19 @@ static bool receive(struct rs_cuda_notes *notes)
     return true;
 }
 
+void rs_cuda_notes_collect(struct rs_cuda_notes *notes)
+{
+    while (notes->in >= 0 && receive(notes))
+        ;
+}
+
 int rs_cuda_notes_take(struct rs_cuda_notes *notes, uint64_t buffer,
                        uint64_t start)
 {
     struct rs_cuda_kept **at = &notes->kept, *k;
     int fd;
 
-    while (notes->in >= 0 && receive(notes))
-        ;
+    rs_cuda_notes_collect(notes);
     while (*at != NULL &&
            ((*at)->note.buffer != buffer || (*at)->note.start != start))
         at = &(*at)->next;

@@ -43,8 +43,12 @@ int rs_cuda_notes_open(struct rs_cuda_notes *notes);
 int rs_cuda_notes_send(struct rs_cuda_notes *notes,
                        const struct rs_cuda_note *note, int fd);
 
-/** The descriptor of memory; the caller owns it. One thread at a time, which may be
- * another one than that which sends. @return -1: none has come */
+/** Take what has come: what is void by now is closed, and there is room for more.
+ * One thread at a time, which may be another one than that which sends. */
+void rs_cuda_notes_collect(struct rs_cuda_notes *notes);
+
+/** The descriptor of memory; the caller owns it. Threads likewise. @return -1: none
+ * has come */
 int rs_cuda_notes_take(struct rs_cuda_notes *notes, uint64_t buffer,
                        uint64_t start);
 

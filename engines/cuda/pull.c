@@ -89,13 +89,14 @@ static int make_pieces(struct rs_cuda_lane *l,
     return error;
 }
 
-/* Descriptors that are not sent are new ones in each table, so one that has any has
+/* Whether the one that there is says the same, sent or not: its descriptors have been
+ * sent. Those that are not are new ones in each table, so one that has any has
  * another version. */
-static bool is_sent(const struct rs_cuda_lane *l, const char *table,
+static bool is_same(const struct rs_cuda_lane *l, const char *table,
                     size_t bytes)
 {
-    return l->version_sent == l->version && l->version != 0 &&
-           bytes == l->table_bytes && memcmp(table, l->table, bytes) == 0;
+    return l->version != 0 && bytes == l->table_bytes &&
+           memcmp(table, l->table, bytes) == 0;
 }
 
 /* The table is a new one: send its descriptors. Those that cannot be sent are there
@@ -142,9 +143,9 @@ static int keep_table(struct rs_cuda_lane *l,
     write_regions(l, table + sizeof(head));
     memcpy(table + sizeof(head) + regions, pieces,
            head.num_pieces * sizeof(*pieces));
-    if (is_sent(l, table, bytes)) {
+    if (is_same(l, table, bytes)) {
         for (size_t i = 0; i < l->num_regions; i++)
-            rs_cuda_region_withdraw(&l->regions[i]); /* the peer has those before */
+            rs_cuda_region_withdraw(&l->regions[i]); /* the peer gets those before */
         free(table);
         return 0;
     }

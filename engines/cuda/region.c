@@ -322,6 +322,13 @@ static struct rs_cuda_opened *find(const struct rs_cuda_region *region,
     return o;
 }
 
+void rs_cuda_region_collect(struct rsched_connection *connection)
+{
+    pthread_mutex_lock(&lock);
+    rs_cuda_notes_collect(&connection->notes);
+    pthread_mutex_unlock(&lock);
+}
+
 int rs_cuda_region_open(struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened)

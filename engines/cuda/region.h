@@ -81,6 +81,10 @@ int rs_cuda_region_open(struct rsched_connection *connection,
                         const struct rs_cuda_region *region, CUcontext context,
                         int gpu, struct rs_cuda_opened **opened);
 
+/** Take descriptors that the peer has sent, whether or not they are wanted yet: those
+ * of tables that are never sent would fill its queue, and keep its memory. */
+void rs_cuda_region_collect(struct rsched_connection *connection);
+
 /**
  * Close what is open of memory that a region's owner has freed: where the region
  * lies now. The driver may refuse to open that until then

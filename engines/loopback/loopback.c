@@ -144,7 +144,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     c->pid = a->pid;
     c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
     rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
-    c->reads = rs_pull_may_read(c->pid);
+    c->reads = rs_process_may_read(c->pid);
     return 0;
 }
 
@@ -217,26 +217,19 @@ static void loopback_offer(struct rsched_connection *connection,
 }
 
 /* Take what the peer, which could not be opened, has handed over. */
-static int open_handed(struct rsched_connection *c)
+static int open_handed(struct rsched_connection *c, struct rs_hand *hand)
 {
-    struct rs_hand *hand = rs_hands_take(&c->engine->hands, c->nonce);
-    int error;
+    int error = open_header(c, hand->fds[0]);
 
-    if (hand == NULL)
-        return rs_fail(RSCHED_EUNREACH,
-                       "loopback: peer %d, which cannot be opened, has not "
-                       "handed over its memory", c->peer);
-    error = open_header(c, hand->fds[0]);
     hand->fds[0] = -1;
-    if (error == 0) {
-        c->pid = hand->pid;
-        c->pidfd = hand->pidfd;
-        rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
-        c->reads = c->pid > 0 && rs_pull_may_read(c->pid);
-        hand->fds[1] = hand->pidfd = -1;
-    }
-    rs_hand_destroy(hand);
-    return error;
+    if (error != 0)
+        return error;
+    c->pid = hand->pid;
+    c->pidfd = hand->pidfd;
+    rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
+    c->reads = c->pid > 0 && rs_process_may_read(c->pid);
+    hand->fds[1] = hand->pidfd = -1;
+    return 0;
 }
 
 static void loopback_collect(struct rsched_engine *engine)
@@ -247,10 +240,23 @@ static void loopback_collect(struct rsched_engine *engine)
 static int loopback_accept(struct rsched_connection *connection,
                            const unsigned char *offer)
 {
+    struct rs_hand *hand;
+    int error = 0;
+
     (void)offer;
-    return connection->self || connection->header != NULL
-               ? 0
-               : open_handed(connection);
+    if (connection->self)
+        return 0;
+    /* Also where it is not needed: it would stay open as long as the engine. */
+    hand = rs_hands_take(&connection->engine->hands, connection->nonce);
+    if (connection->header == NULL)
+        error = hand != NULL
+                    ? open_handed(connection, hand)
+                    : rs_fail(RSCHED_EUNREACH,
+                              "loopback: peer %d, which cannot be opened, has "
+                              "not handed over its memory", connection->peer);
+    if (hand != NULL)
+        rs_hand_destroy(hand);
+    return error;
 }
 
 static uint32_t loopback_rails(const struct rsched_connection *connection)

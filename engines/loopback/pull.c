@@ -165,16 +165,6 @@ int rs_pull_skip(struct lane *l, const struct rs_announcement *a)
     return 0;
 }
 
-bool rs_pull_may_read(int pid)
-{
-    char byte;
-    struct iovec here = {&byte, 1}, there = {NULL, 1};
-
-    /* Nothing is there: whoever may read is told just that. */
-    return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 &&
-           errno == EFAULT;
-}
-
 int rs_pull_read(struct lane *l)
 {
     struct rsched_connection *c = l->lane.connection;

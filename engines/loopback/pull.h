@@ -134,9 +134,6 @@ int rs_pull_skip(struct lane *l, const struct rs_announcement *a);
  * @return 0; RSCHED_EPEER: the sender is dead; or why it does not */
 int rs_pull_read(struct lane *l);
 
-/** Whether the kernel lets this process read memory of process `pid`. */
-bool rs_pull_may_read(int pid);
-
 /** Receiver, when a message has been loaded: let the sender help with it, if it
  * is long and can be reached. @return 0 or RSCHED_ENOMEM */
 int rs_pull_offer(struct lane *l);

@@ -231,6 +231,30 @@ static int reserve(int fd, uint64_t offset, uint64_t bytes)
     return error;
 }
 
+/* Where a block could not be mapped it is longer already, and it may not shrink.
+ * @return an errno */
+static int grow(int fd, uint64_t bytes)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) != 0)
+        return errno;
+    return (uint64_t)status.st_size >= bytes ||
+                   ftruncate(fd, (off_t)bytes) == 0
+               ? 0
+               : errno;
+}
+
+/* Reserve the pages now, so that no epoch pays for them; but not those that may
+ * never be used. @return an errno */
+static int make_room(int fd, const struct rs_block *b, bool sparse)
+{
+    if (!rs_limit_allows(b->offset + b->bytes))
+        return errno;
+    return sparse ? grow(fd, b->offset + b->bytes)
+                  : reserve(fd, b->offset, b->bytes);
+}
+
 static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
                      struct rs_block **block)
 {
@@ -241,16 +265,7 @@ static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
         return rs_fail(RSCHED_ENOMEM, "loopback: no memory for a block");
     b->offset = segment->bytes;
     b->bytes = bytes;
-    /* Reserve the pages now, so that no epoch pays for them; but not those
-     * that may never be used. */
-    if (!rs_limit_allows(b->offset + bytes))
-        error = errno;
-    else if (sparse)
-        error = ftruncate(segment->fd, (off_t)(b->offset + bytes)) == 0
-                    ? 0
-                    : errno;
-    else
-        error = reserve(segment->fd, b->offset, bytes);
+    error = make_room(segment->fd, b, sparse);
     if (error != 0) {
         errno = error;
         error = rs_fail(RSCHED_ENOMEM,
@@ -258,18 +273,21 @@ static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
                         (unsigned long long)bytes);
         goto err_free;
     }
-    segment->bytes += bytes;
     b->words = rs_segment_map(segment->fd, b->offset, bytes, sparse);
     if (b->words == NULL) {
         error = rs_fail(RSCHED_ESYS, "loopback: mapping %llu bytes: %m",
                         (unsigned long long)bytes);
-        goto err_free;
+        goto err_punch;
     }
+    segment->bytes += bytes;
     b->next = segment->blocks;
     segment->blocks = b;
     *block = b;
     return 0;
 
+err_punch:
+    fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              (off_t)b->offset, (off_t)bytes);
 err_free:
     free(b);
     return error;

@@ -178,6 +178,14 @@ struct rsched_pull_target;
 RSCHED_API int rsched_pull_peer_create(const struct rsched_pull_memory *memory,
                                        struct rsched_pull_peer **peer);
 
+/** Whether the kernel lets this process read the sender's memory, which it may cease
+ * to do, if the sender becomes another user's, say. What is announced afterwards
+ * cannot be copied either. One call of the kernel, for after a failure.
+ *
+ * @param peer NULL: it is the sender, who may */
+RSCHED_API bool
+rsched_pull_peer_is_readable(const struct rsched_pull_peer *peer);
+
 /** What the sender has to know of this process.
  *
  * @param peer NULL: it is the sender */

@@ -43,6 +43,7 @@ void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host)
 {
     for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
         ways->host[d] = *host;
+    ways->host_guessed = false;
 }
 
 static bool is_cost_equal(const struct rs_way_cost *a,

@@ -104,6 +104,7 @@ struct rs_host_ways {
 struct rs_ways {
     struct rs_host_ways host[RS_NUM_HOST_DISTANCES]; /* rs_ways_host() */
     bool host_guessed; /* they are built in: nobody measured them here */
+    bool nontemporal_given; /* a file says it, be it beside ways of GPU memory only */
     struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
 };
 
@@ -124,7 +125,7 @@ rs_ways_host(const struct rs_ways *ways, enum rs_distance distance)
     return &ways->host[distance - RS_FIRST_HOST_DISTANCE];
 }
 
-/** The same ways at every distance. */
+/** The same ways at every distance, which are no guess: nothing is tried out. */
 void rs_ways_set_host(struct rs_ways *ways, const struct rs_host_ways *host);
 
 /** Those of one distance, which is none of GPUs. */

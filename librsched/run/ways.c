@@ -107,24 +107,24 @@ static int find_ways(const struct rsched_machine *machine,
     return error;
 }
 
+static void set_nontemporal(struct rs_ways *ways, uint64_t bytes)
+{
+    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
+        ways->host[d].nontemporal = bytes;
+}
+
 /* What lies in host memory moves wherever GPUs are. */
 static int add_host_ways(struct rs_ways *ways)
 {
+    uint64_t nontemporal = ways->host[0].nontemporal;
     struct rs_ways host = {0};
     int error = read_ways(rs_ways_built_in()->machine, &host);
 
     if (error == 0)
         memcpy(ways->host, host.host, sizeof(ways->host));
+    set_nontemporal(ways, nontemporal);
     ways->host_guessed = true;
     return error;
-}
-
-/* Nobody has measured from where on non-temporal stores gain. What brings as much
- * as the last cache holds is not in it any more when the application reads it. */
-static void guess_nontemporal(struct rs_ways *ways)
-{
-    for (int d = 0; d < RS_NUM_HOST_DISTANCES; d++)
-        ways->host[d].nontemporal = rs_numa_kept_cache();
 }
 
 int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
@@ -133,8 +133,11 @@ int rs_ways_open(const struct rsched_machine *machine, struct rs_ways *ways)
 
     if (error == 0 && !rs_ways_have_host(ways))
         error = add_host_ways(ways);
-    if (error == 0 && ways->host_guessed)
-        guess_nontemporal(ways);
+    /* Nobody has measured from where on non-temporal stores gain. What brings as
+     * much as the last cache holds is not in it any more when the application
+     * reads it. */
+    if (error == 0 && ways->host_guessed && !ways->nontemporal_given)
+        set_nontemporal(ways, rs_numa_kept_cache());
     for (int d = 0; d < RS_NUM_HOST_DISTANCES && error == 0; d++)
         ways->host[d].shortest_once = rs_ways_shortest_once(&ways->host[d]);
     return error;

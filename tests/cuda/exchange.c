@@ -19,6 +19,8 @@
 #include <rsched/engine.h>
 #include <rsched/rsched.h>
 
+#include "engines/cuda/lane.h"
+#include "librsched/run/run.h"
 #include "tests/base/entries.h"
 #include "tests/cuda/buffer.h"
 #include "tests/runtime/apart.h"
@@ -339,6 +341,62 @@ static int with_new_memory(struct rank *self)
     return 0;
 }
 
+static const struct rs_cuda_lane *find_lane(const struct world *w)
+{
+    for (uint32_t i = 0; i < w->x->num_out; i++) {
+        struct rsched_lane *lane = w->x->out[i].lane;
+
+        if (strcmp(lane->ops->name, "cuda") == 0 && !lane->connection->self)
+            return rs_cuda_lane_of(lane);
+    }
+    abort();
+}
+
+/* Whether the table names no descriptor that is to be taken. */
+static bool has_sent_all(const struct rs_cuda_lane *l)
+{
+    for (size_t i = 0; i < l->num_regions; i++) {
+        if (l->regions[i].kind == RS_CUDA_DESCRIPTOR && l->regions[i].fd >= 0)
+            return false;
+    }
+    return l->num_regions > 0 && l->has_sent;
+}
+
+/* Tables that are not sent, since no epoch comes: the peer takes their descriptors
+ * as it is loaded, so there is room for those of the next one. Of memory that is the
+ * same nothing is sent again. */
+static int case_unsent(struct rank *self)
+{
+    enum { BINDS = 500, CHANGED = 1 };
+    const void *send[MOST_PUTS];
+    void *receive[MOST_PUTS];
+    struct buffer mapped[2];
+    struct world w;
+    uint64_t version;
+
+    begin(self, &w, 5, false);
+    RANK_CHECK(create(self, &w, 0) == 0);
+    for (int i = 0; i < 2; i++)
+        buffer_map(&w.p, &mapped[i], span(&kinds[CHANGED]), true, self->rank);
+    buffer_fini(&w.p, &w.send[CHANGED]);
+    for (int i = 0; i < BINDS; i++) {
+        w.send[CHANGED] = mapped[i % 2];
+        addresses(&w, send, receive);
+        RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+        RANK_CHECK(has_sent_all(find_lane(&w)));
+        mesh_barrier(self->end);
+    }
+    version = find_lane(&w)->version;
+    RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+    RANK_CHECK(find_lane(&w)->version == version);
+    RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    RANK_CHECK(check_way(self, &w, RSCHED_WAY_CUDA_IPC, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    end(self, &w);
+    buffer_fini(&w.p, &mapped[BINDS % 2]);
+    return 0;
+}
+
 static int both_descriptors(struct rank *self)
 {
     RANK_CHECK(with_mapped(self, true) == 0);
@@ -642,6 +700,7 @@ static const struct {
     {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
     {"late", case_late, 0},           {"gone", case_gone, 0},
     {"host-only", case_host_only, 0}, {"apart", case_apart, 0},
+    {"unsent", case_unsent, 0},
     {"half-apart", case_half_apart, 0},
     {"apart-handles", case_apart_handles, 0},
 };

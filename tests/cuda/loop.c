@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/cuda/lane.h"
 #include "librsched/run/talk.h"
 #include "tests/cuda/swap.h"
 #include "tests/verbs/interpreter.h"
@@ -254,6 +255,34 @@ static int case_update(struct rank *self)
         swap_forget(self, &w[i].s);
     for (int i = 0; i < MOST; i++)
         program_end(&w[i].s.p, self->rank);
+    return 0;
+}
+
+/* The other way that is kept ready for a refusal is prepared once: there is no table
+ * with other descriptors for each update. */
+static int case_prepared(struct rank *self)
+{
+    const struct rs_cuda_lane *lane;
+    struct world w;
+    uint64_t version;
+
+    RANK_CHECK(only_for_verbs(self) == 0 && begin(self, &w) == 0);
+    swap_make_buffers(&w.s, &small, 1);
+    RANK_CHECK(create(self, &w) == 0);
+    lane = rs_cuda_lane_of(w.s.x->out[0].lane);
+    version = lane->version;
+    RANK_CHECK(version > 0 && lane->otherwise == RS_WAY_CUDA_IPC);
+    mesh_barrier(self->end);
+    for (int i = 0; i < 5; i++) {
+        uint32_t changed;
+
+        RANK_CHECK(swap_run(self, &w.s, EPOCHS) == 0);
+        RANK_CHECK(check_way(self, &w, RSCHED_WAY_GDR_LOOPBACK, EPOCHS) == 0);
+        RANK_CHECK(rsched_exchange_update(w.s.x, &changed) == 0);
+        RANK_CHECK(changed == 0 && lane->version == version);
+    }
+    swap_forget(self, &w.s);
+    program_end(&w.s.p, self->rank);
     return 0;
 }
 
@@ -532,6 +561,7 @@ static const struct {
     {"forecast", case_forecast},
     {"update", case_update},
     {"rebound", case_rebound},
+    {"prepared", case_prepared},
     {"alone", case_alone},
     {"refused", case_refused},
     {"not-here", case_not_here},

@@ -2,9 +2,11 @@
 /* Persistent messages that are pulled out of the sender's memory (pulled.c has
  * the layouts and memories): several in one call of the kernel, requests that are
  * made anew on one side, receives that are too short, memory that the kernel
- * refuses to read, and sends that are freed before they are read.
+ * refuses to read, a sender of which it reads nothing any more, and sends that are
+ * freed before they are read.
  *
  * pulls [--native] */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -17,8 +19,21 @@
 enum { MESSAGES = 6, INTS = 20000, SHORTER = 5000 };
 enum { STARTED, FREED /* flags */ };
 
-static atomic_uint calls;
+static atomic_uint calls, asked; /* of these, by rsched while it is refused all */
 static int *refused; /* what is not to be read into; or NULL */
+static bool closed;  /* no other process is to be read */
+
+/* The native MPIs read each other, too. */
+static bool is_of_rsched(const void *caller)
+{
+    Dl_info info;
+    const char *name;
+
+    if (dladdr(caller, &info) == 0)
+        return false;
+    name = strrchr(info.dli_fname, '/');
+    return strncmp(name != NULL ? name + 1 : info.dli_fname, "librsched", 9) == 0;
+}
 
 /* Comes before the C library's. */
 __attribute__((visibility("default"))) ssize_t
@@ -27,6 +42,12 @@ process_vm_readv(pid_t pid, const struct iovec *here, unsigned long num_here,
                  unsigned long options)
 {
     atomic_fetch_add(&calls, 1);
+    if (closed && pid != getpid() &&
+        is_of_rsched(__builtin_return_address(0))) {
+        atomic_fetch_add(&asked, 1);
+        errno = EPERM;
+        return -1;
+    }
     for (unsigned long i = 0; i < num_here && refused != NULL; i++) {
         if (here[i].iov_base == refused) {
             errno = EPERM;
@@ -261,6 +282,77 @@ static void case_refused(void)
     lanes_fini(true);
 }
 
+/* One message of each of these requests. @return how many receives have failed */
+static int send_once(int num, MPI_Request *requests)
+{
+    int failed = 0;
+
+    fill();
+    MPI_Startall(num, requests);
+    for (int i = 0; i < num; i++)
+        failed += MPI_Wait(&requests[i], MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    expect(failed == 0 || receives, "sends failed", failed);
+    return failed;
+}
+
+/* They come, and the kernel is not asked for them. */
+static void expect_unread(int num, MPI_Request *requests)
+{
+    unsigned before = atomic_load(&asked);
+    uint64_t pulls = counter("lane_pulls");
+
+    expect(send_once(num, requests) == 0, "failed again", num);
+    expect(atomic_load(&asked) == before, "calls of the kernel",
+           (int)(atomic_load(&asked) - before));
+    expect(counter("lane_pulls") == pulls, "pulled", num);
+    for (int i = 0; i < num && receives; i++)
+        verify(i);
+}
+
+static void refuse_once(int num, MPI_Request *requests)
+{
+    struct hope hope = {0};
+    int failed;
+
+    do {
+        failed = send_once(num, requests);
+        go_on(&hope, "never refused");
+    } while (!all_have(&hope, !receives || failed > 0));
+}
+
+/* Nothing of the sender can be read any more: what it has announced fails, and
+ * nothing is announced after that. What slots can have room for goes through them
+ * once they have, what is longer goes natively. */
+static void case_closed(int length)
+{
+    enum { ROUNDS = 20, LONGEST_IN_SLOTS = 65536 };
+    bool in_slots = length * (int)sizeof(int) <= LONGEST_IN_SLOTS;
+    MPI_Request *requests = sends ? out_request : in_request;
+    int num = sends || receives ? MESSAGES : 0;
+    struct hope hope = {0};
+    uint64_t before;
+
+    if (!uses_lanes || world_size == 1)
+        return;
+    for (int i = 0; i < MESSAGES; i++)
+        lengths[i] = length;
+    have_lanes();
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    closed = receives;
+    refuse_once(num, requests);
+    for (int round = 0; round < ROUNDS; round++)
+        expect_unread(num, requests);
+    do {
+        before = in_lanes();
+        expect_unread(num, requests);
+        go_on(&hope, "never through slots");
+    } while (in_slots && !all_have(&hope, in_lanes() == before + (uint64_t)num));
+    lanes_fini(true);
+    closed = false;
+    for (int i = 0; i < MESSAGES; i++)
+        lengths[i] = INTS;
+}
+
 /* Memory of the heap is used again at once. */
 static void scribble(void)
 {
@@ -333,6 +425,8 @@ int main(int argc, char **argv)
     if (world_size > 1)
         case_too_long();
     case_refused();
+    case_closed(INTS);
+    case_closed(SHORTER);
     case_freed();
     one_way_fini();
     flags_fini();

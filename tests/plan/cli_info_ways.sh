@@ -34,9 +34,18 @@ expect "by RSCHED_WAYS" "$ways" "$mapped"
 expect "by RSCHED_WAYS" "$ways" \
     "  same-numa          gdrcopy, from 17 B gdr-loopback, from 16384 B cuda-ipc"
 
-# By distance, where costs differ, and where this machine's cores are.
+# What it says of stores into host memory counts all the same.
 file=$(mktemp) || exit 1
 trap 'rm -f "$file"' EXIT
+for stores in '5000000:epochs that bring 5000000 B or more to a process' 0:nothing; do
+    printf '%s\n' 'rsched: machine/1' 'name: gpu' 'extends: host' 'ways:' "  nontemporal: ${stores%%:*}" \
+        '  staged: {L: 1 us, o: 1 us, O: [{rate: 1 GB/s}], g: 1 us, G: [{rate: 1 GB/s}]}' >"$file"
+    only=$(RSCHED_WAYS=$file "$rsched" info) || status=1
+    expect "stores beside GPU memory" "$only" "  past the caches    ${stores#*:}"
+    expect "stores beside GPU memory" "$only" "$mapped"
+done
+
+# By distance, where costs differ, and where this machine's cores are.
 at() { printf '    %s: {L: 1 us, o: %s, O: [{rate: %s}], g: 1 us, G: [{rate: %s}]}\n' "$1" "$2" "$3" "$3"; }
 {
     printf 'rsched: machine/1\nname: far\nextends: host\nways:\n  landing:\n'

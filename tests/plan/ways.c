@@ -114,6 +114,16 @@ static const struct rs_host_ways simple = {
                        COST(3100000, 25000), 100000, 0},
 };
 
+/* So nobody tries out another way, least of all while this one is measured. */
+Test(ways, costs_that_somebody_sets_are_no_guess)
+{
+    static const struct rs_host_ways host;
+    struct rs_ways ways = {.host_guessed = true};
+
+    rs_ways_set_host(&ways, &host);
+    cr_assert_not(ways.host_guessed);
+}
+
 Test(ways, the_cheapest_is_chosen)
 {
     struct rs_way_parts parts = {.mapped = {18714, 1, 0}};

@@ -4,11 +4,13 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "engines/common/hand.h"
+#include "engines/loopback/loopback.h"
 #include "tests/base/entries.h"
 
 enum { MOST = 8 };
@@ -125,4 +127,68 @@ Test(hands, many_descriptors_on_the_way_are_waited_for, .init = draw)
     pthread_join(thread, NULL);
     rs_hands_fini(&mine);
     rs_hands_fini(&theirs);
+}
+
+enum { PEERS = 5 };
+
+static struct rsched_connection *connect_to(struct rsched_engine *from,
+                                            struct rsched_engine *to)
+{
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
+    struct rsched_connection *c;
+
+    rs_loopback_ops.address(to, address);
+    cr_assert_eq(rs_loopback_ops.connect(from, 0, address, &c), 0);
+    return c;
+}
+
+static void accept_peer(struct rsched_connection *c)
+{
+    unsigned char offer[RSCHED_ENGINE_OFFER_BYTES] = {0};
+
+    cr_assert_eq(rs_loopback_ops.accept(c, offer), 0);
+}
+
+/* An engine and its peers, all of this process, connected both ways.
+ * @return the descriptors that connections keep open */
+static int count_connected(void)
+{
+    const struct rsched_engine_env env = {.job = mine_nonce};
+    struct rsched_engine *engine, *peers[PEERS];
+    struct rsched_connection *there[PEERS], *back[PEERS];
+    int unconnected, connected;
+
+    cr_assert_eq(rs_loopback_ops.open(&env, &engine), 0);
+    for (int i = 0; i < PEERS; i++)
+        cr_assert_eq(rs_loopback_ops.open(&env, &peers[i]), 0);
+    unconnected = count_descriptors();
+    for (int i = 0; i < PEERS; i++) {
+        there[i] = connect_to(engine, peers[i]);
+        back[i] = connect_to(peers[i], engine);
+    }
+    for (int i = 0; i < PEERS; i++) {
+        accept_peer(there[i]);
+        accept_peer(back[i]);
+        rs_loopback_ops.collect(peers[i]);
+    }
+    rs_loopback_ops.collect(engine);
+    connected = count_descriptors();
+    for (int i = 0; i < PEERS; i++) {
+        rs_loopback_ops.disconnect(there[i]);
+        rs_loopback_ops.disconnect(back[i]);
+        rs_loopback_ops.close(peers[i]);
+    }
+    rs_loopback_ops.close(engine);
+    return connected - unconnected;
+}
+
+/* Processes that must not be dumped do not know whether /proc leads to each other,
+ * so they send letters also where it does. */
+Test(hands, what_nobody_needs_does_not_stay_open, .init = draw)
+{
+    int before = count_descriptors(), unsent = count_connected();
+
+    cr_assert_eq(prctl(PR_SET_DUMPABLE, 0), 0);
+    cr_assert_eq(count_connected(), unsent);
+    cr_assert_eq(count_descriptors(), before);
 }

@@ -18,6 +18,7 @@ fail() {
     failed=1
 }
 
+# It fails if its counters say that anything went another way than the one measured.
 "$rsched" probe --rounds 1 --longest 1048576 --output "$folder/ways.yaml" \
     --svg "$folder/ways.svg" >"$folder/table" || fail probe
 for way in self landing pull shared; do
@@ -120,4 +121,16 @@ bad "--longest x: " probe --longest x
 bad "there is no key 'ways' in it" probe --compare tofu-k
 bad "$folder/none.yaml" probe --compare "$folder/none.yaml"
 bad "class" probe --class middling
+
+# A machine file is about the machine, not about settings.
+for setting in RSCHED_MAPPED=0 RSCHED_CMA=4k RSCHED_NONTEMPORAL=1M RSCHED_TRIALS=yes \
+    RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no; do
+    export "${setting?}"
+    bad "rsched: probe: $setting says which way" probe --output "$folder/forced.yaml"
+    bad "rsched: probe: $setting says which way" probe --compare "$folder/ways.yaml"
+    unset "${setting%=*}"
+done
+[ ! -e "$folder/forced.yaml" ] || fail "a file about a setting"
+RSCHED_CMA=auto RSCHED_TRIALS=no RSCHED_GPU_WAY=staged "$rsched" probe --memory host --rounds 1 \
+    --longest 65536 >/dev/null || fail "settings that say nothing of host memory"
 exit $failed

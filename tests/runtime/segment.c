@@ -7,8 +7,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <rsched/error.h>
 
 #include "engines/loopback/segment.h"
 
@@ -125,4 +130,75 @@ Test(runtime_segment, bases_of_blocks_are_never_zero)
         cr_assert_neq(atomic_load(&block->words->closed), block->base);
     }
     rs_segment_fini(&segment);
+}
+
+/* Of memory: what is reserved and not mapped counts, too. */
+static uint64_t pages_of(const struct rs_segment *segment)
+{
+    struct stat status;
+
+    cr_assert_eq(fstat(segment->fd, &status), 0);
+    return (uint64_t)status.st_blocks;
+}
+
+/* Let the process map so many bytes more. */
+static void limit_mappings(uint64_t bytes)
+{
+    struct rlimit limit;
+    unsigned long pages;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    cr_assert_not_null(f);
+    cr_assert_eq(fscanf(f, "%lu", &pages), 1);
+    fclose(f);
+    cr_assert_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = pages * (uint64_t)sysconf(_SC_PAGESIZE) + bytes;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+static void unlimit_mappings(void)
+{
+    struct rlimit limit;
+
+    cr_assert_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+static void block_that_cannot_be_mapped(bool sparse)
+{
+    enum { MOST = 8 << 20, LONG = 64 << 20, SHORT = 1 << 20 };
+    struct rs_segment segment;
+    struct rs_block *block;
+    uint64_t pages, bytes;
+
+    cr_assert_eq(rs_segment_init(&segment, JOB), 0);
+    bytes = segment.bytes;
+    pages = pages_of(&segment);
+    limit_mappings(MOST);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(rs_segment_allocate(&segment, LONG, sparse, NULL, never,
+                                         &block),
+                     RSCHED_ESYS);
+    unlimit_mappings();
+    cr_assert_eq(segment.bytes, bytes);
+    cr_assert_eq(pages_of(&segment), pages);
+    /* Others come in its place, shorter or longer. */
+    for (uint64_t more = SHORT; more <= 2 * LONG; more *= 128) {
+        cr_assert_eq(rs_segment_allocate(&segment, more, sparse, NULL, never,
+                                         &block), 0);
+        cr_assert_eq(block->offset, bytes);
+        bytes += more;
+    }
+    rs_segment_fini(&segment);
+}
+
+Test(runtime_segment, a_block_that_cannot_be_mapped_keeps_no_memory)
+{
+    block_that_cannot_be_mapped(false);
+}
+
+Test(runtime_segment, nor_does_a_sparse_one)
+{
+    block_that_cannot_be_mapped(true);
 }
