@@ -336,6 +336,9 @@ BLOCKING(Win_post,
 BLOCKING(Win_wait,
          (MPI_Win win),
          (win))
+POLLED(Win_test,
+         (MPI_Win win, int *flag),
+         (win, flag))
 BLOCKING(Win_lock,
          (int lock_type, int rank, int assert, MPI_Win win),
          (lock_type, rank, assert, win))
@@ -426,6 +429,9 @@ BLOCKING(Intercomm_create_from_groups,
 BLOCKING(Session_finalize,
          (MPI_Session *session),
          (session))
+POLLED(Parrived,
+         (MPI_Request request, int partition, int *flag),
+         (request, partition, flag))
 #endif
 
 #if MPI_VERSION >= 4
