@@ -64,21 +64,40 @@ void *rs_native(const char *name)
     BLOCKING_PMPI(Name, params, args)
 #endif
 
-/* Calls that make a communicator give it a name. */
-#define MAKES_PMPI(Name, params, args, made)                                 \
+/* Calls that make a communicator give it a name; of a tool's call behind us it has
+ * one already. */
+static int named(int error, const MPI_Comm *made)
+{
+    if (error == MPI_SUCCESS)
+        rs_name_give(*made);
+    return error;
+}
+
+/* May wait too, so what nonblocking calls need is set up here. */
+static int prepared(int error, const MPI_Comm *made)
+{
+    if (named(error, made) == MPI_SUCCESS)
+        rs_comm_prepare(*made);
+    return error;
+}
+
+#define MAKES_AND(then, Name, params, args, made)                            \
     RS_NATIVE(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
-        int error;                                                           \
-                                                                             \
         rs_settle();                                                         \
-        error = native_##Name args;                                          \
-        if (error == MPI_SUCCESS)                                            \
-            rs_name_give(*(made));                                           \
-        return error;                                                        \
+        return named(native_##Name args, made);                              \
+    }                                                                        \
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        rs_settle();                                                         \
+        return then(behind_##Name args, made);                               \
     }
 #define MAKES(Name, params, args, made)                                      \
-    MAKES_PMPI(Name, params, args, made)                                     \
-    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+    MAKES_AND(named, Name, params, args, made)
+/* One that has neighbors. */
+#define PREPARES(Name, params, args, made)                                   \
+    MAKES_AND(prepared, Name, params, args, made)
 
 #include "mpi/blocking_calls.h"

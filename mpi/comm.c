@@ -393,6 +393,14 @@ struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
     return record->reason == RS_ACCELERATED ? record : NULL;
 }
 
+void rs_comm_prepare(MPI_Comm comm)
+{
+    enum rs_reason reason;
+
+    if (comm != MPI_COMM_NULL)
+        rs_comm_get(comm, &reason);
+}
+
 struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason)
 {
     int topology;

@@ -65,7 +65,7 @@ void rs_name_give(MPI_Comm comm)
     if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL)
         return;
     PMPI_Comm_test_inter(comm, &inter);
-    if (inter || rs_comm_has_strangers(comm))
+    if (inter || rs_comm_has_strangers(comm) || rs_name_find(comm) != NULL)
         return;
     PMPI_Comm_rank(comm, &rank);
     if (rank == 0)
