@@ -76,11 +76,16 @@ static void natives_fini(struct natives *natives, MPI_Request *handles)
     free(natives->memory);
 }
 
-/* The error of a call with several statuses; the handler is that of the first
- * failed request's communicator. */
-static int raise_in_status(struct rs_request *failed)
+/* The error of a call with several statuses. `failed`: the first of ours, or NULL;
+ * its communicator's handler is called, unless the native call, which returned
+ * `result`, has called one. */
+static int raise_in_status(struct rs_request *failed, int result)
 {
-    return rs_request_raise(failed, MPI_ERR_IN_STATUS);
+    if (LIKELY(failed == NULL))
+        return result;
+    if (result == MPI_SUCCESS)
+        rs_request_raise(failed, MPI_ERR_IN_STATUS);
+    return MPI_ERR_IN_STATUS;
 }
 
 /* Start an array whose first request is not ours. */
@@ -245,7 +250,7 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         result = (LIKELY(failed == NULL)
                       ? waitall_natives
                       : waitall_natives_after_failure)(count, handles, statuses);
-    return LIKELY(failed == NULL) ? result : raise_in_status(failed);
+    return raise_in_status(failed, result);
 }
 
 int MPI_Testall(int count, MPI_Request *handles, int *flag,
@@ -289,7 +294,7 @@ int MPI_Testall(int count, MPI_Request *handles, int *flag,
     if (*flag || result != MPI_SUCCESS)
         copy_statuses(&natives, statuses, result);
     natives_fini(&natives, handles);
-    return failed != NULL ? raise_in_status(failed) : result;
+    return raise_in_status(failed, result);
 }
 
 /* One look at an array for a call that completes one request. True when the
@@ -433,7 +438,7 @@ static int some_once(int count, MPI_Request *handles, struct natives *natives,
     }
     if (!active && more == MPI_UNDEFINED)
         *num = MPI_UNDEFINED;
-    return failed != NULL ? raise_in_status(failed) : result;
+    return raise_in_status(failed, result);
 }
 
 int MPI_Testsome(int count, MPI_Request *handles, int *num, int *indices,
