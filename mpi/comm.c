@@ -369,7 +369,9 @@ static struct rs_comm *look_up(MPI_Comm comm, int *topology,
     *reason = RS_REASON_ARGUMENT;
     if (comm == MPI_COMM_NULL)
         return NULL;
-    PMPI_Comm_get_attr(comm, rs_process.comm_keyval, &record, &found);
+    if (PMPI_Comm_get_attr(comm, rs_process.comm_keyval, &record, &found) !=
+        MPI_SUCCESS)
+        return NULL;
     if (found)
         return record;
     PMPI_Comm_test_inter(comm, &inter);
