@@ -26,7 +26,7 @@ static bool natives_init(struct natives *natives, int count,
     bool ours = false;
 
     *active = false;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; handles != NULL && i < count; i++) {
         const struct rs_request *request = rs_request_find(handles[i]);
 
         if (request == NULL)
@@ -88,6 +88,12 @@ static int raise_in_status(struct rs_request *failed, int result)
     return MPI_ERR_IN_STATUS;
 }
 
+/* An array with nothing in it, or a wrong one: the native call says which. */
+static inline bool has_none(int count, const MPI_Request *handles)
+{
+    return count <= 0 || handles == NULL;
+}
+
 /* Start an array whose first request is not ours. */
 static int startall_mixed(int count, MPI_Request *handles)
 {
@@ -109,6 +115,8 @@ int MPI_Startall(int count, MPI_Request *handles)
 {
     struct rs_request *request = NULL;
 
+    if (UNLIKELY(has_none(count, handles)))
+        return PMPI_Startall(count, handles);
     for (int i = 0; i < count; i++) {
         int error;
 
@@ -225,6 +233,8 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
     struct rs_request *request = NULL, *failed = NULL;
     int later = 0, natives = 0, result = MPI_SUCCESS;
 
+    if (UNLIKELY(has_none(count, handles)))
+        return waitall_natives(count, handles, statuses);
     for (int i = 0; i < count; i++) {
         request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL)) {

@@ -61,7 +61,7 @@ int rs_request_raise(struct rs_request *request, int error)
 
 int MPI_Start(MPI_Request *handle)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
 
     return UNLIKELY(request == NULL) ? PMPI_Start(handle)
                                      : rs_request_start(request);
@@ -69,7 +69,7 @@ int MPI_Start(MPI_Request *handle)
 
 int MPI_Wait(MPI_Request *handle, MPI_Status *status)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
     int error;
 
     if (request == NULL) {
@@ -88,7 +88,7 @@ int MPI_Wait(MPI_Request *handle, MPI_Status *status)
 
 int MPI_Test(MPI_Request *handle, int *flag, MPI_Status *status)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
     int error;
 
     if (request == NULL) {
