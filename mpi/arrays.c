@@ -68,9 +68,11 @@ static bool natives_init(struct natives *natives, int count,
     return true;
 }
 
-/* Write back the handles, which native calls may have set to null. */
+/* Write back the handles, which native calls may have set to null: the end of a
+ * call. */
 static void natives_fini(struct natives *natives, MPI_Request *handles)
 {
+    rs_look_at_times();
     for (int i = 0; i < natives->num; i++)
         handles[natives->places[i]] = natives->handles[i];
     free(natives->memory);
@@ -260,6 +262,7 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         result = (LIKELY(failed == NULL)
                       ? waitall_natives
                       : waitall_natives_after_failure)(count, handles, statuses);
+    rs_look_at_times();
     return raise_in_status(failed, result);
 }
 
