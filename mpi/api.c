@@ -172,7 +172,8 @@ int rsched_mpi_alltoallw_init(
         return refuse(__func__, rs_process.reason);
     if (topology == NULL || request == NULL)
         return invalid(__func__, "there is no topology or no request");
-    if (!rs_args_valid(topology->record, &args))
+    if (!rs_args_valid(topology->record, &args) ||
+        !rs_types_valid(topology->record, &args))
         return invalid(__func__, "a count, datatype or displacement is wrong");
     if (rs_context() == NULL)
         return refuse(__func__, RS_REASON_CONTEXT);

@@ -26,7 +26,7 @@ static bool natives_init(struct natives *natives, int count,
     bool ours = false;
 
     *active = false;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; handles != NULL && i < count; i++) {
         const struct rs_request *request = rs_request_find(handles[i]);
 
         if (request == NULL)
@@ -68,19 +68,32 @@ static bool natives_init(struct natives *natives, int count,
     return true;
 }
 
-/* Write back the handles, which native calls may have set to null. */
+/* Write back the handles, which native calls may have set to null: the end of a
+ * call. */
 static void natives_fini(struct natives *natives, MPI_Request *handles)
 {
+    rs_look_at_times();
     for (int i = 0; i < natives->num; i++)
         handles[natives->places[i]] = natives->handles[i];
     free(natives->memory);
 }
 
-/* The error of a call with several statuses; the handler is that of the first
- * failed request's communicator. */
-static int raise_in_status(struct rs_request *failed)
+/* The error of a call with several statuses. `failed`: the first of ours, or NULL;
+ * its communicator's handler is called, unless the native call, which returned
+ * `result`, has called one. */
+static int raise_in_status(struct rs_request *failed, int result)
 {
-    return rs_request_raise(failed, MPI_ERR_IN_STATUS);
+    if (LIKELY(failed == NULL))
+        return result;
+    if (result == MPI_SUCCESS)
+        rs_request_raise(failed, MPI_ERR_IN_STATUS);
+    return MPI_ERR_IN_STATUS;
+}
+
+/* An array with nothing in it, or a wrong one: the native call says which. */
+static inline bool has_none(int count, const MPI_Request *handles)
+{
+    return count <= 0 || handles == NULL;
 }
 
 /* Start an array whose first request is not ours. */
@@ -104,6 +117,8 @@ int MPI_Startall(int count, MPI_Request *handles)
 {
     struct rs_request *request = NULL;
 
+    if (UNLIKELY(has_none(count, handles)))
+        return PMPI_Startall(count, handles);
     for (int i = 0; i < count; i++) {
         int error;
 
@@ -220,6 +235,8 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
     struct rs_request *request = NULL, *failed = NULL;
     int later = 0, natives = 0, result = MPI_SUCCESS;
 
+    if (UNLIKELY(has_none(count, handles)))
+        return waitall_natives(count, handles, statuses);
     for (int i = 0; i < count; i++) {
         request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL)) {
@@ -245,7 +262,8 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         result = (LIKELY(failed == NULL)
                       ? waitall_natives
                       : waitall_natives_after_failure)(count, handles, statuses);
-    return LIKELY(failed == NULL) ? result : raise_in_status(failed);
+    rs_look_at_times();
+    return raise_in_status(failed, result);
 }
 
 int MPI_Testall(int count, MPI_Request *handles, int *flag,
@@ -289,7 +307,7 @@ int MPI_Testall(int count, MPI_Request *handles, int *flag,
     if (*flag || result != MPI_SUCCESS)
         copy_statuses(&natives, statuses, result);
     natives_fini(&natives, handles);
-    return failed != NULL ? raise_in_status(failed) : result;
+    return raise_in_status(failed, result);
 }
 
 /* One look at an array for a call that completes one request. True when the
@@ -433,7 +451,7 @@ static int some_once(int count, MPI_Request *handles, struct natives *natives,
     }
     if (!active && more == MPI_UNDEFINED)
         *num = MPI_UNDEFINED;
-    return failed != NULL ? raise_in_status(failed) : result;
+    return raise_in_status(failed, result);
 }
 
 int MPI_Testsome(int count, MPI_Request *handles, int *num, int *indices,

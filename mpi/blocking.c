@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Native calls that may block: whoever is inside one does not look at his
- * pairs, so nothing of theirs may be unmatched (N4 of docs/persistent.md). All
- * of them are here, but those of plain.c and completion; tests/mpi/check-calls
- * compares with mpi.h. Their PMPI_ names are taken, so that Fortran's bindings
+ * pairs, so nothing of theirs may be unmatched (N4 of docs/persistent.md); and
+ * those that ask whether something has come, which look. All of them are here, but
+ * those of plain.c and completion; tests/mpi/check-calls compares with mpi.h. Their PMPI_ names are taken, so that Fortran's bindings
  * do not pass by; MPI_ names only where no other file has them. */
 #include "mpi/native.h"
 #include "mpi/persistent.h"
@@ -27,22 +27,26 @@ void *rs_native(const char *name)
     return found;
 }
 
-#define BLOCKING_PMPI(Name, params, args)                                    \
+#define AFTER_PMPI(before, Name, params, args)                               \
     RS_NATIVE(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
-        rs_settle();                                                         \
+        before();                                                            \
         return native_##Name args;                                           \
     }
 /* MPI_Name too. */
-#define BLOCKING(Name, params, args)                                         \
-    BLOCKING_PMPI(Name, params, args)                                        \
+#define AFTER(before, Name, params, args)                                    \
+    AFTER_PMPI(before, Name, params, args)                                   \
     RS_BEHIND(Name)                                                          \
     int MPI_##Name params                                                    \
     {                                                                        \
-        rs_settle();                                                         \
+        before();                                                            \
         return behind_##Name args;                                           \
     }
+#define BLOCKING_PMPI(Name, params, args)                                    \
+    AFTER_PMPI(rs_settle, Name, params, args)
+#define BLOCKING(Name, params, args) AFTER(rs_settle, Name, params, args)
+#define POLLED(Name, params, args) AFTER(rs_look, Name, params, args)
 
 /* Initializing a persistent collective call is not local either. */
 #if RS_MPI4_CALLS
@@ -60,21 +64,40 @@ void *rs_native(const char *name)
     BLOCKING_PMPI(Name, params, args)
 #endif
 
-/* Calls that make a communicator give it a name. */
-#define MAKES_PMPI(Name, params, args, made)                                 \
+/* Calls that make a communicator give it a name; of a tool's call behind us it has
+ * one already. */
+static int named(int error, const MPI_Comm *made)
+{
+    if (error == MPI_SUCCESS)
+        rs_name_give(*made);
+    return error;
+}
+
+/* May wait too, so what nonblocking calls need is set up here. */
+static int prepared(int error, const MPI_Comm *made)
+{
+    if (named(error, made) == MPI_SUCCESS)
+        rs_comm_prepare(*made);
+    return error;
+}
+
+#define MAKES_AND(then, Name, params, args, made)                            \
     RS_NATIVE(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
-        int error;                                                           \
-                                                                             \
         rs_settle();                                                         \
-        error = native_##Name args;                                          \
-        if (error == MPI_SUCCESS)                                            \
-            rs_name_give(*(made));                                           \
-        return error;                                                        \
+        return named(native_##Name args, made);                              \
+    }                                                                        \
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        rs_settle();                                                         \
+        return then(behind_##Name args, made);                               \
     }
 #define MAKES(Name, params, args, made)                                      \
-    MAKES_PMPI(Name, params, args, made)                                     \
-    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+    MAKES_AND(named, Name, params, args, made)
+/* One that has neighbors. */
+#define PREPARES(Name, params, args, made)                                   \
+    MAKES_AND(prepared, Name, params, args, made)
 
 #include "mpi/blocking_calls.h"

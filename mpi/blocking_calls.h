@@ -106,10 +106,10 @@ MAKES(Comm_create_group,
 BLOCKING(Comm_disconnect,
          (MPI_Comm *comm),
          (comm))
-MAKES_PMPI(Comm_dup,
+PREPARES(Comm_dup,
          (MPI_Comm comm, MPI_Comm *newcomm),
          (comm, newcomm), newcomm)
-MAKES_PMPI(Comm_dup_with_info,
+PREPARES(Comm_dup_with_info,
          (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm),
          (comm, info, newcomm), newcomm)
 BLOCKING(Comm_free,
@@ -141,24 +141,24 @@ MAKES(Comm_split_type,
          (MPI_Comm comm, int split_type, int key, MPI_Info info,
           MPI_Comm *newcomm),
          (comm, split_type, key, info, newcomm), newcomm)
-MAKES_PMPI(Cart_create,
+PREPARES(Cart_create,
          (MPI_Comm comm_old, int ndims, const int dims[], const int periods[],
           int reorder, MPI_Comm *comm_cart),
          (comm_old, ndims, dims, periods, reorder, comm_cart), comm_cart)
-MAKES_PMPI(Cart_sub,
+PREPARES(Cart_sub,
          (MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm),
          (comm, remain_dims, newcomm), newcomm)
-MAKES_PMPI(Graph_create,
+PREPARES(Graph_create,
          (MPI_Comm comm_old, int nnodes, const int indx[], const int edges[],
           int reorder, MPI_Comm *comm_graph),
          (comm_old, nnodes, indx, edges, reorder, comm_graph), comm_graph)
-MAKES_PMPI(Dist_graph_create,
+PREPARES(Dist_graph_create,
          (MPI_Comm comm_old, int n, const int sources[], const int degrees[],
           const int destinations[], const int weights[], MPI_Info info,
           int reorder, MPI_Comm *comm_dist_graph),
          (comm_old, n, sources, degrees, destinations, weights, info, reorder,
           comm_dist_graph), comm_dist_graph)
-MAKES_PMPI(Dist_graph_create_adjacent,
+PREPARES(Dist_graph_create_adjacent,
          (MPI_Comm comm_old, int indegree, const int sources[],
           const int sourceweights[], int outdegree, const int destinations[],
           const int destweights[], MPI_Info info, int reorder,
@@ -336,6 +336,9 @@ BLOCKING(Win_post,
 BLOCKING(Win_wait,
          (MPI_Win win),
          (win))
+POLLED(Win_test,
+         (MPI_Win win, int *flag),
+         (win, flag))
 BLOCKING(Win_lock,
          (int lock_type, int rank, int assert, MPI_Win win),
          (lock_type, rank, assert, win))
@@ -426,6 +429,9 @@ BLOCKING(Intercomm_create_from_groups,
 BLOCKING(Session_finalize,
          (MPI_Session *session),
          (session))
+POLLED(Parrived,
+         (MPI_Request request, int partition, int *flag),
+         (request, partition, flag))
 #endif
 
 #if MPI_VERSION >= 4

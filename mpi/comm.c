@@ -369,7 +369,9 @@ static struct rs_comm *look_up(MPI_Comm comm, int *topology,
     *reason = RS_REASON_ARGUMENT;
     if (comm == MPI_COMM_NULL)
         return NULL;
-    PMPI_Comm_get_attr(comm, rs_process.comm_keyval, &record, &found);
+    if (PMPI_Comm_get_attr(comm, rs_process.comm_keyval, &record, &found) !=
+        MPI_SUCCESS)
+        return NULL;
     if (found)
         return record;
     PMPI_Comm_test_inter(comm, &inter);
@@ -391,6 +393,14 @@ struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason)
         record = record_create(comm, topology);
     *reason = record->reason;
     return record->reason == RS_ACCELERATED ? record : NULL;
+}
+
+void rs_comm_prepare(MPI_Comm comm)
+{
+    enum rs_reason reason;
+
+    if (comm != MPI_COMM_NULL)
+        rs_comm_get(comm, &reason);
 }
 
 struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason)

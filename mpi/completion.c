@@ -61,7 +61,7 @@ int rs_request_raise(struct rs_request *request, int error)
 
 int MPI_Start(MPI_Request *handle)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
 
     return UNLIKELY(request == NULL) ? PMPI_Start(handle)
                                      : rs_request_start(request);
@@ -69,7 +69,7 @@ int MPI_Start(MPI_Request *handle)
 
 int MPI_Wait(MPI_Request *handle, MPI_Status *status)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
     int error;
 
     if (request == NULL) {
@@ -77,18 +77,20 @@ int MPI_Wait(MPI_Request *handle, MPI_Status *status)
         return PMPI_Wait(handle, status);
     }
     if (UNLIKELY(request->state == RS_INACTIVE)) {
+        rs_look();
         rs_set_empty(status);
         return MPI_SUCCESS;
     }
     error = rs_request_finish(request, handle);
     rs_set_status(request, status);
+    rs_look_at_times();
     return LIKELY(error == MPI_SUCCESS) ? MPI_SUCCESS
                                         : rs_request_raise(request, error);
 }
 
 int MPI_Test(MPI_Request *handle, int *flag, MPI_Status *status)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
     int error;
 
     if (request == NULL) {
@@ -97,6 +99,7 @@ int MPI_Test(MPI_Request *handle, int *flag, MPI_Status *status)
     }
     *flag = 1;
     if (UNLIKELY(request->state == RS_INACTIVE)) {
+        rs_look();
         rs_set_empty(status);
         return MPI_SUCCESS;
     }
@@ -107,6 +110,7 @@ int MPI_Test(MPI_Request *handle, int *flag, MPI_Status *status)
     }
     error = rs_request_take(request, handle);
     rs_set_status(request, status);
+    rs_look_at_times();
     return LIKELY(error == MPI_SUCCESS) ? MPI_SUCCESS
                                         : rs_request_raise(request, error);
 }
@@ -120,6 +124,7 @@ int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status)
         return PMPI_Request_get_status(handle, flag, status);
     }
     *flag = 1;
+    rs_look_at_times();
     if (request->state == RS_INACTIVE) {
         rs_set_empty(status);
     } else if (rs_request_poll(request)) {

@@ -590,7 +590,7 @@ static struct rs_flat *flatten(MPI_Datatype type, bool *named)
 static struct rs_flat *kept(MPI_Datatype type)
 {
     struct rs_flat *flat;
-    int found;
+    int found = 0;
 
     PMPI_Type_get_attr(type, rs_process.type_keyval, &flat, &found);
     if (!found)

@@ -34,17 +34,7 @@ static MPI_Status *many(MPI_Status *statuses)
                : statuses;
 }
 
-/* ---- start of the program, communicators ---- */
-
-F08(init, (MPI_Fint *ierr))
-{
-    set(ierr, MPI_Init(NULL, NULL));
-}
-
-F08(init_thread, (MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierr))
-{
-    set(ierr, MPI_Init_thread(NULL, NULL, *required, provided));
-}
+/* ---- communicators ---- */
 
 /* All arguments are passed by reference; `made` is the last but one. */
 #define MAKES_3(name)                                                        \

@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Open MPI: the start of the program, communicators, collectives. */
+/* Open MPI: communicators, collectives. */
 #include "mpi/fortran.h"
 
 #include <stdlib.h>
 
 #pragma GCC visibility push(default)
 
-/* ---- start of the program, communicators ---- */
+/* ---- communicators ---- */
 
 #define NEXT(name, params)                                                   \
     void(*native) params;                                                    \
     MPI_Fint error;                                                          \
                                                                              \
     *(void **)&native = rs_fortran_next("ompi_" #name "_f")
-
-FORTRAN(Init, INIT, init, (MPI_Fint *ierr))
-{
-    set(ierr, MPI_Init(NULL, NULL));
-}
-
-FORTRAN(Init_thread, INIT_THREAD, init_thread,
-        (MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierr))
-{
-    set(ierr, MPI_Init_thread(NULL, NULL, *required, provided));
-}
 
 FORTRAN(Cart_create, CART_CREATE, cart_create,
         (MPI_Fint *comm, MPI_Fint *ndims, MPI_Fint *dims, logical *periods,

@@ -440,25 +440,38 @@ static void backend_init(void)
         rs_names_init();
 }
 
-int MPI_Init(int *argc, char ***argv)
+/* A tool behind us comes here twice, by our MPI_ and our PMPI_ name; what asks whether
+ * a process has the backend may be told once only. */
+static void before_init(void)
 {
-    int error;
+    static bool announced;
 
-    rs_presence_announce();
-    error = PMPI_Init(argc, argv);
-    if (error == MPI_SUCCESS)
+    if (!announced)
+        rs_presence_announce();
+    announced = true;
+}
+
+static int after_init(int error)
+{
+    if (error == MPI_SUCCESS && rs_process.reason == RS_REASON_NO_INIT)
         backend_init();
     return error;
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    int error;
+#define INIT(Name, params, args)                                             \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name params                                                   \
+    {                                                                        \
+        before_init();                                                       \
+        return after_init(native_##Name args);                               \
+    }                                                                        \
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        before_init();                                                       \
+        return after_init(behind_##Name args);                               \
+    }
 
-    rs_presence_announce();
-    error = PMPI_Init_thread(argc, argv, required, provided);
-    if (error == MPI_SUCCESS)
-        backend_init();
-    return error;
-}
-
+INIT(Init, (int *argc, char ***argv), (argc, argv))
+INIT(Init_thread, (int *argc, char ***argv, int required, int *provided),
+     (argc, argv, required, provided))

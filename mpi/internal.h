@@ -373,6 +373,9 @@ enum rs_reason rs_plan_create_off_gpu(const struct rs_comm *comm,
 void rs_plan_destroy(struct rs_plan *plan);
 /** Whether native MPI accepts the arguments; if not it says why. */
 bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args);
+/** Whether its types are those of messages: for arguments that are valid otherwise
+ * and of which no plan has been made. */
+bool rs_types_valid(const struct rs_comm *comm, const struct rs_args *args);
 /** Note the arguments, and compare; buffers are not looked at. */
 bool rs_plan_keep(struct rs_plan *plan, const struct rs_comm *comm,
                   const struct rs_args *args);
@@ -577,7 +580,8 @@ void rs_channels_visit(struct rs_comm *comm,
                        void (*count)(uint64_t *to,
                                      const struct rsched_exchange *exchange),
                        uint64_t *to);
-/** The plan of valid arguments; NULL when out of memory. */
+/** The plan of valid arguments; NULL when out of memory, or when a type is not
+ * valid. */
 struct rs_plan *rs_flight_plan(struct rs_comm *comm,
                                const struct rs_args *args);
 /** Hand an open request to its channel. Local: never waits for a peer. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that MPI gives out: where its other processes can map it, exchanges
  * copy once. */
-#include "mpi/internal.h"
 #include "mpi/native.h"
+#include "mpi/persistent.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,7 +11,10 @@
 
 /* ---- MPI_Alloc_mem ---- */
 
+RS_BEHIND(Alloc_mem)
+RS_BEHIND(Free_mem)
 RS_NATIVE(Free_mem)
+RS_BEHIND(Win_allocate_shared)
 
 /* Each allocation is a mapping of its own, in whole pages, of which the kernel lets a
  * process have some 65000; and no message of fewer bytes is ever copied once. */
@@ -45,22 +48,31 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr)
 
     if (!is_of_use(size) || wants_more_than_pages(info) ||
         rsched_alloc((size_t)size, &memory) != 0)
-        return PMPI_Alloc_mem(size, info, baseptr);
+        return behind_Alloc_mem(size, info, baseptr);
     atomic_fetch_add_explicit(&num_mapped, 1, memory_order_relaxed);
     *(void **)baseptr = memory;
     return MPI_SUCCESS;
 }
 
-/* By either name: whoever wraps MPI_Free_mem calls this one. */
-int PMPI_Free_mem(void *base)
+/* Whether it was ours, and is gone. */
+static bool free_mapped(void *base)
 {
     if (base == NULL || rsched_free(base) != 0)
-        return native_Free_mem(base);
+        return false;
     atomic_fetch_sub_explicit(&num_mapped, 1, memory_order_relaxed);
-    return MPI_SUCCESS;
+    return true;
 }
 
-int MPI_Free_mem(void *base) __attribute__((alias("PMPI_Free_mem")));
+int MPI_Free_mem(void *base)
+{
+    return free_mapped(base) ? MPI_SUCCESS : behind_Free_mem(base);
+}
+
+/* Whoever wraps MPI_Free_mem calls this one. */
+int PMPI_Free_mem(void *base)
+{
+    return free_mapped(base) ? MPI_SUCCESS : native_Free_mem(base);
+}
 
 /* ---- MPI_Win_allocate_shared ---- */
 
@@ -127,11 +139,12 @@ static void add_parts(struct window *w, MPI_Win win, uint64_t number)
 int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info,
                             MPI_Comm comm, void *baseptr, MPI_Win *win)
 {
-    int error = PMPI_Win_allocate_shared(size, unit, info, comm, baseptr, win);
     struct window *w;
     uint64_t number;
-    int parts;
+    int error, parts;
 
+    rs_settle();
+    error = behind_Win_allocate_shared(size, unit, info, comm, baseptr, win);
     if (error != MPI_SUCCESS || rs_process.reason != RS_ACCELERATED ||
         rs_comm_has_strangers(comm))
         return error;

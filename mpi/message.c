@@ -43,6 +43,7 @@ void rs_message_complete(struct rs_message *message, uint64_t bytes, int error)
     if (rs_message_is_open(message))
         rs_message_matched();
     message->got = bytes;
+    message->raised = false;
     message->request->error = error;
     message->request->state = RS_COMPLETE;
 }
@@ -265,9 +266,7 @@ int rs_message_start_slowly(struct rs_request *request)
         else if (message->sends)
             rs_incarnation_settle(pair); /* N1 */
     }
-    rs_message_start_natively(request);
-    return request->state == RS_COMPLETE && message->raised ? request->error
-                                                            : MPI_SUCCESS;
+    return rs_message_start_natively(request);
 }
 
 /* ---- going on ---- */
@@ -360,11 +359,8 @@ int rs_message_raise(struct rs_request *request, int error)
 {
     struct rs_message *message = request->message;
 
-    if (message->raised) {
-        message->raised = false;
-        return error;
-    }
-    return rs_name_raise(message->lane->pair->name, error);
+    return message->raised ? error
+                           : rs_name_raise(message->lane->pair->name, error);
 }
 
 /* ---- the end ---- */

@@ -57,7 +57,7 @@ struct rs_message {
     bool sends, synchronous;
     bool announced; /* send: the last put; its bytes are not in the slot */
     bool unreadable; /* send: settings leave no way to pull it */
-    bool raised; /* the native MPI has raised the error */
+    bool raised; /* the native MPI calls the error handler itself */
     enum rs_call call;
     enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
     uint64_t native_number;
@@ -113,8 +113,9 @@ void rs_message_finish(struct rs_message *message);
 void rs_message_go_native(struct rs_message *message);
 
 /** The native way (native_message.c): start it; a send is synchronous where that
- * shows that the lane is quiet (O1). */
-void rs_message_start_natively(struct rs_request *request);
+ * shows that the lane is quiet (O1). After an error, which has been raised, it is
+ * inactive. */
+int rs_message_start_natively(struct rs_request *request);
 /** The native request that has been started last, if none from a copy was. */
 MPI_Request *rs_message_native(struct rs_message *message);
 /** How long a send is waited for that natively would be buffered, ns. */

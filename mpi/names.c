@@ -43,7 +43,7 @@ static int name_deleted(MPI_Comm comm, int key, void *value, void *extra)
 struct rs_name *rs_name_find(MPI_Comm comm)
 {
     struct rs_name *name;
-    int found;
+    int found = 0; /* so it stays where the handle is none */
 
     if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL)
         return NULL;
@@ -65,7 +65,7 @@ void rs_name_give(MPI_Comm comm)
     if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL)
         return;
     PMPI_Comm_test_inter(comm, &inter);
-    if (inter || rs_comm_has_strangers(comm))
+    if (inter || rs_comm_has_strangers(comm) || rs_name_find(comm) != NULL)
         return;
     PMPI_Comm_rank(comm, &rank);
     if (rank == 0)

@@ -18,21 +18,48 @@ MPI_Request *rs_message_native(struct rs_message *message)
     return message->is_synced ? &message->synced : &message->native;
 }
 
+/* ---- errors ---- */
+
+/* A call that completes several requests calls an error handler once, so the native
+ * MPI must not do it for each. Only a program's own handler makes a difference, and
+ * that of a communicator that is gone cannot be changed: MPI_ERRHANDLER_NULL. */
+static MPI_Errhandler hold_errors(const struct rs_message *message)
+{
+    MPI_Comm comm = message->lane->pair->name->comm;
+    MPI_Errhandler own;
+
+    if (comm == MPI_COMM_NULL)
+        return MPI_ERRHANDLER_NULL;
+    PMPI_Comm_get_errhandler(comm, &own);
+    if (own != MPI_ERRORS_ARE_FATAL && own != MPI_ERRORS_RETURN) {
+        PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        return own;
+    }
+    PMPI_Errhandler_free(&own);
+    return MPI_ERRHANDLER_NULL;
+}
+
+static void release_errors(struct rs_message *message, MPI_Errhandler own)
+{
+    message->raised = own == MPI_ERRHANDLER_NULL;
+    if (message->raised)
+        return;
+    PMPI_Comm_set_errhandler(message->lane->pair->name->comm, own);
+    PMPI_Errhandler_free(&own);
+}
+
 /* ---- starting ---- */
 
-static void start_native(struct rs_request *request)
+static int start_native(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
+    int error = PMPI_Start(rs_message_native(message));
 
+    if (error != MPI_SUCCESS)
+        return error;
     message->natives++;
     request->state = RS_NATIVE;
-    request->error = PMPI_Start(rs_message_native(message));
-    if (request->error != MPI_SUCCESS) {
-        message->raised = true;
-        request->state = RS_COMPLETE;
-        return;
-    }
     lane->started = ++lane->pair->native_starts;
     if (message->sends) {
         lane->quiet = false;
@@ -41,14 +68,22 @@ static void start_native(struct rs_request *request)
         message->covers = lane->covers;
         lane->posted++;
     }
+    return MPI_SUCCESS;
 }
 
 void rs_message_go_native(struct rs_message *message)
 {
+    MPI_Errhandler own = hold_errors(message);
+    int error;
+
     message->puts--;
-    rs_message_matched();
     message->is_synced = message->is_copied = false;
-    start_native(message->request);
+    error = start_native(message->request);
+    if (error == MPI_SUCCESS)
+        rs_message_matched();
+    else
+        rs_message_complete(message, 0, error);
+    release_errors(message, own);
 }
 
 /* Whether a native send that tells when all messages of the lane have been
@@ -69,8 +104,8 @@ static bool is_to_tell(const struct rs_message *message)
 
 /* One from a copy: the request need not wait for it. Of several that are started
  * in one go only the last one tells that all are matched; which one it is, is
- * tried out. */
-static bool send_copy(struct rs_request *request)
+ * tried out. False: it cannot go that way. */
+static bool send_copy(struct rs_request *request, int *error)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
@@ -90,10 +125,15 @@ static bool send_copy(struct rs_request *request)
         lane->copy = NULL;
         return false;
     }
-    request->error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
-                                   pair->peer, lane->tag, pair->name->comm,
-                                   &lane->sync);
-    message->raised = request->error != MPI_SUCCESS;
+    *error = native_Issend(lane->copy, (int)message->bytes, MPI_BYTE,
+                           pair->peer, lane->tag, pair->name->comm,
+                           &lane->sync);
+    if (*error != MPI_SUCCESS) {
+        lane->sync = MPI_REQUEST_NULL;
+        free(lane->copy);
+        lane->copy = NULL;
+        return true;
+    }
     message->natives++;
     lane->started = ++lane->pair->native_starts;
     lane->quiet = false;
@@ -101,7 +141,7 @@ static bool send_copy(struct rs_request *request)
     message->is_copied = true;
     message->since = rs_now_ns();
     message->got = message->bytes;
-    request->state = message->raised ? RS_COMPLETE : RS_NATIVE;
+    request->state = RS_NATIVE;
     return true;
 }
 
@@ -118,15 +158,17 @@ static bool is_copy_over(const struct rs_message *message)
                COPY_PATIENCE * rs_message_patience(message);
 }
 
-void rs_message_start_natively(struct rs_request *request)
+int rs_message_start_natively(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     bool tells = message->sends && is_to_tell(message);
+    int error;
 
     message->is_synced = tells && message->synced != MPI_REQUEST_NULL;
     message->is_copied = false;
-    if (!tells || message->is_synced || !send_copy(request))
-        start_native(request);
+    if (!tells || message->is_synced || !send_copy(request, &error))
+        error = start_native(request);
+    return error;
 }
 
 /* ---- going on ---- */
@@ -148,7 +190,6 @@ static void native_is_over(struct rs_request *request, int error)
     struct rs_lane *lane = message->lane;
 
     request->error = error;
-    message->raised = error != MPI_SUCCESS;
     message->got = message->status_bytes = RS_STATUS_NATIVE;
     request->state = RS_COMPLETE;
     if (!message->sends) {
@@ -165,6 +206,7 @@ static void native_is_over(struct rs_request *request, int error)
 bool rs_message_poll_native(struct rs_request *request)
 {
     struct rs_message *message = request->message;
+    MPI_Errhandler own;
     int done = 0, error;
 
     rs_incarnations_look();
@@ -173,7 +215,9 @@ bool rs_message_poll_native(struct rs_request *request)
         request->state = done ? RS_COMPLETE : RS_NATIVE;
         return done;
     }
+    own = hold_errors(message);
     error = PMPI_Test(rs_message_native(message), &done, &message->status);
+    release_errors(message, own);
     if (!done && error == MPI_SUCCESS)
         return false;
     native_is_over(request, error);
@@ -183,7 +227,9 @@ bool rs_message_poll_native(struct rs_request *request)
 void rs_message_wait_native(struct rs_request *request)
 {
     struct rs_message *message = request->message;
+    MPI_Errhandler own = hold_errors(message);
+    int error = PMPI_Wait(rs_message_native(message), &message->status);
 
-    native_is_over(request, PMPI_Wait(rs_message_native(message),
-                                      &message->status));
+    release_errors(message, own);
+    native_is_over(request, error);
 }

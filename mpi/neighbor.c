@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Neighborhood collectives, blocking, persistent and nonblocking. */
-#include "mpi/internal.h"
+#include "mpi/persistent.h"
 
 #include <stddef.h>
 
@@ -99,7 +99,8 @@ static bool blocking(MPI_Comm handle, const struct rs_args *args, int *result)
         goto native;
     plan = comm->plans[args->kind];
     same = plan != NULL && rs_plan_matches(plan, comm, args);
-    if (!same && !rs_args_valid(comm, args)) {
+    if (!same &&
+        (!rs_args_valid(comm, args) || !rs_types_valid(comm, args))) {
         reason = RS_REASON_ARGUMENT; /* for the native call to complain of */
         goto native;
     }
@@ -115,6 +116,7 @@ static bool blocking(MPI_Comm handle, const struct rs_args *args, int *result)
     if (reason != RS_ACCELERATED)
         goto native;
     *result = run(comm, plan);
+    rs_look(); /* it need not have waited */
     comm->calls[args->kind]++;
     return true;
 native:
@@ -141,8 +143,9 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
         rs_count_native(call, reason);
         return false;
     }
-    reason = rs_args_valid(comm, args) ? rs_plan_create(comm, args, &plan)
-                                       : RS_REASON_ARGUMENT;
+    reason = rs_args_valid(comm, args) && rs_types_valid(comm, args)
+                 ? rs_plan_create(comm, args, &plan)
+                 : RS_REASON_ARGUMENT;
     if (reason == RS_ACCELERATED)
         reason = rs_plan_reason(plan);
     request = rs_request_create();
@@ -189,6 +192,11 @@ static bool nonblocking(MPI_Comm handle, const struct rs_args *args,
     request = rs_request_create();
     if (request != NULL)
         plan = rs_flight_plan(comm, args);
+    if (plan == NULL && !rs_types_valid(comm, args)) {
+        rs_request_discard(request);
+        rs_count_native(call, RS_REASON_ARGUMENT);
+        return false;
+    }
     *result = plan == NULL ? MPI_ERR_NO_MEM : rs_plan_check(plan);
     if (*result == MPI_SUCCESS && plan->packed)
         *result = rs_plan_pack(plan);

@@ -313,7 +313,8 @@ struct rs_plan *rs_flight_plan(struct rs_comm *comm,
             rs_plan_rebase(plan, args->send.buffer, args->receive.buffer);
         return rs_plan_off_gpu(comm, args, &none, plan);
     }
-    if (rs_plan_create(comm, args, &plan) != RS_ACCELERATED)
+    if (!rs_types_valid(comm, args) ||
+        rs_plan_create(comm, args, &plan) != RS_ACCELERATED)
         return NULL;
     if (rs_plan_keep(plan, comm, args))
         return rs_plan_off_gpu(comm, args, &none, plan);

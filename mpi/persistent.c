@@ -201,31 +201,39 @@ static void pass_on(enum rs_call call, enum rs_reason reason,
         rs_before_receive(a->comm, a->peer, a->tag, RS_COMES);
 }
 
-/* Ready sends become standard ones natively: a receive that was granted is not
- * posted there yet when an incarnation ends. */
+/* The native request comes first: what it was made of is right then, and may be
+ * looked at. Ready sends become standard ones natively: a receive that was granted is
+ * not posted there yet when an incarnation ends. */
 #define RS_INIT_FUNCTION(Name, suffix, ID, Const, Native)                    \
     int PMPI_##Name##_init##suffix(Const void *buf, RS_COUNT count,          \
                                    MPI_Datatype type, int peer, int tag,     \
                                    MPI_Comm comm, MPI_Request *request)      \
     {                                                                        \
         const struct arguments a = {buf, count, type, peer, tag, comm};      \
-        enum rs_reason reason;                                               \
-        struct rs_message *message =                                         \
-            message_create(RS_CALL_##ID##_INIT, &a, &reason);                \
+        enum rs_reason reason = RS_REASON_ARGUMENT;                          \
+        struct rs_message *message = NULL;                                   \
+        MPI_Request made = MPI_REQUEST_NULL;                                 \
+        int error = native_##Name##_init##suffix(buf, count, type, peer,     \
+                                                 tag, comm, &made);          \
                                                                              \
-        if (message != NULL) {                                               \
-            int error = native_##Native##_init##suffix(                      \
-                buf, count, type, peer, tag, comm, &message->native);        \
-                                                                             \
-            if (error == MPI_SUCCESS && is_long(message))                    \
-                error = native_Ssend_init##suffix(buf, count, type, peer,    \
-                                                  tag, comm,                 \
-                                                  &message->synced);         \
-            return give(message, error, request);                            \
+        if (error == MPI_SUCCESS)                                            \
+            message = message_create(RS_CALL_##ID##_INIT, &a, &reason);      \
+        if (message == NULL) {                                               \
+            pass_on(RS_CALL_##ID##_INIT, reason, &a);                        \
+            if (error == MPI_SUCCESS)                                        \
+                *request = made;                                             \
+            return error;                                                    \
         }                                                                    \
-        pass_on(RS_CALL_##ID##_INIT, reason, &a);                            \
-        return native_##Name##_init##suffix(buf, count, type, peer, tag,     \
-                                            comm, request);                  \
+        if (message->call == RS_CALL_RSEND_INIT) {                           \
+            PMPI_Request_free(&made);                                        \
+            error = native_##Native##_init##suffix(buf, count, type, peer,   \
+                                                   tag, comm, &made);        \
+        }                                                                    \
+        message->native = made;                                              \
+        if (error == MPI_SUCCESS && is_long(message))                        \
+            error = native_Ssend_init##suffix(buf, count, type, peer, tag,   \
+                                              comm, &message->synced);       \
+        return give(message, error, request);                                \
     }                                                                        \
     int MPI_##Name##_init##suffix(Const void *, RS_COUNT, MPI_Datatype, int, \
                                   int, MPI_Comm, MPI_Request *)              \

@@ -113,6 +113,8 @@ extern unsigned rs_num_pairs;
 extern unsigned rs_num_open;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
+/** Calls that found complete what they asked for while other messages were open. */
+extern unsigned rs_num_quick;
 #pragma GCC visibility pop
 
 /** The lane, made if need be; NULL and *reason: there can be none. */
@@ -236,6 +238,16 @@ static inline void rs_settle(void)
 static inline void rs_look(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
+        rs_incarnations_look();
+}
+/** At the end of those that complete something. One that had nothing to wait for has
+ * not looked; a program may make such calls for ever, so some of them do. */
+static inline void rs_look_at_times(void)
+{
+    enum { LOOK_EVERY = 64 };
+
+    if (__builtin_expect(rs_num_open > 0, 0) &&
+        ++rs_num_quick % LOOK_EVERY == 0)
         rs_incarnations_look();
 }
 /** Before a native send, of any kind but those of requests of ours. */

@@ -7,9 +7,20 @@
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* The MPI_ name of a function whose PMPI_ name is ours. */
-#define MPI_NAME(Name, params)                                               \
-    int MPI_##Name params __attribute__((alias("PMPI_" #Name)));
+/* Both names of a function. */
+#define BOTH(Name, before, params, args)                                     \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name params                                                   \
+    {                                                                        \
+        before;                                                              \
+        return native_##Name args;                                           \
+    }                                                                        \
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name params                                                    \
+    {                                                                        \
+        before;                                                              \
+        return behind_##Name args;                                           \
+    }
 
 /* ---- sends ---- */
 
@@ -136,13 +147,8 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag,
         return to(SEND_ARGS, status);                                        \
     }                                                                        \
     CALL(Recv##c, (RECEIVE_PARAMS, MPI_Status *status), SEND_ARGS, status)   \
-    RS_NATIVE(Irecv##c)                                                      \
-    int PMPI_Irecv##c(RECEIVE_PARAMS, MPI_Request *request)                  \
-    {                                                                        \
-        before_posting(comm, peer, tag, RS_STAYS);                           \
-        return native_Irecv##c(SEND_ARGS, request);                          \
-    }                                                                        \
-    MPI_NAME(Irecv##c, (RECEIVE_PARAMS, MPI_Request *request))
+    BOTH(Irecv##c, before_posting(comm, peer, tag, RS_STAYS),                \
+         (RECEIVE_PARAMS, MPI_Request *request), (SEND_ARGS, request))
 
 /* ---- both ---- */
 
@@ -157,48 +163,43 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag,
         int source, int recvtag, MPI_Comm comm
 #define REPLACE_ARGS buf, count, type, dest, sendtag, source, recvtag, comm
 
-#define SENDRECV(Name, PARAMS, ARGS)                                         \
-    RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(PARAMS, MPI_Status *status)                              \
-    {                                                                        \
-        before_send(comm, dest, sendtag);                                    \
-        before_receive(comm, source, recvtag);                               \
-        return native_##Name(ARGS, status);                                  \
-    }                                                                        \
-    MPI_NAME(Name, (PARAMS, MPI_Status *status))
-#define ISENDRECV(Name, PARAMS, ARGS)                                        \
-    RS_NATIVE(Name)                                                          \
-    int PMPI_##Name(PARAMS, MPI_Request *request)                            \
-    {                                                                        \
-        before_send(comm, dest, sendtag);                                    \
-        /* The MPI may post it later than it says. */                        \
-        before_posting(comm, source, recvtag, RS_COMES);                     \
-        return native_##Name(ARGS, request);                                 \
-    }                                                                        \
-    MPI_NAME(Name, (PARAMS, MPI_Request *request))
+static inline void before_both(MPI_Comm comm, int dest, int sendtag, int source,
+                               int recvtag)
+{
+    before_send(comm, dest, sendtag);
+    before_receive(comm, source, recvtag);
+}
+
+/* The MPI may post it later than it says. */
+static inline void before_posting_both(MPI_Comm comm, int dest, int sendtag,
+                                       int source, int recvtag)
+{
+    before_send(comm, dest, sendtag);
+    before_posting(comm, source, recvtag, RS_COMES);
+}
+
+#define SENDRECV(Name, PARAMS, ...)                                          \
+    BOTH(Name, before_both(comm, dest, sendtag, source, recvtag),            \
+         (PARAMS, MPI_Status *status), (__VA_ARGS__, status))
+#define ISENDRECV(Name, PARAMS, ...)                                         \
+    BOTH(Name, before_posting_both(comm, dest, sendtag, source, recvtag),    \
+         (PARAMS, MPI_Request *request), (__VA_ARGS__, request))
 
 /* ---- probes ---- */
 
+/* It does not block, but is called again and again. */
+static inline void before_iprobe(MPI_Comm comm, int peer, int tag)
+{
+    if (UNLIKELY(rs_num_pairs > 0)) {
+        rs_before_receive(comm, peer, tag, RS_STAYS_NOT);
+        rs_look();
+    }
+}
+
 #define PROBE(Name, PARAMS, ARGS)                                            \
-    RS_NATIVE(Name)                                                          \
-    int PMPI_##Name PARAMS                                                   \
-    {                                                                        \
-        before_receive(comm, peer, tag);                                     \
-        return native_##Name ARGS;                                           \
-    }                                                                        \
-    MPI_NAME(Name, PARAMS)
-/* They do not block, but are called again and again. */
+    BOTH(Name, before_receive(comm, peer, tag), PARAMS, ARGS)
 #define IPROBE(Name, PARAMS, ARGS)                                           \
-    RS_NATIVE(Name)                                                          \
-    int PMPI_##Name PARAMS                                                   \
-    {                                                                        \
-        if (UNLIKELY(rs_num_pairs > 0)) {                                    \
-            rs_before_receive(comm, peer, tag, RS_STAYS_NOT);                       \
-            rs_look();                                                       \
-        }                                                                    \
-        return native_##Name ARGS;                                           \
-    }                                                                        \
-    MPI_NAME(Name, PARAMS)
+    BOTH(Name, before_iprobe(comm, peer, tag), PARAMS, ARGS)
 
 PROBE(Probe, (int peer, int tag, MPI_Comm comm, MPI_Status *status),
       (peer, tag, comm, status))

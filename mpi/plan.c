@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The arguments of a neighborhood collective, made into a pattern and
  * addresses. */
-#include "mpi/internal.h"
+#include "mpi/native.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+RS_NATIVE(Send_init)
 
 /* ---- the arguments of one neighbor ---- */
 
@@ -74,6 +76,47 @@ bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args)
 {
     return side_valid(&args->send, comm->num_sends) &&
            side_valid(&args->receive, comm->num_receives);
+}
+
+/* Whether the native MPI takes the type for messages: a handle that is none, or that
+ * nobody has committed, is wrong; MPICH does not mind if nothing is sent. A request on
+ * the backend's communicator calls no handler. */
+static bool type_valid(MPI_Datatype type, bool sent)
+{
+    MPI_Request request;
+    char buffer;
+
+    if (native_Send_init(&buffer, sent, type, MPI_PROC_NULL, 0, rs_process.comm,
+                         &request) != MPI_SUCCESS)
+        return false;
+    PMPI_Request_free(&request);
+    return true;
+}
+
+static bool side_types_valid(const struct rs_side *side, int slots)
+{
+    int num = side->many_counts || side->many_types ? slots : 1;
+    MPI_Datatype last = MPI_DATATYPE_NULL; /* that is valid, with this */
+    bool last_sent = false;
+
+    for (int i = 0; i < num; i++) {
+        MPI_Datatype type = side->types[side->many_types ? i : 0];
+        bool sent = side_count(side, side->many_counts ? i : 0) > 0;
+
+        if (type == last && sent == last_sent)
+            continue;
+        if (!type_valid(type, sent))
+            return false;
+        last = type;
+        last_sent = sent;
+    }
+    return true;
+}
+
+bool rs_types_valid(const struct rs_comm *comm, const struct rs_args *args)
+{
+    return side_types_valid(&args->send, comm->num_sends) &&
+           side_types_valid(&args->receive, comm->num_receives);
 }
 
 /* ---- making ---- */

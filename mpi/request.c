@@ -279,7 +279,7 @@ void rs_request_sweep(void)
 
 int MPI_Request_free(MPI_Request *handle)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
     bool lives;
 
     if (request == NULL)
@@ -323,7 +323,7 @@ int rs_take_flight(struct rs_request *request, MPI_Request *handle)
 
 int PMPI_Cancel(MPI_Request *handle)
 {
-    struct rs_request *request = rs_request_find(*handle);
+    struct rs_request *request = rs_request_at(handle);
 
     rs_look();
     if (request == NULL || request->message == NULL)

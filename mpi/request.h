@@ -49,6 +49,12 @@ RS_INLINE struct rs_request *rs_request_find(MPI_Request handle)
     return t->entries[i].request;
 }
 
+/* What a program calls a request; NULL is wrong, and for the native call to say. */
+RS_INLINE struct rs_request *rs_request_at(const MPI_Request *handle)
+{
+    return LIKELY(handle != NULL) ? rs_request_find(*handle) : NULL;
+}
+
 /* The same for the next one of an array. Programs start and complete the same
  * requests in the same order again and again; carriers live until the end, so
  * what is remembered can be looked at. */

@@ -4,7 +4,9 @@
  * stacking above: it comes before the backend, and its MPI_Start and MPI_Wait
  *     would pass the backend by, so what has requests must be native.
  * stacking below: it comes after the backend; everything is accelerated, and it
- *     sees plain messages and calls that may block, but no requests. */
+ *     sees plain messages and calls that may block, but no requests.
+ *
+ * It sees both ends of the program, and of what the program makes and frees. */
 #include "tests/mpi/ring.h"
 
 extern int tool_count(const char *call);
@@ -73,6 +75,33 @@ static void ready(MPI_Comm comm)
     }
 }
 
+/* The tool complains of what has only an end. */
+static void objects(void)
+{
+    char *memory;
+    MPI_Comm comm;
+    MPI_Win window;
+
+    MPI_Comm_split(MPI_COMM_WORLD, 0, world_rank, &comm);
+    MPI_Win_allocate_shared(100, 1, MPI_INFO_NULL, comm, &memory, &window);
+    memset(memory, 0, 100);
+    MPI_Win_free(&window);
+    MPI_Comm_free(&comm);
+    for (int bytes = 100; bytes < 1000000; bytes *= 100) { /* long ones are ours */
+        MPI_Alloc_mem(bytes, MPI_INFO_NULL, &memory);
+        memset(memory, 0, (size_t)bytes);
+        MPI_Free_mem(memory);
+    }
+}
+
+static void probe(MPI_Comm comm)
+{
+    int flag;
+
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag, "there is a message");
+}
+
 int main(int argc, char **argv)
 {
     bool above = has_option(argc, argv, "above");
@@ -85,10 +114,13 @@ int main(int argc, char **argv)
     others(comm);
     ring_messages(comm, !above);
     ready(comm);
+    probe(comm);
     MPI_Comm_free(&comm);
+    objects();
     CHECK(counter("neighbor_alltoall.accelerated") == 1,
           "blocking calls are native");
-    CHECK(tool_count("allreduce") == 1 && tool_count("send") == 1,
+    CHECK(tool_count("allreduce") == 1 && tool_count("send") == 1 &&
+              tool_count("irecv") == 3 && tool_count("probe") == 1,
           "the tool does not see all, or something twice");
     if (above) {
         CHECK(counter("neighbor_alltoall_init.native.tool") == 1 &&

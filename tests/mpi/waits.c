@@ -6,8 +6,12 @@
  * 2. each serves the lanes while it waits for something else: the other side
  *    gives that only when its messages have been received
  * 3. so does each native call that blocks, whichever side comes to it first
+ * 4. each call that asks whether something has come sees that messages go
+ *    natively for which the other side waits so, before it lets that come
  *
  * waits [--native] [--verbose] */
+#include <unistd.h>
+
 #include "tests/mpi/flags.h"
 #include "tests/mpi/one_way.h"
 
@@ -400,11 +404,176 @@ static void block(const struct block *b, bool receiver_first)
     }
 }
 
+/* ---- 4 ---- */
+
+/* The sender's: open it, and ask whether it has come; the receiver's: let it come;
+ * and the end at both. */
+struct poll {
+    const char *name;
+    void (*prepare)(void);
+    int (*ask)(void);
+    void (*give)(void);
+    void (*end)(void);
+};
+
+static void nothing(void) {}
+
+static void give_plain(void)
+{
+    MPI_Send(&sequence, 1, MPI_INT, sender, PLAIN, comm);
+}
+
+static void take_plain(void)
+{
+    int from;
+
+    if (!sends)
+        return;
+    MPI_Recv(&from, 1, MPI_INT, receiver, PLAIN, comm, MPI_STATUS_IGNORE);
+    CHECK(from == sequence, "%d", from);
+}
+
+static int ask_Iprobe(void)
+{
+    int flag;
+
+    MPI_Iprobe(receiver, PLAIN, comm, &flag, MPI_STATUS_IGNORE);
+    return flag;
+}
+
+static MPI_Message polled_message;
+
+static int ask_Improbe(void)
+{
+    int flag;
+
+    MPI_Improbe(receiver, PLAIN, comm, &flag, &polled_message,
+                MPI_STATUS_IGNORE);
+    return flag;
+}
+
+static void end_Improbe(void)
+{
+    int from;
+
+    if (!sends)
+        return;
+    MPI_Mrecv(&from, 1, MPI_INT, &polled_message, MPI_STATUS_IGNORE);
+    CHECK(from == sequence, "%d", from);
+}
+
+static MPI_Win polled_window;
+static MPI_Group polled_group; /* the other side */
+
+static void prepare_Win_test(void)
+{
+    int peer = other();
+    MPI_Group all;
+
+    MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, comm, &polled_window);
+    MPI_Comm_group(comm, &all);
+    MPI_Group_incl(all, 1, &peer, &polled_group);
+    MPI_Group_free(&all);
+    if (sends)
+        MPI_Win_post(polled_group, 0, polled_window);
+}
+
+static int ask_Win_test(void)
+{
+    int flag;
+
+    MPI_Win_test(polled_window, &flag);
+    return flag;
+}
+
+static void give_Win_test(void)
+{
+    MPI_Win_start(polled_group, 0, polled_window);
+    MPI_Win_complete(polled_window);
+}
+
+static void end_Win_test(void)
+{
+    MPI_Group_free(&polled_group);
+    MPI_Win_free(&polled_window);
+}
+
+#if MPI_VERSION >= 4
+static MPI_Request polled_request;
+
+static void prepare_Parrived(void)
+{
+    static int part;
+
+    if (sends)
+        MPI_Precv_init(&part, 1, 1, MPI_INT, receiver, PLAIN, comm,
+                       MPI_INFO_NULL, &polled_request);
+    else
+        MPI_Psend_init(&part, 1, 1, MPI_INT, sender, PLAIN, comm,
+                       MPI_INFO_NULL, &polled_request);
+    if (sends)
+        MPI_Start(&polled_request);
+}
+
+static int ask_Parrived(void)
+{
+    int flag;
+
+    MPI_Parrived(polled_request, 0, &flag);
+    return flag;
+}
+
+static void give_Parrived(void)
+{
+    MPI_Start(&polled_request);
+    MPI_Pready(0, polled_request);
+}
+
+static void end_Parrived(void)
+{
+    MPI_Wait(&polled_request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&polled_request);
+}
+#endif
+
+static const struct poll polls[] = {
+    {"Iprobe", nothing, ask_Iprobe, give_plain, take_plain},
+    {"Improbe", nothing, ask_Improbe, give_plain, end_Improbe},
+    {"Win_test", prepare_Win_test, ask_Win_test, give_Win_test, end_Win_test},
+#if MPI_VERSION >= 4
+    {"Parrived", prepare_Parrived, ask_Parrived, give_Parrived, end_Parrived},
+#endif
+};
+
+enum { MOST_POLLS = 100000, NAP_US = 100 };
+
+static void poll_once(const struct poll *p)
+{
+    p->prepare();
+    PMPI_Barrier(comm);
+    if (sends) {
+        MPI_Start(&out_request[SHORT]);
+        flag_raise(STARTED, sequence);
+        for (int i = 0; !p->ask(); i++) {
+            CHECK(i < MOST_POLLS, "%s: nothing comes", p->name);
+            usleep(NAP_US);
+        }
+        MPI_Wait(&out_request[SHORT], MPI_STATUS_IGNORE);
+    } else {
+        flag_await(STARTED, sequence);
+        MPI_Recv(in[SHORT], 1, MPI_INT, sender, SHORT, comm, MPI_STATUS_IGNORE);
+        verify(SHORT);
+        p->give();
+    }
+    p->end();
+}
+
 /* ---- all ---- */
 
 enum { NUM_FAMILIES = sizeof(families) / sizeof(families[0]) };
 enum { NUM_BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
-enum { CASES = 2 * NUM_FAMILIES + 2 * NUM_BLOCKS };
+enum { NUM_POLLS = sizeof(polls) / sizeof(polls[0]) };
+enum { CASES = 2 * NUM_FAMILIES + 2 * NUM_BLOCKS + NUM_POLLS };
 
 static const char *run(int number)
 {
@@ -418,8 +587,13 @@ static const char *run(int number)
         return families[i].name;
     }
     i -= NUM_FAMILIES;
-    block(&blocks[i], number % 2);
-    return blocks[i].name;
+    if (i < NUM_BLOCKS) {
+        block(&blocks[i], number % 2);
+        return blocks[i].name;
+    }
+    i = number - 2 * (NUM_FAMILIES + NUM_BLOCKS);
+    poll_once(&polls[i]);
+    return polls[i].name;
 }
 
 int main(int argc, char **argv)
