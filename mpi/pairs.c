@@ -61,15 +61,6 @@ void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
         visit(p);
 }
 
-struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag)
-{
-    struct rs_lane *lane = pair->lanes;
-
-    while (lane != NULL && lane->tag != tag)
-        lane = lane->next;
-    return lane;
-}
-
 /* ---- making ---- */
 
 static enum rs_reason locate(MPI_Comm comm, int peer, int *world)
@@ -142,8 +133,7 @@ struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
     lane->pair = pair;
     lane->tag = tag;
     lane->sync = MPI_REQUEST_NULL;
-    lane->next = pair->lanes;
-    pair->lanes = lane;
+    rs_lane_add(lane);
     stay = sends ? RS_STAYS_NOT : rs_is_covered(name->comm, peer, tag);
     if (stay != RS_STAYS_NOT)
         rs_lane_bar(lane, stay);
@@ -299,6 +289,7 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
     if (lane->slots->place == 0)
         return false;
     lane->attached = true;
+    pair->attached[index] = lane;
     for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
         if (m->lane == lane)
             m->slots = lane->slots;
@@ -356,9 +347,9 @@ static void grow(struct rs_lane *lane)
 
 void rs_pair_grow(struct rs_pair *pair)
 {
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached)
-            grow(lane);
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL)
+            grow(pair->attached[i]);
     }
 }
 
@@ -453,7 +444,7 @@ static void pair_destroy(struct rs_pair *pair)
     if (!pair->view.sends && pair->view.words != NULL)
         rs_notes_leave(pair);
     while ((lane = pair->lanes) != NULL) {
-        pair->lanes = lane->next;
+        rs_lane_remove(lane);
         if (lane->sync != MPI_REQUEST_NULL)
             leave_orphan(lane);
         free(lane);
@@ -470,20 +461,13 @@ static void pair_destroy(struct rs_pair *pair)
     free(pair);
 }
 
-static bool pair_is_unused(const struct rs_pair *pair)
-{
-    for (const struct rs_lane *l = pair->lanes; l != NULL; l = l->next) {
-        if (l->requests > 0)
-            return false;
-    }
-    return true;
-}
-
 void rs_lane_release(struct rs_lane *lane)
 {
+    struct rs_pair *pair = lane->pair;
+
     lane->requests--;
-    if (lane->pair->name->comm == MPI_COMM_NULL && pair_is_unused(lane->pair))
-        pair_destroy(lane->pair);
+    if (--pair->requests == 0 && pair->name->comm == MPI_COMM_NULL)
+        pair_destroy(pair);
 }
 
 /* MPICH frees a communicator, and calls this, when the last request on it is
@@ -500,13 +484,14 @@ static void reap_detached(void)
     atomic_store_explicit(&detached, false, memory_order_relaxed);
     for (struct rs_pair *pair = all; pair != NULL; pair = next) {
         next = pair->next_all;
-        if (pair->name->comm == MPI_COMM_NULL && pair_is_unused(pair))
+        if (pair->name->comm == MPI_COMM_NULL && pair->requests == 0)
             pair_destroy(pair);
     }
 }
 
 void rs_lane_hold(struct rs_lane *lane)
 {
+    lane->pair->requests++;
     if (lane->requests++ == 0 && !lane->pair->view.sends && !lane->attached)
         rs_note_answer(lane);
     reap_orphans();
@@ -518,5 +503,6 @@ void rs_pairs_fini(void)
 {
     while (all != NULL)
         pair_destroy(all);
+    rs_lanes_fini();
     end_orphans();
 }

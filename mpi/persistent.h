@@ -37,7 +37,8 @@ void rs_names_fini(void);
 /* ---- pairs and lanes (pairs.c) ---- */
 
 struct rs_lane {
-    struct rs_lane *next; /* of the pair */
+    struct rs_lane *next, *previous; /* of the pair */
+    struct rs_lane *next_same; /* in the table */
     struct rs_pair *pair;
     int tag;
     unsigned requests; /* that exist */
@@ -51,8 +52,7 @@ struct rs_lane {
     /* The sender's. */
     bool offered;
     bool quiet;         /* all its messages have been matched (O1) */
-    uint64_t started;   /* `native_starts` when it was last; 0: since the last
-                           incarnation it was not */
+    uint64_t started;   /* `native_starts` when it was last */
     uint64_t natives;   /* messages sent natively */
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
@@ -78,8 +78,10 @@ struct rs_pair {
     MPI_Comm handle; /* that the communicator had */
     int peer;  /* rank in the communicator */
     int world; /* in MPI_COMM_WORLD */
+    unsigned requests; /* on its lanes */
     struct rs_lane *lanes;
-    unsigned num_attached;
+    struct rs_lane *attached[RS_LANES]; /* by their index; some may be NULL */
+    unsigned num_attached;              /* of these */
     size_t mapped; /* bytes */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
@@ -97,6 +99,7 @@ struct rs_pair {
     struct rs_message *messages; /* of all requests */
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
+    uint64_t native_starts_before; /* the end of the last incarnation */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
     unsigned tries;    /* bounded waits for the other side to be ready */
@@ -121,7 +124,6 @@ struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
 struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 /** The same by names that another process uses. */
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
-struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag);
 /** A request on the lane exists, or no more. */
 void rs_lane_hold(struct rs_lane *lane);
 void rs_lane_release(struct rs_lane *lane);
@@ -158,6 +160,14 @@ struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender);
 /** Call `visit` for all pairs. */
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
 void rs_pairs_fini(void);
+
+/* ---- lanes by their tags (lanes.c) ---- */
+
+struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag);
+/** Among the lanes of its pair. */
+void rs_lane_add(struct rs_lane *lane);
+void rs_lane_remove(struct rs_lane *lane);
+void rs_lanes_fini(void);
 
 /* ---- how lanes are made (notes.c) ---- */
 
