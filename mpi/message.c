@@ -226,11 +226,11 @@ int rs_message_start_slowly(struct rs_request *request)
         return rs_name_raise(pair->name, MPI_ERR_REQUEST);
     rs_notes_poll();
     if (message->sends && message->need != UINT64_MAX) {
-        if (!lane->offered)
+        if (!lane->attached)
             rs_note_offer(lane, message->gpu < 0 ? message->bytes : 0);
-        else if (lane->attached && message->gpu >= 0)
+        else if (message->gpu >= 0)
             rs_gpu_ask(message);
-        else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
+        else if (message->bytes > lane->slots->room) /* G1 */
             rs_message_want(message);
     }
     rs_incarnations_look();

@@ -50,7 +50,8 @@ struct rs_lane {
     uint64_t limit;
 
     /* The sender's. */
-    bool offered;
+    uint64_t starts;    /* before it was attached */
+    uint64_t offer_at;  /* of these, the first one at which it may be offered */
     bool quiet;         /* all its messages have been matched (O1) */
     uint64_t started;   /* `native_starts` when it was last */
     uint64_t natives;   /* messages sent natively */
@@ -171,7 +172,8 @@ void rs_lanes_fini(void);
 
 /* ---- how lanes are made (notes.c) ---- */
 
-/** Offer a lane to its receiver. */
+/** At a start on a lane that is not attached: offer it to its receiver, if it is
+ * time for that. */
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
 /** Ask the receiver of a pair whether it opens GPU memory. */
 void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice);
@@ -183,6 +185,13 @@ void rs_notes_poll(void);
  * rs_notes_fini() at the latest. */
 void rs_notes_leave(const struct rs_pair *pair);
 void rs_notes_fini(void);
+/** Offers that were sent. */
+uint64_t rs_notes_offers(void);
+/** Offers that are kept of others, for lanes that this process has no use for yet
+ * (offers.c). */
+size_t rs_offers_kept(void);
+/** A communicator is gone. */
+void rs_offers_forget(uint64_t id);
 
 /* ---- GPU memory (gpu_message.c) ---- */
 

@@ -137,6 +137,9 @@ extern "C" {
  *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
+ *     lane_offers                   lanes that this process has offered to others
+ *     offers_kept                   offers of others that are kept now, for lanes
+ *                                   on which it has no persistent receive
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that
  *         another thread is using may lag behind.
