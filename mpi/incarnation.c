@@ -454,6 +454,17 @@ enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag)
                                                         : RS_STAYS_NOT;
 }
 
+void rs_lane_lose_receive(struct rs_lane *lane)
+{
+    const struct rs_pair *pair = lane->pair;
+
+    lane->posted--;
+    /* The lane may be gone before it is complete, and made again. */
+    if (pair->name->comm != MPI_COMM_NULL)
+        filter_add(filters[0], pair->name->comm, pair->peer, lane->tag);
+    rs_lane_bar(lane, RS_STAYS);
+}
+
 void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay)
 {
     struct rs_name *name;

@@ -84,6 +84,11 @@ void rs_lane_remove(struct rs_lane *lane)
     num_lanes--;
 }
 
+size_t rs_lanes_count(void)
+{
+    return num_lanes;
+}
+
 void rs_lanes_fini(void)
 {
     if (heads != first_heads)

@@ -394,16 +394,12 @@ int rs_message_cancel(struct rs_request *request)
 void rs_message_abandon(struct rs_request *request)
 {
     struct rs_message *message = request->message;
-    struct rs_lane *lane = message->lane;
 
     if (request->state == RS_INACTIVE)
         return;
     leave_incarnation(request);
-    if (request->state == RS_NATIVE && !message->sends) {
-        /* Nobody will know when it is complete (N3). */
-        lane->posted--;
-        rs_lane_bar(lane, RS_STAYS);
-    }
+    if (request->state == RS_NATIVE && !message->sends)
+        rs_lane_lose_receive(message->lane);
     if (request->state != RS_MATCHED)
         request->state = RS_INACTIVE;
 }

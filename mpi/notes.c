@@ -270,11 +270,12 @@ static void take_answer(struct rs_letter *letter)
 {
     const struct rs_note *note = &letter->note;
     struct rs_pair *pair = rs_pair_named(note->id, true, letter->peer);
-    struct rs_lane *lane = pair != NULL ? rs_lane_find(pair, note->tag) : NULL;
+    struct rs_lane *lane = NULL;
 
     is_told(letter);
-    if (lane != NULL && !lane->attached &&
-        rs_pair_map(pair, note->pid, note->fd, note->nonce)) {
+    if (pair != NULL && rs_pair_map(pair, note->pid, note->fd, note->nonce))
+        lane = rs_lane_of(pair, note->tag); /* it may be gone */
+    if (lane != NULL && !lane->attached) {
         pair->pulls = note->pulls;
         pair->reader = note->reader;
         if (pair->num_attached == 0)

@@ -36,9 +36,13 @@ void rs_names_fini(void);
 
 /* ---- pairs and lanes (pairs.c) ---- */
 
+/** Lanes without requests that a pair keeps, in case that one is made again. */
+enum { RS_IDLE_LANES = 64 };
+
 struct rs_lane {
     struct rs_lane *next, *previous; /* of the pair */
     struct rs_lane *next_same; /* in the table */
+    struct rs_lane **idle;     /* where it is among the pair's, or NULL */
     struct rs_pair *pair;
     int tag;
     unsigned requests; /* that exist */
@@ -83,6 +87,8 @@ struct rs_pair {
     struct rs_lane *lanes;
     struct rs_lane *attached[RS_LANES]; /* by their index; some may be NULL */
     unsigned num_attached;              /* of these */
+    struct rs_lane *idle[RS_IDLE_LANES]; /* not attached; some may be NULL */
+    unsigned retired;  /* lanes that have become idle */
     size_t mapped; /* bytes */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
@@ -119,15 +125,17 @@ extern unsigned rs_num_open;
 extern bool rs_unfenced;
 #pragma GCC visibility pop
 
-/** The lane, made if need be; NULL and *reason: there can be none. */
-struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
-                            int tag, enum rs_reason *reason);
+/** The lane, made if need be, for a request that is to be made; NULL and *reason:
+ * there can be none. */
+struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
+                             int tag, enum rs_reason *reason);
+/** The request exists no more, nor may the lane. */
+void rs_lane_release(struct rs_lane *lane);
+/** A pair's lane, made if need be; NULL: there is no memory. */
+struct rs_lane *rs_lane_of(struct rs_pair *pair, int tag);
 struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 /** The same by names that another process uses. */
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
-/** A request on the lane exists, or no more. */
-void rs_lane_hold(struct rs_lane *lane);
-void rs_lane_release(struct rs_lane *lane);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
 /** The longest message that goes through slots. */
@@ -168,6 +176,8 @@ struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag);
 /** Among the lanes of its pair. */
 void rs_lane_add(struct rs_lane *lane);
 void rs_lane_remove(struct rs_lane *lane);
+/** Of all pairs. */
+size_t rs_lanes_count(void);
 void rs_lanes_fini(void);
 
 /* ---- how lanes are made (notes.c) ---- */
@@ -259,6 +269,9 @@ void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay);
 enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag);
 /** N3: a receive covers the lane and may be incomplete. */
 void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay);
+/** N3: a native receive of the lane's own is posted, and nobody will know when it is
+ * complete. */
+void rs_lane_lose_receive(struct rs_lane *lane);
 /** N3: those are complete that covered the lane when a native receive of its
  * own, which is matched now, was started. */
 void rs_lane_unbar(struct rs_lane *lane, uint64_t covers);

@@ -137,6 +137,9 @@ extern "C" {
  *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     requests, communicators       accelerated ones that exist now
+ *     lanes                         that exist now: tags of persistent
+ *                                   point-to-point requests, for each
+ *                                   communicator, process and direction
  *     lane_offers                   lanes that this process has offered to others
  *     offers_kept                   offers of others that are kept now, for lanes
  *                                   on which it has no persistent receive
