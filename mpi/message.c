@@ -420,7 +420,9 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
     if (message->sends && message->bytes > rs_lane_most() &&
         (!lane->pair->pulls || message->unreadable))
         return RS_REASON_SIZE;
-    return RS_REASON_PEER;
+    return !lane->attached && lane->pair->num_attached == RS_LANES
+               ? RS_REASON_LANES
+               : RS_REASON_PEER;
 }
 
 void rs_message_close(struct rs_request *request)

@@ -8,6 +8,7 @@
 
 enum { MANY = 2000, TAG = MANY, OTHER = MANY + 1, IDLE = 64 };
 enum { LOST = 200, EARLY = 40 }; /* receives that are freed, messages at first */
+enum { LANES = 64, MORE = 6 }; /* of a pair, and tags beyond them */
 
 static bool uses_lanes;
 
@@ -144,6 +145,52 @@ static void case_lost(void)
     MPI_Request_free(&other);
 }
 
+/* A message of each of the tags. */
+static void go_round(MPI_Request *requests, int *values, int num, int round)
+{
+    for (int i = 0; i < num; i++)
+        values[i] = world_rank == 0 ? round + i : -1;
+    MPI_Startall(num, requests);
+    MPI_Waitall(num, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < num; i++)
+        CHECK(values[i] == round + i, "tag %d: %d", i, values[i]);
+}
+
+/* Two processes have lanes for so many tags, and the report says so of others. */
+static void case_most(void)
+{
+    const char *carried = world_rank == 0 ? "lane_sends" : "lane_receives";
+    const char *native = world_rank == 0 ? "send_init.native.lanes"
+                                         : "recv_init.native.lanes";
+    static int values[LANES + MORE];
+    MPI_Request requests[LANES + MORE];
+    struct hope hope = {0};
+    uint64_t before;
+    int round = 0;
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < LANES + MORE; i++) {
+        if (world_rank == 0)
+            MPI_Send_init(&values[i], 1, MPI_INT, 1, i, comm, &requests[i]);
+        else
+            MPI_Recv_init(&values[i], 1, MPI_INT, 0, i, comm, &requests[i]);
+    }
+    do {
+        before = counter(carried);
+        go_round(requests, values, LANES, round++);
+        go_on(&hope, "no incarnation of all lanes");
+    } while (!all_have(&hope, !uses_lanes ||
+                                  counter(carried) == before + LANES));
+    for (int i = 0; i < 100; i++)
+        go_round(requests + LANES, values + LANES, MORE, round++);
+    CHECK(counter(native) == MORE || !uses_lanes, "%" PRIu64 " of %d",
+          counter(native), MORE);
+    for (int i = 0; i < LANES + MORE; i++)
+        MPI_Request_free(&requests[i]);
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     bool native = has_option(argc, argv, "--native");
@@ -153,5 +200,6 @@ int main(int argc, char **argv)
     case_many();
     case_errors();
     case_lost();
+    case_most();
     return test_fini("tags");
 }
