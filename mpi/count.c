@@ -282,6 +282,12 @@ static bool live_counter(const char *name, uint64_t *value)
         *value = requests;
     else if (strcmp(name, "communicators") == 0)
         *value = comms;
+    else if (strcmp(name, "lanes") == 0)
+        *value = rs_lanes_count();
+    else if (strcmp(name, "lane_offers") == 0)
+        *value = rs_notes_offers();
+    else if (strcmp(name, "offers_kept") == 0)
+        *value = rs_offers_kept();
     else
         return false;
     return true;

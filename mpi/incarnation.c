@@ -44,11 +44,14 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
     return lane->quiet;
 }
 
-/* Among the pair's last native starts there is one of the lane. */
+/* Among the pair's last native starts, since the last incarnation, there is one of the
+ * lane. */
 static bool is_in_use(const struct rs_lane *lane)
 {
-    return lane->requests > 0 && lane->started != 0 &&
-           lane->pair->native_starts - lane->started < 4 * RS_LANES;
+    const struct rs_pair *pair = lane->pair;
+
+    return lane->requests > 0 && lane->started > pair->native_starts_before &&
+           pair->native_starts - lane->started < 4 * RS_LANES;
 }
 
 /* Lanes that join. 0: none can, or one that is in use will be quiet soon. */
@@ -56,16 +59,18 @@ static uint64_t quiet_lanes(struct rs_pair *pair)
 {
     uint64_t joined = 0, barred;
 
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached && rs_lane_is_quiet(lane))
-            joined |= UINT64_C(1) << lane->index;
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL && rs_lane_is_quiet(pair->attached[i]))
+            joined |= UINT64_C(1) << i;
     }
     /* Acquire: the receiver bars before it is ready. */
     barred = atomic_load_explicit(&pair->view.words->barred,
                                   memory_order_acquire);
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached && is_in_use(lane) && !lane->quiet &&
-            !(barred >> lane->index & 1))
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        const struct rs_lane *lane = pair->attached[i];
+
+        if (lane != NULL && is_in_use(lane) && !lane->quiet &&
+            !(barred >> i & 1))
             return 0;
     }
     return joined & ~barred;
@@ -81,8 +86,8 @@ static bool receiver_is_clear(const struct rs_pair *pair)
         return false; /* the sender has not seen it yet */
     if (pair->num_taken > 0)
         return false; /* slots and numbers are used again */
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached && lane->posted > 0)
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL && pair->attached[i]->posted > 0)
             return false;
     }
     return true;
@@ -90,15 +95,17 @@ static bool receiver_is_clear(const struct rs_pair *pair)
 
 static void enter(struct rs_pair *pair)
 {
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (!lane->attached)
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane == NULL)
             continue;
         lane->outside = 0;
         if (!pair->view.sends)
             rs_lane_move(lane); /* G3 */
         lane->slots->number = rs_pair_base(&pair->view);
         lane->slots->seen = rs_pair_base(&pair->view);
-        if (!(pair->view.joined >> lane->index & 1))
+        if (!(pair->view.joined >> i & 1))
             lane->limit = 0;
         else if (!pair->view.sends || rs_pair_pulls(pair))
             lane->limit = UINT64_MAX;
@@ -111,9 +118,9 @@ static void enter(struct rs_pair *pair)
 
 static void move_lanes(const struct rs_pair *pair)
 {
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached)
-            rs_lane_move(lane);
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL)
+            rs_lane_move(pair->attached[i]);
     }
 }
 
@@ -198,12 +205,16 @@ static bool stop(struct rs_pair *pair)
     uint64_t length = 0;
     bool mine;
 
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane == NULL)
+            continue;
         if (lane->limit != 0)
             length += (uint32_t)lane->slots->number;
         lane->limit = 0;
-        lane->started = 0;
     }
+    pair->native_starts_before = pair->native_starts;
     mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
     if (mine)
         rs_count_number(RS_NUMBER_STOPS, 1);
@@ -361,11 +372,6 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
     }
 }
 
-static bool covers(int tag, int lane_tag)
-{
-    return tag == MPI_ANY_TAG || tag == lane_tag;
-}
-
 void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay)
 {
     lane->covers++;
@@ -386,17 +392,15 @@ void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
 
 static void hide(struct rs_pair *pair, int tag, enum rs_stay stay)
 {
-    bool covered = false;
+    struct rs_lane *lane =
+        tag == MPI_ANY_TAG ? pair->lanes : rs_lane_find(pair, tag);
 
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (!covers(tag, lane->tag))
-            continue;
-        covered = true;
-        if (stay != RS_STAYS_NOT)
-            rs_lane_bar(lane, stay);
-    }
-    if (covered)
-        rs_incarnation_close(pair);
+    if (lane == NULL)
+        return;
+    for (; stay != RS_STAYS_NOT && lane != NULL;
+         lane = tag == MPI_ANY_TAG ? lane->next : NULL)
+        rs_lane_bar(lane, stay);
+    rs_incarnation_close(pair);
 }
 
 /* ---- nonblocking receives ---- */
@@ -448,6 +452,17 @@ enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag)
     return filter_covers(filters[1], comm, peer, tag)   ? RS_COMES
            : filter_covers(filters[0], comm, peer, tag) ? RS_STAYS
                                                         : RS_STAYS_NOT;
+}
+
+void rs_lane_lose_receive(struct rs_lane *lane)
+{
+    const struct rs_pair *pair = lane->pair;
+
+    lane->posted--;
+    /* The lane may be gone before it is complete, and made again. */
+    if (pair->name->comm != MPI_COMM_NULL)
+        filter_add(filters[0], pair->name->comm, pair->peer, lane->tag);
+    rs_lane_bar(lane, RS_STAYS);
 }
 
 void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay)

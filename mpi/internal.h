@@ -110,6 +110,8 @@ enum rs_call {
     XX(SIZE, "size", "longer than RSCHED_CHUNK")                             \
     XX(COVERED, "covered",                                                   \
        "other receives with the same tag, or wildcards, were posted")        \
+    XX(LANES, "lanes",                                                       \
+       "64 other tags go through lanes to or from that process already")     \
     XX(PEER, "peer",                                                         \
        "the peer has no persistent request for it, or too few starts")       \
     XX(GPU, "gpu",                                                           \

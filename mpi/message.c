@@ -239,11 +239,11 @@ int rs_message_start_slowly(struct rs_request *request)
         return rs_name_raise(pair->name, MPI_ERR_REQUEST);
     rs_notes_poll();
     if (message->sends && message->need != UINT64_MAX) {
-        if (!lane->offered)
+        if (!lane->attached)
             rs_note_offer(lane, message->gpu < 0 ? message->bytes : 0);
-        else if (lane->attached && message->gpu >= 0)
+        else if (message->gpu >= 0)
             rs_gpu_ask(message);
-        else if (lane->attached && message->bytes > lane->slots->room) /* G1 */
+        else if (message->bytes > lane->slots->room) /* G1 */
             rs_message_want(message);
     }
     rs_incarnations_look();
@@ -387,16 +387,12 @@ int rs_message_cancel(struct rs_request *request)
 void rs_message_abandon(struct rs_request *request)
 {
     struct rs_message *message = request->message;
-    struct rs_lane *lane = message->lane;
 
     if (request->state == RS_INACTIVE)
         return;
     leave_incarnation(request);
-    if (request->state == RS_NATIVE && !message->sends) {
-        /* Nobody will know when it is complete (N3). */
-        lane->posted--;
-        rs_lane_bar(lane, RS_STAYS);
-    }
+    if (request->state == RS_NATIVE && !message->sends)
+        rs_lane_lose_receive(message->lane);
     if (request->state != RS_MATCHED)
         request->state = RS_INACTIVE;
 }
@@ -417,7 +413,9 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
     if (message->sends && message->bytes > rs_lane_most() &&
         (!rs_pair_pulls(lane->pair) || message->unreadable))
         return RS_REASON_SIZE;
-    return RS_REASON_PEER;
+    return !lane->attached && lane->pair->num_attached == RS_LANES
+               ? RS_REASON_LANES
+               : RS_REASON_PEER;
 }
 
 void rs_message_close(struct rs_request *request)

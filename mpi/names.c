@@ -35,6 +35,7 @@ static int name_deleted(MPI_Comm comm, int key, void *value, void *extra)
     (void)extra;
     PMPI_Comm_get_errhandler(comm, &name->errhandler);
     rs_pairs_detach();
+    rs_offers_forget(name->id);
     name->comm = MPI_COMM_NULL;
     rs_name_drop(name);
     return MPI_SUCCESS;

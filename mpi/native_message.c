@@ -173,8 +173,8 @@ int rs_message_start_natively(struct rs_request *request)
 
 /* ---- going on ---- */
 
-/* A native receive that is over: not cancelled, and no failure of which nobody
- * knows what it means. */
+/* A native receive or synchronous send that is over: not cancelled, and no failure of
+ * which nobody knows what it means. */
 static bool is_matched(const struct rs_message *message, int error)
 {
     int cancelled = 1;
@@ -198,7 +198,8 @@ static void native_is_over(struct rs_request *request, int error)
             rs_lane_unbar(lane, message->covers);
         rs_incarnation_open(lane->pair);
     } else if ((message->synchronous || message->is_synced) &&
-               message->native_number == lane->natives) {
+               message->native_number == lane->natives &&
+               is_matched(message, error)) {
         lane->quiet = true; /* O1 */
     }
 }

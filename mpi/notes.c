@@ -10,7 +10,7 @@
  * receiver says when it takes greetings no more, and the sender that one is on
  * its way, in a word that belongs to who is first. */
 #include "mpi/native.h"
-#include "mpi/persistent.h"
+#include "mpi/notes.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,23 +21,14 @@ RS_NATIVE(Improbe)
 RS_NATIVE(Mrecv)
 
 enum { NOTE_TAG = 8 }; /* oob.c has another one */
-enum { OFFER = 1, ANSWER = 2, GREETING = 3, QUESTION = 4 };
+/* Offers to a process that it has not read, at most; it says so after half of them.
+ * Some processes never look for notes, and the MPI library goes through those that
+ * nobody has read again and again. */
+enum { MOST_UNREAD = 16, TELL_AT = MOST_UNREAD / 2 };
 
-struct note {
-    uint32_t kind;
-    int32_t tag;
-    uint64_t id;    /* the communicator's name */
-    uint64_t bytes; /* of the longest message */
-    int32_t pid;
-    int32_t fd;     /* answer: of the memory */
-    uint64_t nonce; /* answer: in it; offer: at `at` */
-    uint64_t at;
-    uint32_t index;
-    uint32_t pulls; /* answer: the receiver can read our memory */
-    struct rsched_pull_reader reader; /* answer: then, who that is */
-    struct rsched_pull_memory memory; /* offer: where it finds it */
-    struct rsched_pull_notice notice; /* question: GPU memory of ours */
-};
+/* A lane is offered at its fourth start, so that those of messages that are sent once or
+ * twice cost nothing; and again, since offers may be dropped. */
+enum { FIRST_OFFER = 4, OFFER_AGAIN = 16 };
 
 /* Whoever can read this word can read our memory. */
 static uint64_t cookie;
@@ -45,15 +36,14 @@ static uint64_t cookie;
 /* What others may map of it. None is as good as one that they cannot open. */
 static struct rsched_pull_memory memory = {.fd = -1};
 
-/* One on its way, or an offer that nobody has use for yet. */
-struct letter {
-    struct letter *next;
-    MPI_Request request;
-    int peer;
-    struct note note;
-};
+static struct rs_letter *on_the_way;
+static uint64_t num_offers; /* that were sent */
 
-static struct letter *on_the_way, *offers;
+/* By rank in MPI_COMM_WORLD. */
+static struct peer {
+    uint8_t unread; /* offers to it, as far as it has told */
+    uint8_t taken;  /* offers of its own, since it was told of that */
+} *peers;
 
 /* Greetings that are to come for pairs that are gone. */
 static unsigned due;
@@ -62,9 +52,17 @@ static unsigned due;
 static unsigned vain;
 enum { EAGER_POLLS = 256, SELDOM = 64 };
 
-static void send_note(int world, const struct note *note)
+/* NULL: without memory for it all stays native. */
+static struct peer *peer_of(int world)
 {
-    struct letter *letter = calloc(1, sizeof(*letter));
+    if (peers == NULL)
+        peers = calloc((size_t)rs_process.size, sizeof(*peers));
+    return peers != NULL ? &peers[world] : NULL;
+}
+
+static void send_note(int world, const struct rs_note *note)
+{
+    struct rs_letter *letter = calloc(1, sizeof(*letter));
 
     if (letter == NULL)
         return; /* all stays native */
@@ -82,13 +80,13 @@ static void send_note(int world, const struct note *note)
 /* Without memory for it, or a receiver, all stays native. */
 static void greet(struct rs_pair *pair)
 {
-    struct letter *letter = calloc(1, sizeof(*letter));
+    struct rs_letter *letter = calloc(1, sizeof(*letter));
 
     if (letter == NULL || !rs_pair_greeting(&pair->view, RS_GREETED)) {
         free(letter);
         return;
     }
-    letter->note = (struct note){.kind = GREETING, .id = pair->name->id};
+    letter->note = (struct rs_note){.kind = RS_NOTE_GREETING, .id = pair->name->id};
     letter->peer = pair->world;
     if (native_Issend(&letter->note, sizeof(letter->note), MPI_BYTE,
                       pair->world, NOTE_TAG, rs_process.comm,
@@ -101,7 +99,7 @@ static void greet(struct rs_pair *pair)
 }
 
 /* One that has been taken by its receiver. */
-static void is_greeted(const struct letter *letter)
+static void is_greeted(const struct rs_letter *letter)
 {
     struct rs_pair *pair = rs_pair_named(letter->note.id, true, letter->peer);
 
@@ -111,8 +109,8 @@ static void is_greeted(const struct letter *letter)
 
 static void reap(void)
 {
-    for (struct letter **at = &on_the_way; *at != NULL;) {
-        struct letter *letter = *at;
+    for (struct rs_letter **at = &on_the_way; *at != NULL;) {
+        struct rs_letter *letter = *at;
         int done;
 
         PMPI_Test(&letter->request, &done, MPI_STATUS_IGNORE);
@@ -121,21 +119,20 @@ static void reap(void)
             continue;
         }
         *at = letter->next;
-        if (letter->note.kind == GREETING)
+        if (letter->note.kind == RS_NOTE_GREETING)
             is_greeted(letter);
         free(letter);
     }
 }
 
-void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
+static void offer(const struct rs_lane *lane, uint64_t bytes)
 {
-    struct note note = {.kind = OFFER, .tag = lane->tag,
+    struct rs_note note = {.kind = RS_NOTE_OFFER, .tag = lane->tag,
                         .id = lane->pair->name->id, .bytes = bytes,
                         .pid = getpid(),
                         .nonce = rs_process.job ^ (uintptr_t)&cookie,
                         .at = (uintptr_t)&cookie};
 
-    lane->offered = true;
     cookie = note.nonce;
     if (memory.fd < 0 && rsched_pull_memory_open(&memory) != 0)
         memory.fd = -1;
@@ -145,9 +142,32 @@ void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
     send_note(lane->pair->world, &note);
 }
 
+void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
+{
+    struct rs_pair *pair = lane->pair;
+    struct peer *peer;
+
+    if (lane->offer_at == 0)
+        lane->offer_at = FIRST_OFFER;
+    if (++lane->starts < lane->offer_at || pair->num_attached == RS_LANES)
+        return;
+    peer = peer_of(pair->world);
+    if (peer == NULL || peer->unread == MOST_UNREAD)
+        return;
+    peer->unread++;
+    num_offers++;
+    lane->offer_at = OFFER_AGAIN * lane->starts;
+    offer(lane, bytes);
+}
+
+uint64_t rs_notes_offers(void)
+{
+    return num_offers;
+}
+
 void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice)
 {
-    const struct note note = {.kind = QUESTION, .id = pair->name->id,
+    const struct rs_note note = {.kind = RS_NOTE_QUESTION, .id = pair->name->id,
                               .notice = *notice};
 
     vain = 0;
@@ -155,7 +175,7 @@ void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice)
 }
 
 /* Whether this process can copy out of the sender's memory. */
-static bool can_pull(struct rs_pair *pair, const struct note *offer)
+static bool can_pull(struct rs_pair *pair, const struct rs_note *offer)
 {
     if (!rs_pair_can_pull(offer->pid, offer->at, offer->nonce))
         return false;
@@ -164,11 +184,23 @@ static bool can_pull(struct rs_pair *pair, const struct note *offer)
     return pair->world == rs_process.rank || pair->sender != NULL;
 }
 
+/* How many offers of a process have been read since it was told of that; it is
+ * told now. */
+static uint8_t tell_taken(int world)
+{
+    struct peer *peer = peer_of(world);
+    uint8_t taken = peer != NULL ? peer->taken : 0;
+
+    if (peer != NULL)
+        peer->taken = 0;
+    return taken;
+}
+
 /* The receiver's half of a lane that both sides want. */
-static void answer(struct rs_lane *lane, const struct note *offer)
+static void answer(struct rs_lane *lane, const struct rs_note *offer)
 {
     struct rs_pair *pair = lane->pair;
-    struct note note = *offer;
+    struct rs_note note = *offer;
 
     if (lane->attached || pair->num_attached == RS_LANES ||
         !rs_pair_share(pair))
@@ -180,7 +212,8 @@ static void answer(struct rs_lane *lane, const struct note *offer)
         return;
     if (lane->barred)
         rs_pair_bar(&pair->view, lane->index);
-    note.kind = ANSWER;
+    note.kind = RS_NOTE_ANSWER;
+    note.taken = tell_taken(pair->world);
     note.index = lane->index;
     note.nonce = pair->view.words->nonce;
     note.pid = getpid();
@@ -191,53 +224,58 @@ static void answer(struct rs_lane *lane, const struct note *offer)
     send_note(pair->world, &note);
 }
 
-static bool fits(const struct rs_lane *lane, const struct letter *letter)
-{
-    return letter->peer == lane->pair->world &&
-           letter->note.tag == lane->tag &&
-           letter->note.id == lane->pair->name->id;
-}
-
 void rs_note_answer(struct rs_lane *lane)
 {
-    vain = 0;
-    for (struct letter **at = &offers; *at != NULL; at = &(*at)->next) {
-        struct letter *letter = *at;
+    struct rs_letter *letter = rs_offer_take(lane);
 
-        if (!fits(lane, letter))
-            continue;
-        *at = letter->next;
+    vain = 0;
+    if (letter != NULL)
         answer(lane, &letter->note);
-        free(letter);
-        return;
-    }
+    free(letter);
 }
 
 /* ---- what comes ---- */
 
-static void take_offer(struct letter *letter)
+static void take_offer(struct rs_letter *letter)
 {
     struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
     struct rs_lane *lane =
         pair != NULL ? rs_lane_find(pair, letter->note.tag) : NULL;
+    struct peer *peer = peer_of(letter->peer);
+    int world = letter->peer;
 
+    if (peer != NULL)
+        peer->taken++;
     if (lane == NULL || lane->requests == 0) {
-        letter->next = offers;
-        offers = letter;
-        return;
+        rs_offer_keep(letter);
+    } else {
+        answer(lane, &letter->note);
+        free(letter);
     }
-    answer(lane, &letter->note);
-    free(letter);
+    if (peer != NULL && peer->taken >= TELL_AT)
+        send_note(world, &(struct rs_note){.kind = RS_NOTE_TAKEN,
+                                           .taken = tell_taken(world)});
 }
 
-static void take_answer(struct letter *letter)
+/* So many more of our offers has the process read. */
+static void is_told(const struct rs_letter *letter)
 {
-    const struct note *note = &letter->note;
-    struct rs_pair *pair = rs_pair_named(note->id, true, letter->peer);
-    struct rs_lane *lane = pair != NULL ? rs_lane_find(pair, note->tag) : NULL;
+    struct peer *peer = peer_of(letter->peer);
 
-    if (lane != NULL && !lane->attached &&
-        rs_pair_map(pair, note->pid, note->fd, note->nonce)) {
+    if (peer != NULL && letter->note.taken <= peer->unread)
+        peer->unread -= (uint8_t)letter->note.taken;
+}
+
+static void take_answer(struct rs_letter *letter)
+{
+    const struct rs_note *note = &letter->note;
+    struct rs_pair *pair = rs_pair_named(note->id, true, letter->peer);
+    struct rs_lane *lane = NULL;
+
+    is_told(letter);
+    if (pair != NULL && rs_pair_map(pair, note->pid, note->fd, note->nonce))
+        lane = rs_lane_of(pair, note->tag); /* it may be gone */
+    if (lane != NULL && !lane->attached) {
         pair->pulls = note->pulls;
         pair->reader = note->reader;
         if (pair->num_attached == 0)
@@ -247,7 +285,7 @@ static void take_answer(struct letter *letter)
     free(letter);
 }
 
-static void take_greeting(struct letter *letter)
+static void take_greeting(struct rs_letter *letter)
 {
     struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
 
@@ -263,7 +301,7 @@ static void take_greeting(struct letter *letter)
     free(letter);
 }
 
-static void take_question(struct letter *letter)
+static void take_question(struct rs_letter *letter)
 {
     struct rs_pair *pair = rs_pair_named(letter->note.id, false, letter->peer);
 
@@ -278,9 +316,10 @@ void rs_notes_leave(const struct rs_pair *pair)
         due++;
 }
 
-static bool take_one(void)
+/* The next one that has come, or NULL. */
+static struct rs_letter *receive(void)
 {
-    struct letter *letter;
+    struct rs_letter *letter;
     MPI_Message message;
     MPI_Status status;
     int flag = 0;
@@ -288,47 +327,67 @@ static bool take_one(void)
     native_Improbe(MPI_ANY_SOURCE, NOTE_TAG, rs_process.comm, &flag, &message,
                    &status);
     if (!flag)
-        return false;
+        return NULL;
     letter = calloc(1, sizeof(*letter));
     if (letter == NULL) {
         rs_log(RS_LOG_ERROR, "out of memory");
         PMPI_Abort(MPI_COMM_WORLD, 1);
-        return false;
+        return NULL;
     }
     letter->peer = status.MPI_SOURCE;
     native_Mrecv(&letter->note, sizeof(letter->note), MPI_BYTE, &message,
                  MPI_STATUS_IGNORE);
-    if (letter->note.kind == OFFER)
+    return letter;
+}
+
+static void take(struct rs_letter *letter)
+{
+    switch ((enum rs_note_kind)letter->note.kind) {
+    case RS_NOTE_OFFER:
         take_offer(letter);
-    else if (letter->note.kind == ANSWER)
+        return;
+    case RS_NOTE_ANSWER:
         take_answer(letter);
-    else if (letter->note.kind == QUESTION)
-        take_question(letter);
-    else
+        return;
+    case RS_NOTE_GREETING:
         take_greeting(letter);
-    return true;
+        return;
+    case RS_NOTE_QUESTION:
+        take_question(letter);
+        return;
+    case RS_NOTE_TAKEN:
+        is_told(letter);
+        free(letter);
+        return;
+    }
 }
 
 void rs_notes_poll(void)
 {
+    struct rs_letter *letter;
+
     if (++vain > EAGER_POLLS && vain % SELDOM != 0)
         return;
-    while (take_one())
+    while ((letter = receive()) != NULL) {
         vain = 0;
+        take(letter);
+    }
     reap();
 }
 
 void rs_notes_fini(void)
 {
-    struct letter *letter;
+    struct rs_letter *letter;
 
-    while (take_one() || due > 0)
-        ;
-    reap();
-    while ((letter = offers) != NULL) {
-        offers = letter->next;
+    /* There are no pairs any more, and nobody is to be told of offers. */
+    while ((letter = receive()) != NULL || due > 0) {
+        due -= letter != NULL && letter->note.kind == RS_NOTE_GREETING;
         free(letter);
     }
+    reap();
+    rs_offers_fini();
+    free(peers);
+    peers = NULL;
     while ((letter = on_the_way) != NULL) {
         on_the_way = letter->next;
         PMPI_Request_free(&letter->request); /* and its bytes stay */

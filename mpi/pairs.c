@@ -62,15 +62,6 @@ void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
         visit(p);
 }
 
-struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag)
-{
-    struct rs_lane *lane = pair->lanes;
-
-    while (lane != NULL && lane->tag != tag)
-        lane = lane->next;
-    return lane;
-}
-
 /* ---- making ---- */
 
 static enum rs_reason locate(MPI_Comm comm, int peer, int *world)
@@ -120,32 +111,33 @@ static struct rs_pair *pair_create(struct rs_name *name, bool sends, int peer,
     return pair;
 }
 
-struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
-                            int tag, enum rs_reason *reason)
+/* It is to be used again, or goes. */
+static void unretire(struct rs_lane *lane)
 {
-    struct rs_pair *pair = rs_pair_find(name->comm, sends, peer);
-    struct rs_lane *lane;
+    if (lane->idle != NULL)
+        *lane->idle = NULL;
+    lane->idle = NULL;
+}
+
+struct rs_lane *rs_lane_of(struct rs_pair *pair, int tag)
+{
+    struct rs_lane *lane = rs_lane_find(pair, tag);
     enum rs_stay stay;
 
-    *reason = RS_ACCELERATED;
-    if (pair == NULL)
-        pair = pair_create(name, sends, peer, reason);
-    if (pair == NULL)
-        return NULL;
-    lane = rs_lane_find(pair, tag);
-    if (lane != NULL)
+    if (lane != NULL) {
+        unretire(lane);
         return lane;
-    lane = calloc(1, sizeof(*lane));
-    if (lane == NULL) {
-        *reason = RS_REASON_MEMORY;
-        return NULL;
     }
+    lane = calloc(1, sizeof(*lane));
+    if (lane == NULL)
+        return NULL;
     lane->pair = pair;
     lane->tag = tag;
     lane->sync = MPI_REQUEST_NULL;
-    lane->next = pair->lanes;
-    pair->lanes = lane;
-    stay = sends ? RS_STAYS_NOT : rs_is_covered(name->comm, peer, tag);
+    rs_lane_add(lane);
+    stay = pair->view.sends
+               ? RS_STAYS_NOT
+               : rs_is_covered(pair->name->comm, pair->peer, tag);
     if (stay != RS_STAYS_NOT)
         rs_lane_bar(lane, stay);
     return lane;
@@ -300,6 +292,7 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
     if (lane->slots->place == 0)
         return false;
     lane->attached = true;
+    pair->attached[index] = lane;
     for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
         if (m->lane == lane)
             m->slots = lane->slots;
@@ -357,9 +350,9 @@ static void grow(struct rs_lane *lane)
 
 void rs_pair_grow(struct rs_pair *pair)
 {
-    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
-        if (lane->attached)
-            grow(lane);
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL)
+            grow(pair->attached[i]);
     }
 }
 
@@ -446,19 +439,22 @@ static void pair_unlink(struct rs_pair *pair)
         all = pair->next_all;
 }
 
+static void lane_destroy(struct rs_lane *lane)
+{
+    unretire(lane);
+    rs_lane_remove(lane);
+    if (lane->sync != MPI_REQUEST_NULL)
+        leave_orphan(lane);
+    free(lane);
+}
+
 static void pair_destroy(struct rs_pair *pair)
 {
-    struct rs_lane *lane;
-
     pair_unlink(pair);
     if (!pair->view.sends && pair->view.words != NULL)
         rs_notes_leave(pair);
-    while ((lane = pair->lanes) != NULL) {
-        pair->lanes = lane->next;
-        if (lane->sync != MPI_REQUEST_NULL)
-            leave_orphan(lane);
-        free(lane);
-    }
+    while (pair->lanes != NULL)
+        lane_destroy(pair->lanes);
     /* The other side's mapping keeps the memory as long as it is needed. */
     if (pair->view.words != NULL)
         munmap(pair->view.words, pair->mapped);
@@ -471,20 +467,35 @@ static void pair_destroy(struct rs_pair *pair)
     free(pair);
 }
 
-static bool pair_is_unused(const struct rs_pair *pair)
+/* One that is made for its tag later has to know no more than what rs_is_covered()
+ * does. */
+static bool is_forgettable(const struct rs_lane *lane)
 {
-    for (const struct rs_lane *l = pair->lanes; l != NULL; l = l->next) {
-        if (l->requests > 0)
-            return false;
-    }
-    return true;
+    return lane->requests == 0 && !lane->attached && lane->posted == 0 &&
+           lane->sync == MPI_REQUEST_NULL;
+}
+
+/* In the place of the one that has been idle for longest. */
+static void retire(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+    struct rs_lane **at = &pair->idle[pair->retired++ % RS_IDLE_LANES];
+
+    if (*at != NULL)
+        lane_destroy(*at);
+    *at = lane;
+    lane->idle = at;
 }
 
 void rs_lane_release(struct rs_lane *lane)
 {
+    struct rs_pair *pair = lane->pair;
+
     lane->requests--;
-    if (lane->pair->name->comm == MPI_COMM_NULL && pair_is_unused(lane->pair))
-        pair_destroy(lane->pair);
+    if (is_forgettable(lane))
+        retire(lane);
+    if (--pair->requests == 0 && pair->name->comm == MPI_COMM_NULL)
+        pair_destroy(pair);
 }
 
 /* MPICH frees a communicator, and calls this, when the last request on it is
@@ -501,23 +512,40 @@ static void reap_detached(void)
     atomic_store_explicit(&detached, false, memory_order_relaxed);
     for (struct rs_pair *pair = all; pair != NULL; pair = next) {
         next = pair->next_all;
-        if (pair->name->comm == MPI_COMM_NULL && pair_is_unused(pair))
+        if (pair->name->comm == MPI_COMM_NULL && pair->requests == 0)
             pair_destroy(pair);
     }
 }
 
-void rs_lane_hold(struct rs_lane *lane)
+struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
+                             int tag, enum rs_reason *reason)
 {
-    if (lane->requests++ == 0 && !lane->pair->view.sends && !lane->attached)
-        rs_note_answer(lane);
+    struct rs_pair *pair;
+    struct rs_lane *lane;
+
     reap_orphans();
     if (atomic_load_explicit(&detached, memory_order_relaxed))
         reap_detached();
+    *reason = RS_ACCELERATED;
+    pair = rs_pair_find(name->comm, sends, peer);
+    if (pair == NULL)
+        pair = pair_create(name, sends, peer, reason);
+    if (pair == NULL)
+        return NULL;
+    lane = rs_lane_of(pair, tag);
+    if (lane == NULL) {
+        *reason = RS_REASON_MEMORY;
+        return NULL;
+    }
+    pair->requests++;
+    lane->requests++;
+    return lane;
 }
 
 void rs_pairs_fini(void)
 {
     while (all != NULL)
         pair_destroy(all);
+    rs_lanes_fini();
     end_orphans();
 }

@@ -19,6 +19,7 @@ RS_NATIVE(Rsend_init_c)
 RS_NATIVE(Recv_init_c)
 #endif
 
+/* The lane, which is held for the request. */
 static enum rs_reason find_lane(MPI_Comm comm, int peer, int tag, bool sends,
                                 struct rs_lane **lane)
 {
@@ -46,10 +47,12 @@ static enum rs_reason find_lane(MPI_Comm comm, int peer, int tag, bool sends,
     PMPI_Comm_size(comm, &size);
     if (peer < 0 || peer >= size || tag < 0)
         return RS_REASON_ARGUMENT;
-    *lane = rs_lane_get(name, sends, peer, tag, &reason);
+    *lane = rs_lane_hold(name, sends, peer, tag, &reason);
     /* Whoever waits for a message does so by it. */
-    return reason == RS_ACCELERATED && rs_context() == NULL ? RS_REASON_CONTEXT
-                                                           : reason;
+    if (*lane == NULL || rs_context() != NULL)
+        return reason;
+    rs_lane_release(*lane);
+    return RS_REASON_CONTEXT;
 }
 
 static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
@@ -118,6 +121,7 @@ static struct rs_message *message_create(enum rs_call call,
         return NULL;
     message = calloc(1, sizeof(*message));
     if (message == NULL) {
+        rs_lane_release(lane);
         *reason = RS_REASON_MEMORY;
         return NULL;
     }
@@ -126,6 +130,7 @@ static struct rs_message *message_create(enum rs_call call,
     if (*reason != RS_ACCELERATED && *reason != RS_REASON_LAYOUT) {
         rs_flat_drop(message->layout);
         free(message);
+        rs_lane_release(lane);
         return NULL;
     }
     message->lane = lane;
@@ -181,10 +186,12 @@ static int give(struct rs_message *message, int error, MPI_Request *handle)
             error = rs_name_raise(message->lane->pair->name, MPI_ERR_NO_MEM);
         }
         rs_flat_drop(message->layout);
+        rs_lane_release(message->lane);
         free(message);
         return error;
     }
-    rs_lane_hold(message->lane);
+    if (!message->sends && !message->lane->attached)
+        rs_note_answer(message->lane);
     join_pair(message, request);
     rs_request_open_message(request, message);
     *handle = request->handle;

@@ -36,8 +36,13 @@ void rs_names_fini(void);
 
 /* ---- pairs and lanes (pairs.c) ---- */
 
+/** Lanes without requests that a pair keeps, in case that one is made again. */
+enum { RS_IDLE_LANES = 64 };
+
 struct rs_lane {
-    struct rs_lane *next; /* of the pair */
+    struct rs_lane *next, *previous; /* of the pair */
+    struct rs_lane *next_same; /* in the table */
+    struct rs_lane **idle;     /* where it is among the pair's, or NULL */
     struct rs_pair *pair;
     int tag;
     unsigned requests; /* that exist */
@@ -49,10 +54,10 @@ struct rs_lane {
     uint64_t limit;
 
     /* The sender's. */
-    bool offered;
+    uint64_t starts;    /* before it was attached */
+    uint64_t offer_at;  /* of these, the first one at which it may be offered */
     bool quiet;         /* all its messages have been matched (O1) */
-    uint64_t started;   /* `native_starts` when it was last; 0: since the last
-                           incarnation it was not */
+    uint64_t started;   /* `native_starts` when it was last */
     uint64_t natives;   /* messages sent natively */
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
@@ -78,8 +83,12 @@ struct rs_pair {
     MPI_Comm handle; /* that the communicator had */
     int peer;  /* rank in the communicator */
     int world; /* in MPI_COMM_WORLD */
+    unsigned requests; /* on its lanes */
     struct rs_lane *lanes;
-    unsigned num_attached;
+    struct rs_lane *attached[RS_LANES]; /* by their index; some may be NULL */
+    unsigned num_attached;              /* of these */
+    struct rs_lane *idle[RS_IDLE_LANES]; /* not attached; some may be NULL */
+    unsigned retired;  /* lanes that have become idle */
     size_t mapped; /* bytes */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
@@ -97,6 +106,7 @@ struct rs_pair {
     struct rs_message *messages; /* of all requests */
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
+    uint64_t native_starts_before; /* the end of the last incarnation */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
     unsigned tries;    /* bounded waits for the other side to be ready */
@@ -117,16 +127,17 @@ extern bool rs_unfenced;
 extern unsigned rs_num_quick;
 #pragma GCC visibility pop
 
-/** The lane, made if need be; NULL and *reason: there can be none. */
-struct rs_lane *rs_lane_get(struct rs_name *name, bool sends, int peer,
-                            int tag, enum rs_reason *reason);
+/** The lane, made if need be, for a request that is to be made; NULL and *reason:
+ * there can be none. */
+struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
+                             int tag, enum rs_reason *reason);
+/** The request exists no more, nor may the lane. */
+void rs_lane_release(struct rs_lane *lane);
+/** A pair's lane, made if need be; NULL: there is no memory. */
+struct rs_lane *rs_lane_of(struct rs_pair *pair, int tag);
 struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 /** The same by names that another process uses. */
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
-struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag);
-/** A request on the lane exists, or no more. */
-void rs_lane_hold(struct rs_lane *lane);
-void rs_lane_release(struct rs_lane *lane);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
 /** The longest message that goes through slots. */
@@ -173,9 +184,20 @@ struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender);
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
 void rs_pairs_fini(void);
 
+/* ---- lanes by their tags (lanes.c) ---- */
+
+struct rs_lane *rs_lane_find(const struct rs_pair *pair, int tag);
+/** Among the lanes of its pair. */
+void rs_lane_add(struct rs_lane *lane);
+void rs_lane_remove(struct rs_lane *lane);
+/** Of all pairs. */
+size_t rs_lanes_count(void);
+void rs_lanes_fini(void);
+
 /* ---- how lanes are made (notes.c) ---- */
 
-/** Offer a lane to its receiver. */
+/** At a start on a lane that is not attached: offer it to its receiver, if it is
+ * time for that. */
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
 /** Ask the receiver of a pair whether it opens GPU memory. */
 void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice);
@@ -187,6 +209,13 @@ void rs_notes_poll(void);
  * rs_notes_fini() at the latest. */
 void rs_notes_leave(const struct rs_pair *pair);
 void rs_notes_fini(void);
+/** Offers that were sent. */
+uint64_t rs_notes_offers(void);
+/** Offers that are kept of others, for lanes that this process has no use for yet
+ * (offers.c). */
+size_t rs_offers_kept(void);
+/** A communicator is gone. */
+void rs_offers_forget(uint64_t id);
 
 /* ---- GPU memory (gpu_message.c) ---- */
 
@@ -264,6 +293,9 @@ void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay);
 enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag);
 /** N3: a receive covers the lane and may be incomplete. */
 void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay);
+/** N3: a native receive of the lane's own is posted, and nobody will know when it is
+ * complete. */
+void rs_lane_lose_receive(struct rs_lane *lane);
 /** N3: those are complete that covered the lane when a native receive of its
  * own, which is matched now, was started. */
 void rs_lane_unbar(struct rs_lane *lane, uint64_t covers);

@@ -141,6 +141,12 @@ extern "C" {
  *     crowded                       1: processes are known to outnumber cores, so
  *                                   that waits hardly poll
  *     requests, communicators       accelerated ones that exist now
+ *     lanes                         that exist now: tags of persistent
+ *                                   point-to-point requests, for each
+ *                                   communicator, process and direction
+ *     lane_offers                   lanes that this process has offered to others
+ *     offers_kept                   offers of others that are kept now, for lanes
+ *                                   on which it has no persistent receive
  *
  * @return 0, or RSCHED_ENAME. Thread-safe; the numbers of exchanges that
  *         another thread is using may lag behind.

@@ -143,8 +143,7 @@ static void begin_side(struct side *side, bool sends)
         lane->sync = MPI_REQUEST_NULL;
         lane->slots = &side->pair.slots[i];
         CHECK(rs_slots_init(lane->slots, &side->pair.view, i, places[i], MOST));
-        lane->next = side->pair.lanes;
-        side->pair.lanes = lane;
+        side->pair.attached[i] = lane;
     }
 }
 

@@ -1,16 +1,52 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What check-cost counts the instructions of: N exchanges of a process with
- * itself. cost N [--all] */
+ * itself, or with --beside N of its plain messages beside so many persistent
+ * requests of other tags. cost N [--all | --beside REQUESTS] */
 #include "tests/mpi/ring.h"
+
+/* @return the sends and the receives, of tags from 1 on */
+static MPI_Request *make_requests(int num)
+{
+    static int value;
+    MPI_Request *requests = allocate(2 * (size_t)num * sizeof(*requests));
+
+    for (int i = 0; i < num; i++) {
+        MPI_Send_init(&value, 1, MPI_INT, 0, 1 + i, MPI_COMM_WORLD,
+                      &requests[i]);
+        MPI_Recv_init(&value, 1, MPI_INT, 0, 1 + i, MPI_COMM_WORLD,
+                      &requests[num + i]);
+    }
+    return requests;
+}
+
+static int send_beside(long messages, int num)
+{
+    MPI_Request *requests = make_requests(num);
+
+    for (long i = 0; i < messages; i++) {
+        long sent = i, got = -1;
+
+        MPI_Sendrecv(&sent, 1, MPI_LONG, 0, 0, &got, 1, MPI_LONG, 0, 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(got == sent, "%ld, not %ld", got, sent);
+    }
+    for (int i = 0; i < 2 * num; i++)
+        MPI_Request_free(&requests[i]);
+    free(requests);
+    return test_fini("cost");
+}
 
 int main(int argc, char **argv)
 {
     long exchanges = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
+    int beside = (int)number_option(argc, argv, "--beside", 0);
     bool all = has_option(argc, argv, "--all");
     struct ring ring;
     MPI_Comm comm;
 
     test_init(&argc, &argv, false);
+    if (beside > 0)
+        return send_beside(exchanges, beside);
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 1);
     for (long i = 0; i < exchanges; i++) {

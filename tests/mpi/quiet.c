@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a synchronous native send tells of its lane (docs/persistent.md, O1):
+ * mpi/native_message.c over an MPI library that says how each one ends, since
+ * none at hand cancels sends. */
+#include "mpi/message.h"
+#include "mpi/native.h"
+#include "tests/model/check.h"
+
+static int error_of_test, cancelled;
+
+/* ---- the MPI library ---- */
+
+int PMPI_Start(MPI_Request *request)
+{
+    (void)request;
+    return MPI_SUCCESS;
+}
+
+int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    (void)request;
+    (void)status;
+    *flag = 1;
+    return error_of_test;
+}
+
+int PMPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    (void)request;
+    (void)status;
+    return error_of_test;
+}
+
+int PMPI_Test_cancelled(const MPI_Status *status, int *flag)
+{
+    (void)status;
+    *flag = cancelled;
+    return MPI_SUCCESS;
+}
+
+/* No message goes from a copy. */
+void *rs_native(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+/* ---- what the rest of the backend would do ---- */
+
+unsigned rs_num_pairs, rs_num_open;
+bool rs_unfenced;
+
+bool rs_lane_is_quiet(struct rs_lane *lane)
+{
+    return lane->quiet;
+}
+
+void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
+{
+    (void)lane;
+    (void)covers;
+}
+
+bool rs_incarnation_open(struct rs_pair *pair)
+{
+    (void)pair;
+    return false;
+}
+
+void rs_incarnations_look(void)
+{
+}
+
+uint64_t rs_message_patience(const struct rs_message *message)
+{
+    (void)message;
+    return 0;
+}
+
+void rs_message_pack(const struct rs_message *message, char *to)
+{
+    (void)message;
+    (void)to;
+}
+
+bool rs_gpu_pack(const struct rs_message *message, char *to)
+{
+    (void)message;
+    (void)to;
+    return false;
+}
+
+uint64_t rs_now_ns(void)
+{
+    return 0;
+}
+
+/* ---- cases ---- */
+
+enum { BY_TEST, BY_WAIT, WAYS };
+
+/* Whether a synchronous send that ends so leaves its lane quiet. */
+static bool is_quiet_after(int error, int is_cancelled, int way)
+{
+    struct rs_pair pair = {0};
+    struct rs_lane lane = {.pair = &pair};
+    struct rs_message message = {.lane = &lane, .sends = true,
+                                 .synchronous = true};
+    struct rs_request request = {.message = &message};
+
+    message.request = &request;
+    error_of_test = error;
+    cancelled = is_cancelled;
+    rs_message_start_natively(&request);
+    CHECK(request.state == RS_NATIVE && !lane.quiet);
+    if (way == BY_TEST)
+        CHECK(rs_message_poll_native(&request));
+    else
+        rs_message_wait_native(&request);
+    CHECK(request.state == RS_COMPLETE && request.error == error);
+    return lane.quiet;
+}
+
+int main(void)
+{
+    for (int way = 0; way < WAYS; way++) {
+        CHECK(is_quiet_after(MPI_SUCCESS, 0, way));
+        CHECK(!is_quiet_after(MPI_SUCCESS, 1, way));
+        CHECK(!is_quiet_after(MPI_ERR_OTHER, 0, way));
+    }
+    printf("quiet: ok\n");
+    return 0;
+}
