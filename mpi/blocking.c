@@ -2,8 +2,9 @@
 /* Native calls that may block: whoever is inside one does not look at his
  * pairs, so nothing of theirs may be unmatched (N4 of docs/persistent.md); and
  * those that ask whether something has come, which look. All of them are here, but
- * those of plain.c and completion; tests/mpi/check-calls compares with mpi.h. Their PMPI_ names are taken, so that Fortran's bindings
- * do not pass by; MPI_ names only where no other file has them. */
+ * those of plain.c and completion; tests/mpi/check-calls compares with mpi.h. Their
+ * PMPI_ names are taken, so that Fortran's bindings do not pass by; MPI_ names only
+ * where no other file has them. */
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
