@@ -170,19 +170,14 @@ static inline void before_both(MPI_Comm comm, int dest, int sendtag, int source,
     before_receive(comm, source, recvtag);
 }
 
-/* The MPI may post it later than it says. */
-static inline void before_posting_both(MPI_Comm comm, int dest, int sendtag,
-                                       int source, int recvtag)
-{
-    before_send(comm, dest, sendtag);
-    before_posting(comm, source, recvtag, RS_COMES);
-}
-
 #define SENDRECV(Name, PARAMS, ...)                                          \
     BOTH(Name, before_both(comm, dest, sendtag, source, recvtag),            \
          (PARAMS, MPI_Status *status), (__VA_ARGS__, status))
+/* The MPI may post it later than it says. */
 #define ISENDRECV(Name, PARAMS, ...)                                         \
-    BOTH(Name, before_posting_both(comm, dest, sendtag, source, recvtag),    \
+    BOTH(Name,                                                               \
+         (before_send(comm, dest, sendtag),                                  \
+          before_posting(comm, source, recvtag, RS_COMES)),                  \
          (PARAMS, MPI_Request *request), (__VA_ARGS__, request))
 
 /* ---- probes ---- */

@@ -6,7 +6,7 @@
 
 #include "tests/mpi/common.h"
 
-enum { MOST = 12, MANY = 200, ROUNDS = 100, TAG = 2, NAP_NS = 5000000 };
+enum { MOST = 15, MANY = 200, ROUNDS = 100, TAG = 2, NAP_NS = 5000000 };
 
 static void nap(void)
 {
