@@ -96,7 +96,7 @@ void rs_message_wait(struct rs_request *request);
 struct rs_rest {
     struct rsched_pause pause;
     bool for_exchanges; /* and for nothing else */
-    uint64_t since;     /* the first time that he was to sleep, ns */
+    uint64_t since;     /* the first time that he was to sleep, ps */
 };
 
 /** One step of waiting for any of an array, with native requests or without,

@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "librsched/base/clock.h"
+
+/* How long a store may take to be seen; the shortest nap. */
+#define LOOK_PS (3 * UINT64_C(1000000))
+#define NAP_PS (20 * UINT64_C(1000000))
+
 enum {
-    LOOK_NS = 3000, /* how long a store may take to be seen */
-    NAP_NS = 20000, /* the shortest */
     NAP_PART = 16,  /* of the time waited so far: as much is lost at the end */
     MOST_BELLS = 128, /* FUTEX_WAITV_MAX */
 };
@@ -27,12 +30,6 @@ struct look {
     int count;
     const MPI_Request *handles;
 };
-
-static struct timespec time_of(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000),
-                             .tv_nsec = (long)(ns % 1000000000)};
-}
 
 /* ---- bells ---- */
 
@@ -82,10 +79,10 @@ static bool is_any_complete(const struct look *look)
 }
 
 #ifdef SYS_futex_waitv /* Linux 5.16 */
-static int wait_for_any(const struct bells *bells, uint64_t until_ns)
+static int wait_for_any(const struct bells *bells, uint64_t until_ps)
 {
     struct futex_waitv words[MOST_BELLS];
-    struct timespec until = time_of(until_ns);
+    struct timespec until = rs_clock_timespec(until_ps);
 
     for (unsigned i = 0; i < bells->num; i++)
         words[i] = (struct futex_waitv){.val = 1,
@@ -95,20 +92,20 @@ static int wait_for_any(const struct bells *bells, uint64_t until_ns)
                         CLOCK_MONOTONIC);
 }
 #else
-static int wait_for_any(const struct bells *bells, uint64_t until_ns)
+static int wait_for_any(const struct bells *bells, uint64_t until_ps)
 {
     (void)bells;
-    (void)until_ns;
+    (void)until_ps;
     errno = ENOSYS;
     return -1;
 }
 #endif
 
 /* @return whether this kernel, and what it allows, can do that */
-static bool wait_for_bells(const struct bells *bells, uint64_t limit_ns)
+static bool wait_for_bells(const struct bells *bells, uint64_t limit_ps)
 {
     static atomic_bool only_one; /* at a time */
-    struct timespec limit = time_of(limit_ns);
+    struct timespec limit = rs_clock_timespec(limit_ps);
 
     if (bells->num == 1) {
         syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, 1, &limit, NULL, 0);
@@ -116,7 +113,7 @@ static bool wait_for_bells(const struct bells *bells, uint64_t limit_ns)
     }
     if (atomic_load_explicit(&only_one, memory_order_relaxed))
         return false;
-    if (wait_for_any(bells, rs_now_ns() + limit_ns) >= 0 || errno == EAGAIN ||
+    if (wait_for_any(bells, rs_clock_now() + limit_ps) >= 0 || errno == EAGAIN ||
         errno == ETIMEDOUT || errno == EINTR)
         return true;
     atomic_store_explicit(&only_one, true, memory_order_relaxed);
@@ -127,10 +124,10 @@ static bool wait_for_bells(const struct bells *bells, uint64_t limit_ns)
  * missed in a window of nanoseconds: the time bounds that.
  * @return false: not slept */
 static bool sleep_for(const struct bells *bells, const struct look *look,
-                      uint64_t limit_ns)
+                      uint64_t limit_ps)
 {
     bool is_ready, has_slept = true, rang = false;
-    uint64_t begin = rs_now_ns();
+    uint64_t begin = rs_clock_now();
 
     /* Who writes a word for us looks at `asleep` afterwards, without a fence,
      * and may miss it while his word is on its way: look again until that is
@@ -139,9 +136,9 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
         atomic_store(bells->asleep[i], 1);
     do
         is_ready = is_any_complete(look);
-    while (!is_ready && rs_now_ns() - begin < LOOK_NS);
+    while (!is_ready && rs_clock_now() - begin < LOOK_PS);
     if (!is_ready)
-        has_slept = wait_for_bells(bells, limit_ns);
+        has_slept = wait_for_bells(bells, limit_ps);
     for (unsigned i = 0; i < bells->num; i++) {
         rang |= atomic_load_explicit(bells->asleep[i], memory_order_relaxed) ==
                 0;
@@ -156,15 +153,13 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
 
 /* Nobody rings: the longer it has taken so far, the less it matters to be late
  * by a part of that. */
-static void nap(const struct rs_rest *rest, uint64_t limit_ns)
+static void nap(const struct rs_rest *rest, uint64_t limit_ps)
 {
-    uint64_t ns = (rs_now_ns() - rest->since) / NAP_PART;
-    struct timespec length;
+    uint64_t ps = (rs_clock_now() - rest->since) / NAP_PART;
 
-    if (ns > limit_ns)
-        ns = limit_ns;
-    length = time_of(ns > NAP_NS ? ns : NAP_NS);
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
+    if (ps > limit_ps)
+        ps = limit_ps;
+    rs_clock_sleep(ps > NAP_PS ? ps : NAP_PS);
 }
 
 static bool are_exchanges(int count, const MPI_Request *handles)
@@ -183,7 +178,7 @@ void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
 {
     const struct look look = {count, handles};
     struct bells bells;
-    uint64_t limit_ns;
+    uint64_t limit_ps;
 
     if (rest->pause.steps == 0)
         rest->for_exchanges = are_exchanges(count, handles);
@@ -191,12 +186,12 @@ void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
         rsched_context_pause(rs_context(), &rest->pause);
         return;
     }
-    limit_ns = rsched_context_rest(rs_context(), &rest->pause) / 1000;
-    if (limit_ns == 0)
+    limit_ps = rsched_context_rest(rs_context(), &rest->pause);
+    if (limit_ps == 0)
         return;
     if (rest->since == 0)
-        rest->since = rs_now_ns();
+        rest->since = rs_clock_now();
     if (!collect(&bells, count, handles) ||
-        !sleep_for(&bells, &look, limit_ns))
-        nap(rest, limit_ns);
+        !sleep_for(&bells, &look, limit_ps))
+        nap(rest, limit_ps);
 }

@@ -8,6 +8,7 @@
  * active when a persistent request has failed before */
 #include <sched.h>
 
+#include "tests/mpi/handled.h"
 #include "tests/mpi/hope.h"
 
 enum { INTS = 4, LANES = 3, PLAIN = 2, NUM = 2 * (LANES + PLAIN) };
@@ -18,22 +19,6 @@ static MPI_Request requests[NUM];
 static bool done[NUM];
 static int class_of[NUM];
 static int num_done;
-static int handled;
-
-static void handler(MPI_Comm *where, int *error, ...)
-{
-    (void)where;
-    (void)error;
-    handled++;
-}
-
-static int error_class(int error)
-{
-    int class;
-
-    MPI_Error_class(error, &class);
-    return class;
-}
 
 static void finished(int i, int error)
 {

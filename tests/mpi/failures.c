@@ -8,24 +8,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "tests/mpi/handled.h"
 #include "tests/mpi/ring.h"
-
-static int handled;
-
-static void handler(MPI_Comm *comm, int *error, ...)
-{
-    (void)comm;
-    (void)error;
-    handled++;
-}
-
-static int error_class(int error)
-{
-    int class;
-
-    MPI_Error_class(error, &class);
-    return class;
-}
 
 /* All ranks hear of a mismatch that only two can see. */
 static void mismatched_init(MPI_Comm comm)

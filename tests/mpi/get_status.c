@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <sched.h>
 
+#include "tests/mpi/handled.h"
 #include "tests/mpi/hope.h"
 #include "tests/mpi/ring.h"
 
@@ -496,14 +497,6 @@ static void nothing(void)
         get_some(count, nulls, &num, indices, MPI_STATUSES_IGNORE);
         CHECK(num == MPI_UNDEFINED, "outcount %d", num);
     }
-}
-
-static int error_class(int error)
-{
-    int class;
-
-    MPI_Error_class(error, &class);
-    return class;
 }
 
 /* Of failed requests the calls say that they are complete; the error of one of

@@ -2,21 +2,13 @@
 /* The native MPI cannot start a persistent request (refusing.c). Where MPI_Start says
  * so the request is inactive, and may be started again; where it was started
  * already, in a lane, the call that completes it says so. */
+#include "tests/mpi/handled.h"
 #include "tests/mpi/one_way.h"
 
 extern int refused_starts, refused_sends, refused_tag;
 #pragma weak refused_starts
 #pragma weak refused_sends
 #pragma weak refused_tag
-
-static int handled;
-
-static void handler(MPI_Comm *where, int *error, ...)
-{
-    (void)where;
-    (void)error;
-    handled++;
-}
 
 static void is_inactive(MPI_Request *request)
 {

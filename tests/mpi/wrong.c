@@ -3,24 +3,8 @@
  * and nothing else happens. Open MPI 4.1 calls none in MPI_Testsome.
  *
  * wrong [--native] */
+#include "tests/mpi/handled.h"
 #include "tests/mpi/ring.h"
-
-static int handled;
-
-static void handler(MPI_Comm *where, int *error, ...)
-{
-    (void)where;
-    (void)error;
-    handled++;
-}
-
-static int error_class(int error)
-{
-    int class;
-
-    MPI_Error_class(error, &class);
-    return class;
-}
 
 /* Of a call that must fail. */
 static void expect(const char *call, int error)
