@@ -107,6 +107,7 @@ static void drop_pieces(const struct rs_message *message,
 
 static bool have_source(struct rs_message *message)
 {
+    struct rs_pair *pair = message->lane->pair;
     const struct rs_ways *ways;
     struct rsched_piece only;
     struct rsched_message all;
@@ -114,9 +115,12 @@ static bool have_source(struct rs_message *message)
     if (message->source != NULL)
         return true;
     ways = rsched_context_ways(rs_context());
-    if (ways == NULL || !have_pieces(message, &only, &all))
+    if (pair->sources == NULL && rsched_pull_group_create(&pair->sources) != 0)
+        pair->sources = NULL;
+    if (ways == NULL || pair->sources == NULL ||
+        !have_pieces(message, &only, &all))
         return false;
-    if (rsched_pull_source_create(&all, ways, &message->lane->pair->reader,
+    if (rsched_pull_source_create(&all, ways, &pair->reader, pair->sources,
                                   &message->source) != 0)
         message->source = NULL;
     drop_pieces(message, &all);

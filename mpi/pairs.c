@@ -462,6 +462,7 @@ static void pair_destroy(struct rs_pair *pair)
         close(pair->fd);
     rs_gpu_link_destroy(pair->gpu);
     rs_sender_put(pair->sender);
+    rsched_pull_group_destroy(pair->sources);
     rs_name_drop(pair->name);
     rs_num_pairs--;
     free(pair);

@@ -94,6 +94,7 @@ struct rs_pair {
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
     bool pulls;    /* the receiver may read there, or might: rs_pair_pulls() */
     struct rsched_pull_reader reader; /* sender: then, who that is */
+    struct rsched_pull_group *sources; /* sender: of its messages; NULL: none yet */
     bool greeted;  /* sender: a synchronous message has been there; receiver: the
                       greeting has come */
     struct rs_rows rows; /* receiver */

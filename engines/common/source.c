@@ -3,6 +3,7 @@
  * include/rsched/pull.h. */
 #include <rsched/pull.h>
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include "engines/common/copy.h"
 #include "engines/common/huge.h"
 #include "engines/common/table.h"
-#include "engines/common/trial.h"
+#include "engines/common/trial_group.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
@@ -25,12 +26,13 @@ struct rsched_pull_source {
     bool looked;                /* it says so, and these too: */
     enum rsched_pull_way way;   /* with slots that are long enough */
     enum rsched_pull_way load;  /* without slots */
-    bool tries;                 /* it can go both ways, and is to be tried out */
+    struct rs_trial_group *tries; /* NULL: it is not tried out which is faster */
     bool barred; /* the kernel reads nothing of the message for anybody */
     bool guessed;  /* nobody measured the ways here */
     bool started;  /* it is decided how it goes: */
     enum rsched_pull_way going;
-    struct rs_trial trial;
+    struct rsched_pull_group *group;
+    struct rs_trial_member trial;
     struct rs_table_maker packs; /* where it is packed */
     char *packed;            /* NULL: not yet */
     bool is_shared;          /* it is of rsched_alloc() */
@@ -40,6 +42,15 @@ struct rsched_pull_source {
     uint64_t room;
     struct rsched_pull_notice notice;
     struct rs_huge_pages huge;
+};
+
+/* What is tried out together: messages whose lengths are between the same powers of
+ * two, that the kernel reads [0] or that are of short blocks, mapped [1]. */
+enum { OCTAVES = 24, FIRST_OCTAVE = 11 };
+static_assert(RS_WAY_WHOLE_LEAST >= 1 << FIRST_OCTAVE, "none is shorter");
+
+struct rsched_pull_group {
+    struct rs_trial_group of[2][OCTAVES];
 };
 
 static atomic_uint_fast64_t versions;
@@ -60,9 +71,25 @@ void rsched_pull_memory_close(void)
     rs_shared_close();
 }
 
+int rsched_pull_group_create(struct rsched_pull_group **group)
+{
+    struct rsched_pull_group *g = calloc(1, sizeof(*g));
+
+    if (g == NULL)
+        return rs_fail(RSCHED_ENOMEM, "no memory for a group of sources");
+    *group = g;
+    return 0;
+}
+
+void rsched_pull_group_destroy(struct rsched_pull_group *g)
+{
+    free(g);
+}
+
 int rsched_pull_source_create(const struct rsched_message *message,
                               const struct rs_ways *ways,
                               const struct rsched_pull_reader *reader,
+                              struct rsched_pull_group *group,
                               struct rsched_pull_source **source)
 {
     struct rsched_pull_source *s = calloc(1, sizeof(*s));
@@ -71,6 +98,7 @@ int rsched_pull_source_create(const struct rsched_message *message,
         return rs_fail(RSCHED_ENOMEM, "no memory for a source");
     s->bytes = message->bytes;
     s->reader = *reader;
+    s->group = group;
     s->guessed = ways->host_guessed;
     s->ways = rs_ways_host(ways, reader->near ? RS_DISTANCE_SAME_NUMA
                                               : RS_DISTANCE_OTHER_NUMA);
@@ -88,6 +116,7 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
 {
     if (s == NULL)
         return;
+    rs_trial_join(&s->trial, NULL, 0, false);
     if (s->is_shared)
         rsched_free(s->packed);
     else
@@ -156,22 +185,39 @@ static bool is_in_place(const struct rsched_pull_source *s,
     return rs_ways_choose_whole(s->ways, parts, twice);
 }
 
-/* Whether it is to be found out if slots, or memory into which it is packed, are
- * faster than one copy: by the kernel, or of short blocks that are mapped. */
-static bool is_worth_trials(const struct rsched_pull_source *s,
-                            const struct rs_way_parts *parts)
+/* Whether it can be found out if slots, or memory into which it is packed, are
+ * faster than one copy. */
+static bool may_try(const struct rsched_pull_source *s)
 {
     const struct rs_config *c = rs_config();
 
-    if (!rs_config_tries(s->guessed) || c->mapped_bytes != RS_LIMIT_AUTO ||
-        c->cma_bytes != RS_LIMIT_AUTO || s->reader.itself || !s->reader.maps ||
-        s->bytes <= RS_WAY_WHOLE_LEAST)
-        return false;
+    return rs_config_tries(s->guessed) && c->mapped_bytes == RS_LIMIT_AUTO &&
+           c->cma_bytes == RS_LIMIT_AUTO && !s->reader.itself &&
+           s->reader.maps && s->bytes > RS_WAY_WHOLE_LEAST;
+}
+
+/* Together with which others that is done, if it is worth it: where the one copy is
+ * the kernel's, or of short blocks that are mapped. */
+static struct rs_trial_group *group_of(const struct rsched_pull_source *s,
+                                       const struct rs_way_parts *parts)
+{
+    unsigned octave = 63u - (unsigned)__builtin_clzll(s->bytes | 1);
+
+    if (!may_try(s))
+        return NULL;
+    octave -= FIRST_OCTAVE;
+    if (octave >= OCTAVES)
+        octave = OCTAVES - 1;
     if (parts->mapped.bytes == 0)
         return s->ways->of[RS_WAY_CMA].given && !s->barred &&
-               parts->readable.bytes > s->bytes / 2;
-    return s->ways->of[RS_WAY_PULL].given && parts->mapped.bytes == s->bytes &&
-           rs_way_part_is_choppy(&parts->mapped);
+                       parts->readable.bytes > s->bytes / 2
+                   ? &s->group->of[0][octave]
+                   : NULL;
+    return s->ways->of[RS_WAY_PULL].given &&
+                   parts->mapped.bytes == s->bytes &&
+                   rs_way_part_is_choppy(&parts->mapped)
+               ? &s->group->of[1][octave]
+               : NULL;
 }
 
 static void choose(struct rsched_pull_source *s)
@@ -181,7 +227,7 @@ static void choose(struct rsched_pull_source *s)
 
     rs_table_parts(&s->lies, true, &parts);
     s->barred = !rs_table_is_readable(&s->lies);
-    s->tries = is_worth_trials(s, &parts);
+    s->tries = group_of(s, &parts);
     s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
                                                     : RSCHED_PULL_SLOTS;
     if (is_in_place(s, &parts, twice))
@@ -234,8 +280,9 @@ enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
     if (look(s) != 0)
         return RSCHED_PULL_NOT;
     guess = s->bytes <= room ? s->way : s->load;
-    rs_trial_load(&s->trial, s->tries, guess == RSCHED_PULL_IN_PLACE);
-    return s->tries ? way_in(s, room, s->trial.once) : guess;
+    rs_trial_join(&s->trial, s->tries, s->bytes, guess == RSCHED_PULL_IN_PLACE);
+    return s->tries != NULL ? way_in(s, room, rs_trial_group_once(&s->trial))
+                            : guess;
 }
 
 struct rsched_pull_start
@@ -244,8 +291,8 @@ rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room)
     struct rsched_pull_start start = {rsched_pull_source_way(s, room), false};
     struct rs_trial_start trial;
 
-    if (start.way != RSCHED_PULL_NOT && s->tries) {
-        trial = rs_trial_start(&s->trial);
+    if (start.way != RSCHED_PULL_NOT && s->tries != NULL) {
+        trial = rs_trial_member_start(&s->trial);
         start.way = way_in(s, room, trial.once);
         start.timed = trial.timed;
     }
@@ -256,10 +303,7 @@ rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room)
 
 void rsched_pull_source_took(struct rsched_pull_source *s, uint64_t ps)
 {
-    if (ps == UINT64_MAX)
-        rs_trial_lost(&s->trial);
-    else
-        rs_trial_took(&s->trial, ps);
+    rs_trial_member_took(&s->trial, ps);
 }
 
 void rsched_pull_source_trials(const struct rsched_pull_source *s,

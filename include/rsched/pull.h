@@ -30,8 +30,8 @@
  * been opened (struct rsched_gpu_pull_ops): such copies are begun, and asked for
  * until they are over.
  *
- * Thread-safety: one thread at a time for each object; those of one peer
- * may be used by several. Errors: 0 or a negative RSCHED_E*, with
+ * Thread-safety: one thread at a time for each object, and for all sources of one
+ * group; objects of one peer may be used by several. Errors: 0 or a negative RSCHED_E*, with
  * rsched_last_error().
  */
 #ifndef RSCHED_PULL_H
@@ -86,6 +86,20 @@ RSCHED_API int rsched_pull_memory_open(struct rsched_pull_memory *memory);
 RSCHED_API void rsched_pull_memory_close(void);
 
 /**
+ * Sources whose messages one process sends to another one, step by step of the
+ * program. Which way is faster depends on how the others go, so where it is
+ * found out (rsched_pull_source_start()), that is done for those of about the same
+ * length together, and they go one way.
+ */
+struct rsched_pull_group;
+
+/** @return 0, RSCHED_ENOMEM */
+RSCHED_API int rsched_pull_group_create(struct rsched_pull_group **group);
+
+/** Its sources are gone; NULL is allowed. */
+RSCHED_API void rsched_pull_group_destroy(struct rsched_pull_group *group);
+
+/**
  * Make a source. The pieces are copied, the memory that they name is the
  * caller's.
  *
@@ -93,12 +107,14 @@ RSCHED_API void rsched_pull_memory_close(void);
  * @param ways    what they cost (rsched_context_ways()); stay as long as the
  *                source does
  * @param reader  is copied
+ * @param group   stays as long as the source does
  * @return 0, RSCHED_ENOMEM
  */
 RSCHED_API int
 rsched_pull_source_create(const struct rsched_message *message,
                           const struct rs_ways *ways,
                           const struct rsched_pull_reader *reader,
+                          struct rsched_pull_group *group,
                           struct rsched_pull_source **source);
 
 /** No receiver may be copying; NULL is allowed. */
@@ -135,8 +151,8 @@ struct rsched_pull_start {
  * Decide how the next message goes, before it is loaded. That is the way of
  * rsched_pull_source_way(), but for a few messages that go another one to find out
  * whether that is faster, where the costs are built in (RSCHED_TRIALS). One that is
- * timed is to be copied as all others, and rsched_pull_source_took() then called;
- * until it is none is timed. The answer of rsched_pull_source_way() may be another
+ * timed is to be copied as all others, and rsched_pull_source_took() called before
+ * the next start, if that is known by then; the group waits for it some starts long. The answer of rsched_pull_source_way() may be another
  * one after that.
  *
  * @param room as there
@@ -149,7 +165,8 @@ rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room);
 RSCHED_API void rsched_pull_source_took(struct rsched_pull_source *source,
                                         uint64_t ps);
 
-/** How often it was tried out, and after how many of these another way was taken. */
+/** How often it was tried out, and after how many of these another way was taken, of
+ * a group's trials those that have ended with this source: sum them up. */
 RSCHED_API void rsched_pull_source_trials(const struct rsched_pull_source *source,
                                           uint64_t *trials, uint64_t *changes);
 

@@ -3,6 +3,7 @@
  * of short blocks out of mapped memory) or two are faster: that it is done, that they
  * go both ways then, and that bytes are right, also where several requests are on one
  * lane, where plain messages stop the incarnation meanwhile, and where one is packed.
+ * Those that go to one process together are tried out together.
  *
  * trials [--native] [--never] */
 #include "tests/mpi/hope.h"
@@ -14,19 +15,21 @@ enum { MOST = 300000, TAG = 5, ROUNDS = 40,
 static const struct plan {
     const char *name;
     int blocks, numbers, stride;
-    int requests; /* on one lane */
+    int requests; /* on one lane, if not apart */
     bool stops;
     bool learns; /* a slot is not used again before its time has been read */
     bool given;  /* it lies in memory of MPI_Alloc_mem */
+    bool apart;  /* a lane for each request */
 } plans[] = {
-    {"short", 1, 1500, 1500, 1, false, true, false},
-    {"in slots", 1, 6000, 6000, 1, false, true, false},
-    {"packed", 1, MOST, MOST, 1, false, true, false},
-    {"rows", 40, 600, 1000, 1, false, true, false},
-    {"two on a lane", 1, 6000, 6000, 2, false, true, false},
-    {"four on a lane", 1, 6000, 6000, 4, false, false, false},
-    {"stopped", 1, 6000, 6000, 1, true, true, false},
-    {"short blocks", 60, 64, 66, 1, false, true, true},
+    {"short", 1, 1500, 1500, 1, false, true, false, false},
+    {"in slots", 1, 6000, 6000, 1, false, true, false, false},
+    {"packed", 1, MOST, MOST, 1, false, true, false, false},
+    {"rows", 40, 600, 1000, 1, false, true, false, false},
+    {"two on a lane", 1, 6000, 6000, 2, false, true, false, false},
+    {"four on a lane", 1, 6000, 6000, 4, false, false, false, false},
+    {"stopped", 1, 6000, 6000, 1, true, true, false, false},
+    {"short blocks", 60, 64, 66, 1, false, true, true, false},
+    {"apart", 1, 6000, 6000, 4, false, true, false, true},
 };
 
 enum { MOST_REQUESTS = 4 };
@@ -99,6 +102,7 @@ static void run(const struct plan *p, bool tries)
     struct hope hope = {0};
     MPI_Datatype type;
     MPI_Comm comm;
+    bool tried = false;
 
     out = p->given ? given : ordinary;
     in = out + MOST_REQUESTS;
@@ -106,15 +110,22 @@ static void run(const struct plan *p, bool tries)
     MPI_Type_vector(p->blocks, p->numbers, p->stride, MPI_DOUBLE, &type);
     MPI_Type_commit(&type);
     for (int r = 0; r < p->requests; r++) {
-        MPI_Recv_init(in[r], 1, type, peer, TAG, comm, &requests[r]);
-        MPI_Send_init(out[r], 1, type, peer, TAG, comm,
+        int tag = p->apart ? TAG + r : TAG;
+
+        MPI_Recv_init(in[r], 1, type, peer, tag, comm, &requests[r]);
+        MPI_Send_init(out[r], 1, type, peer, tag, comm,
                       &requests[p->requests + r]);
     }
     for (int round = 0;; round++) {
-        bool tried, both;
+        uint64_t trials;
+        bool both;
 
         run_round(p, comm, round);
-        tried = counter("trials") > before.trials;
+        trials = counter("trials") - before.trials;
+        /* Each by itself, they would all be over now. */
+        CHECK(!p->apart || tried || trials <= 1, "%s: %llu trials at a time",
+              p->name, (unsigned long long)trials);
+        tried = trials > 0;
         both = went_both_ways(p, &before);
         if (round >= ROUNDS &&
             all_have(&hope, !uses_lanes || !tries || !p->learns ||

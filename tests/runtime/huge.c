@@ -137,6 +137,7 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     const struct rsched_message message = {
         .pieces = pieces, .num_pieces = 2, .bytes = SOURCE_BYTES};
     struct rsched_pull_memory memory;
+    struct rsched_pull_group *group;
     struct rsched_pull_source *source;
     struct rsched_pull_notice notice;
     uint64_t made = rsched_memory_huge();
@@ -147,7 +148,8 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     pieces[0].address = buffer;
     pieces[1].address = buffer + SOURCE_BYTES / 2;
     if (rsched_pull_memory_open(&memory) != 0 ||
-        rsched_pull_source_create(&message, ways, &reader, &source) != 0 ||
+        rsched_pull_group_create(&group) != 0 ||
+        rsched_pull_source_create(&message, ways, &reader, group, &source) != 0 ||
         rsched_pull_source_way(source, 0) != RSCHED_PULL_IN_PLACE)
         return RANK_FAIL("a source: %s", rsched_last_error());
     for (int load = 1; load <= SOURCE_LOADS && failed == 0; load++) {
@@ -160,6 +162,7 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     if (wanted && (made < 2 * rs_huge_unit() || made > SOURCE_BYTES))
         failed |= RANK_FAIL("%llu bytes in huge pages", (unsigned long long)made);
     rsched_pull_source_destroy(source);
+    rsched_pull_group_destroy(group);
     rsched_pull_memory_close();
     free(buffer);
     return failed;

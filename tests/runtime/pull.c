@@ -50,6 +50,7 @@ static struct forged *forged; /* in memory that both have at one address */
                      [RS_WAY_CMA] = WAY(5000)}, .nontemporal = MANY}
 static const struct rs_ways ways = {.host = {WAYS, WAYS}};
 static const struct rsched_pull_reader reader = {.maps = true};
+static struct rsched_pull_group *group;
 
 static struct told *told;
 static char *common;
@@ -79,7 +80,7 @@ static struct rsched_pull_source *send_common(void)
     for (int i = 0; i < BYTES; i++)
         common[i] = value(MESSAGES, i);
     CHECK(rsched_memory_add(COMMON, common, BYTES) == 0);
-    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
     CHECK(rsched_pull_source_load(source, &told->common) == 0);
     return source;
 }
@@ -105,8 +106,8 @@ static void send_all(int ready, int over)
         piece.address = memories[m] = memory;
         for (int i = 0; i < BYTES; i++)
             piece.address[i] = value(m, i);
-        CHECK(rsched_pull_source_create(&message, &ways, &reader, &sources[m]) ==
-              0);
+        CHECK(rsched_pull_source_create(&message, &ways, &reader, group,
+                                        &sources[m]) == 0);
         CHECK(rsched_pull_source_way(sources[m], BYTES) == RSCHED_PULL_IN_PLACE);
         CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
     }
@@ -122,6 +123,7 @@ static void send_all(int ready, int over)
             free(memories[m]);
     }
     CHECK(rsched_memory_remove(COMMON) == 0);
+    rsched_pull_group_destroy(group);
     exit(0);
 }
 
@@ -144,13 +146,13 @@ static void send_secret(void)
     pieces[1].address =
         mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(pieces[1].address != MAP_FAILED);
-    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
     CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_SLOTS);
     CHECK(rsched_pull_source_way(source, BYTES) == RSCHED_PULL_PACKED);
     rsched_pull_source_destroy(source);
     munmap(pieces[1].address, BYTES);
     pieces[1].address = pieces[0].address;
-    CHECK(rsched_pull_source_create(&message, &ways, &reader, &source) == 0);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
     CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_IN_PLACE);
     rsched_pull_source_destroy(source);
     close(fd);
@@ -504,6 +506,7 @@ int main(void)
     forged = mmap(NULL, sizeof(*forged), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(told != MAP_FAILED && common != MAP_FAILED && forged != MAP_FAILED);
+    CHECK(rsched_pull_group_create(&group) == 0);
     send_secret();
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
@@ -517,5 +520,6 @@ int main(void)
     receive_all();
     CHECK(write(over[1], &byte, 1) == 1);
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    rsched_pull_group_destroy(group);
     return 0;
 }

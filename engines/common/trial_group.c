@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engines/common/trial_group.h"
+
+#include <stddef.h>
+
+enum {
+    PATIENCE = 16, /* steps after one that is timed until it is over */
+    UNIT = 1024,  /* bytes that times are for */
+};
+
+/* All is known of a timed step that will be. */
+static void conclude(struct rs_trial_group *g, struct rs_trial_member *m)
+{
+    uint64_t trials = g->trial.trials, changes = g->trial.changes;
+
+    g->timed = 0;
+    if (g->bytes > 0)
+        rs_trial_took(&g->trial, (uint64_t)((double)g->ps * UNIT /
+                                            (double)g->bytes));
+    else
+        rs_trial_lost(&g->trial);
+    m->trials += g->trial.trials - trials;
+    m->changes += g->trial.changes - changes;
+}
+
+static void leave(struct rs_trial_member *m)
+{
+    struct rs_trial_group *g = m->group;
+
+    rs_trial_member_took(m, UINT64_MAX);
+    m->group = NULL;
+    if (--g->members > 0)
+        return;
+    rs_trial_forget(&g->trial);
+    g->timed = 0;
+}
+
+static void begin(struct rs_trial_group *g, bool guess)
+{
+    rs_trial_forget(&g->trial);
+    rs_trial_load(&g->trial, true, guess);
+    g->start = (struct rs_trial_start){g->trial.once, false};
+    g->timed = 0;
+}
+
+void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
+                   uint64_t bytes, bool guess)
+{
+    bool stays = m->group == group;
+
+    if (stays && (group == NULL || m->guess == guess))
+        return;
+    if (!stays && m->group != NULL)
+        leave(m);
+    m->bytes = bytes;
+    m->guess = guess;
+    if (group == NULL)
+        return;
+    if (group->members == 0 || stays)
+        begin(group, guess);
+    if (stays)
+        return;
+    m->group = group;
+    m->step = m->timed = 0;
+    group->members++;
+}
+
+bool rs_trial_group_once(const struct rs_trial_member *m)
+{
+    return m->group->trial.once;
+}
+
+static void next_step(struct rs_trial_group *g, struct rs_trial_member *m)
+{
+    g->step++;
+    if (g->timed != 0 && (g->awaited == 0 || g->step > g->timed + PATIENCE))
+        conclude(g, m);
+    g->start = rs_trial_start(&g->trial);
+    if (!g->start.timed)
+        return;
+    g->timed = g->step;
+    g->awaited = 0;
+    g->bytes = g->ps = 0;
+}
+
+struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m)
+{
+    struct rs_trial_group *g = m->group;
+
+    if (m->step == g->step)
+        next_step(g, m);
+    m->step = g->step;
+    if (g->start.timed && g->timed == g->step) {
+        m->timed = g->step;
+        g->awaited++;
+        return g->start;
+    }
+    return (struct rs_trial_start){g->start.once, false};
+}
+
+void rs_trial_member_took(struct rs_trial_member *m, uint64_t ps)
+{
+    struct rs_trial_group *g = m->group;
+    uint64_t step = m->timed;
+
+    m->timed = 0;
+    if (step == 0 || g == NULL || step != g->timed)
+        return; /* it is over without this one */
+    g->awaited--;
+    if (ps != UINT64_MAX) {
+        g->bytes += m->bytes;
+        g->ps += ps;
+    }
+    if (g->awaited == 0 && g->step > step)
+        conclude(g, m);
+}
