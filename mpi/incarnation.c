@@ -112,7 +112,7 @@ static void enter(struct rs_pair *pair)
         else
             lane->limit = lane->slots->room + 1;
     }
-    pair->tries = pair->rest = 0;
+    pair->ready = (struct rs_ready){0};
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
@@ -174,10 +174,12 @@ void rs_incarnations_prepare(void)
 static void punish(struct rs_pair *pair, uint64_t length)
 {
     pair->before = pair->penalty;
-    if (length >= LONG_LIFE || pair->penalty == 0)
+    if (length < LONG_LIFE)
+        pair->penalty *= pair->penalty < MOST_PENALTY ? 2 : 1;
+    else /* little by little: what made it stop may come again soon */
+        pair->penalty /= 2;
+    if (pair->penalty < FIRST_PENALTY)
         pair->penalty = FIRST_PENALTY;
-    else if (pair->penalty < MOST_PENALTY)
-        pair->penalty *= 2;
     pair->skip = pair->penalty;
 }
 

@@ -11,10 +11,7 @@
 enum {
     PATIENCE_NS = 100000, /* N6 */
     POLLS_PER_LOOK = 64,  /* at the clock */
-    READY_NS = 20000,     /* how long the other side's bit is waited for */
-    MOST_DOUBLINGS = 6,   /* of that */
-    MANY_TRIES = 16,
-    LEAST_POLLS = 30,
+    LEAST_POLLS = 30,     /* of the other side's bit */
 };
 
 RS_NATIVE(Cancel)
@@ -181,35 +178,34 @@ void rs_message_finish(struct rs_message *message)
 
 /* ---- starting ---- */
 
-/* The other side will most likely be ready in a moment; how long that is, is
- * tried out. Where it is not, attempts become rare. */
+/* The other side will most likely be ready in a moment. */
+static void await_other_side(struct rs_pair *pair)
+{
+    uint64_t begin = rs_now_ns(), now;
+    uint64_t limit = rs_ready_limit(&pair->ready, begin);
+    unsigned polls = 0;
+
+    if (limit == 0)
+        return;
+    do {
+        sched_yield();
+        rs_incarnations_prepare();
+        now = rs_now_ns();
+    } while (pair->view.open == 0 &&
+             (++polls < LEAST_POLLS || now - begin < limit));
+    if (pair->view.open == 0)
+        rs_ready_failed(&pair->ready, begin, now);
+}
+
 static void try_to_open(struct rs_pair *pair)
 {
-    unsigned tries = pair->tries, polls = 0;
-    uint64_t start, limit = READY_NS << (tries < MOST_DOUBLINGS
-                                             ? tries
-                                             : MOST_DOUBLINGS);
-
     if (pair->skip > 0 && !rs_incarnation_is_wider(pair)) {
         pair->skip--;
         return;
     }
     rs_incarnations_prepare();
-    if (pair->view.open != 0 || !rs_pair_is_ready(&pair->view))
-        return;
-    if (pair->rest > 0) {
-        pair->rest--;
-        return;
-    }
-    pair->tries++;
-    if (pair->tries > MANY_TRIES)
-        pair->rest = pair->tries;
-    start = rs_now_ns();
-    do {
-        sched_yield();
-        rs_incarnations_prepare();
-    } while (pair->view.open == 0 &&
-             (++polls < LEAST_POLLS || rs_now_ns() - start < limit));
+    if (pair->view.open == 0 && rs_pair_is_ready(&pair->view))
+        await_other_side(pair);
 }
 
 static bool start_in_lane(struct rs_request *request)

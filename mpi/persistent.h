@@ -10,6 +10,7 @@
 
 #include "mpi/internal.h"
 #include "mpi/lane.h"
+#include "mpi/ready.h"
 
 /* ---- names of communicators (names.c) ---- */
 
@@ -110,8 +111,7 @@ struct rs_pair {
     uint64_t native_starts_before; /* the end of the last incarnation */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
-    unsigned tries;    /* bounded waits for the other side to be ready */
-    unsigned rest;     /* starts before the next one */
+    struct rs_ready ready; /* waits for the other side */
 };
 
 /* Read by each start and completion: without a way round the global offset

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@
 #define NAP_PS (20 * UINT64_C(1000000))
 
 enum {
-    NAP_PART = 16,  /* of the time waited so far: as much is lost at the end */
+    NAP_PART = 64,  /* of the time waited so far: as much is lost at the end */
+    SLACK_NS = 1000,
     MOST_BELLS = 128, /* FUTEX_WAITV_MAX */
 };
 
@@ -156,10 +158,17 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
 static void nap(const struct rs_rest *rest, uint64_t limit_ps)
 {
     uint64_t ps = (rs_clock_now() - rest->since) / NAP_PART;
+    int slack = prctl(PR_GET_TIMERSLACK);
 
     if (ps > limit_ps)
         ps = limit_ps;
+    /* By default the kernel may wake a thread 50 us late, to wake others with it:
+     * more than most naps are long. What the program has chosen is put back. */
+    if (slack > SLACK_NS)
+        prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS);
     rs_clock_sleep(ps > NAP_PS ? ps : NAP_PS);
+    if (slack > SLACK_NS)
+        prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
 }
 
 static bool are_exchanges(int count, const MPI_Request *handles)

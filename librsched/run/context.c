@@ -15,8 +15,8 @@
 #include "models/sources.h"
 
 /* With fewer cores than processes whoever spins takes the core from the one
- * it waits for. */
-enum { SPIN_POLLS_CROWDED = 2 };
+ * it waits for, and whoever yields from others, now and then. */
+enum { SPIN_POLLS_CROWDED = 2, YIELD_POLLS_CROWDED = 200 };
 
 /* What has been left to say to peers whose connections go is waited for, so long
  * for all of them together. */
@@ -65,13 +65,15 @@ static void choose_spin(struct rsched_context *context)
 {
     const struct rs_config *config = rs_config();
     bool crowded = is_crowded(context);
-    uint64_t spin = config->spin_polls;
+    uint64_t spin = config->spin_polls, yield = config->yield_polls;
 
     if (crowded && spin > SPIN_POLLS_CROWDED)
         spin = SPIN_POLLS_CROWDED;
+    if (crowded && yield > YIELD_POLLS_CROWDED)
+        yield = YIELD_POLLS_CROWDED;
     atomic_store_explicit(&context->crowded, crowded, memory_order_relaxed);
     atomic_store_explicit(&context->spin_polls, spin, memory_order_relaxed);
-    atomic_store_explicit(&context->yield_polls, spin + config->yield_polls,
+    atomic_store_explicit(&context->yield_polls, spin + yield,
                           memory_order_relaxed);
 }
 
