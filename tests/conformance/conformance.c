@@ -265,12 +265,13 @@ static int case_many_peers(struct node *node)
     return 0;
 }
 
-/* Go on until the lane has been pending for a while: a device may still be
- * reading what was sent, and `slowly` gives it all the time that it needs. */
+/* Go on until the lane has been pending for a while, in ms: a device may still be
+ * reading what was sent, and `slowly` gives it all the time that it needs. Otherwise
+ * the lane is taken for stuck, which may be too soon and does no harm. */
 static int until_stuck(struct node *node, struct rsched_lane *lane, int status,
                        bool slowly)
 {
-    for (int i = 0; i < (slowly ? 10000 : 100); i++) {
+    for (int i = 0; i < (slowly ? 10000 : 20); i++) {
         if (status != RSCHED_LANE_PENDING)
             break;
         usleep(1000);

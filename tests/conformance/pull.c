@@ -97,8 +97,8 @@ enum {
     SHARED_BYTES = 3000000,
     BLOCK = 3000,
     BLOCKS = SHARED_BYTES / BLOCK,
-    EPOCHS = 60,
-    ROUNDS = 100, /* of them, at most */
+    EPOCHS = 60 / CONFORMANCE_SANITIZED,
+    ROUNDS = 100 * CONFORMANCE_SANITIZED, /* of them, at most */
     QUICK_ROUNDS = 3000, /* where nothing is filled, and loaded, in between */
 };
 

@@ -116,18 +116,29 @@ static int injected(const char *name, int call)
             return fake_number;                                              \
     } while (0)
 
-static void *touch(uint64_t device)
+/* The driver in software, from the first gdr_open() to the last gdr_close(): to look
+ * it up for each copy takes long, and under the thread sanitizer most of a test's
+ * time, which reads all of the process's mappings with each dlopen(). */
+static void *driver;
+static void *(*driver_touch)(CUdeviceptr);
+
+/* With the lock. */
+static void find_driver(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *(*function)(CUdeviceptr);
     void *symbol;
 
-    if (library == NULL)
+    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver == NULL)
+        return;
+    symbol = dlsym(driver, "fakeTouch");
+    memcpy(&driver_touch, &symbol, sizeof(symbol));
+}
+
+static void *touch(uint64_t device)
+{
+    if (driver == NULL)
         die("there is no driver");
-    symbol = dlsym(library, "fakeTouch");
-    memcpy(&function, &symbol, sizeof(symbol));
-    dlclose(library);
-    return function(device);
+    return driver_touch(device);
 }
 
 static bool is_off(const char *name)
@@ -147,18 +158,26 @@ API gdr_t gdr_open(void)
     if (g == NULL)
         return NULL;
     pthread_mutex_lock(&lock);
-    counts[FAKE_GDR_OPEN]++;
+    if (counts[FAKE_GDR_OPEN]++ == 0)
+        find_driver();
     pthread_mutex_unlock(&lock);
     return g;
 }
 
 API int gdr_close(gdr_t g)
 {
+    void *closed = NULL;
+
     pthread_mutex_lock(&lock);
     if (g->pins > 0)
         die("is closed with pinned memory");
-    counts[FAKE_GDR_OPEN]--;
+    if (--counts[FAKE_GDR_OPEN] == 0) {
+        closed = driver;
+        driver = NULL;
+    }
     pthread_mutex_unlock(&lock);
+    if (closed != NULL)
+        dlclose(closed);
     free(g);
     return 0;
 }
