@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether processes outnumber the cores that they may use, on machines made up. */
+/* Whether processes outnumber the cores that they may use, on machines made up, and
+ * how soon they sleep. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 
 #include "tests/runtime/halo.h"
 
-enum { RANKS = 2 };
+enum { RANKS = 2, YIELDS = 2000, YIELDS_CROWDED = 200 };
 
 /* Cores from one number on. */
 struct cores {
@@ -61,6 +62,20 @@ static bool is_crowded(struct rank *self)
     return stats.crowded;
 }
 
+/* In a wait before it sleeps. */
+static uint64_t count_yields(struct rank *self)
+{
+    struct rsched_context_stats before, stats;
+    struct rsched_pause pause = {0};
+
+    rsched_context_get_stats(self->context, &before);
+    do {
+        rsched_context_pause(self->context, &pause);
+        rsched_context_get_stats(self->context, &stats);
+    } while (stats.sleeps == before.sleeps);
+    return stats.yields - before.yields;
+}
+
 static int run(struct rank *self)
 {
     const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
@@ -76,6 +91,10 @@ static int run(struct rank *self)
     RANK_CHECK(halo_create(self, edges, 2, 1, 0, &halo) == 0);
     RANK_CHECK(is_crowded(self) == e->connected);
     RANK_CHECK(halo_step(halo, 0) == 0);
+    if (e->connected)
+        RANK_CHECK(count_yields(self) <= YIELDS_CROWDED);
+    else
+        RANK_CHECK(count_yields(self) == YIELDS);
     halo_destroy(halo);
     return 0;
 }
