@@ -20,8 +20,10 @@ static const struct machine machines[] = {
     {"numa:2 pu:1", 1, {{{0, 1}, OTHER}}},
     {"numa:2 core:2 pu:1", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
     {"numa:4 core:2 pu:2", 2, {{{0, 3}, SAME}, {{0, 15}, OTHER}}},
-    /* hardware threads that the system has numbered in two rounds */
-    {"numa:2 core:2 pu:2(indexes=core:pu)", 2, {{{0, 5}, SAME}, {{0, 7}, OTHER}}},
+    /* hardware threads that the system has numbered in two rounds (hwloc 2.9.0 does
+     * not always understand `core:pu`: that depends on what is behind it in memory) */
+    {"numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)", 2,
+     {{{0, 5}, SAME}, {{0, 7}, OTHER}}},
     /* of one core alone */
     {"numa:1 core:1 pu:2", 1, {{{0, 1}, SAME}}},
     {"numa:2 core:1 pu:2", 2, {{{0, 1}, SAME}, {{0, 3}, OTHER}}},
