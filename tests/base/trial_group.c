@@ -14,6 +14,7 @@ struct run {
     bool once[MEMBERS];  /* the way in the last step */
     bool timed[MEMBERS]; /* in the last step */
     unsigned timed_steps;
+    bool differs; /* through slots only the first one is sent */
 };
 
 static void join(struct run *r, bool guess)
@@ -44,6 +45,8 @@ static void step(struct run *r, int number)
     for (int i = 0; i < number; i++) {
         struct rs_trial_start start;
 
+        if (i > 0 && r->differs && !r->once[0])
+            break;
         if (r->timed[i])
             rs_trial_member_took(&r->members[i], times[i]);
         start = rs_trial_member_start(&r->members[i]);
@@ -90,14 +93,15 @@ Test(trial_group, one_alone_finds_what_is_faster_for_it)
     cr_assert_eq(sum(&r, true), 1);
 }
 
-/* What counts is the time for a byte, so a step may have more in it than another. */
+/* What counts is the time for a byte: one through slots takes less than all six that
+ * are read together, but more than each of these. */
 Test(trial_group, steps_may_differ)
 {
-    struct run r = {0};
+    struct run r = {.differs = true};
 
     join(&r, true);
     for (int i = 0; i < 400; i++)
-        step(&r, i % 3 == 0 ? MEMBERS : MEMBERS - 1);
+        step(&r, MEMBERS);
     cr_assert(r.group.trial.once);
     cr_assert_geq(r.group.trial.trials, 1);
     cr_assert_eq(r.group.trial.changes, 0);
