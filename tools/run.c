@@ -3,8 +3,8 @@
  * chosen by the MPI library that the program needs or, when it does not say
  * (scripts), by the launcher; it is set for the ranks only, with the
  * launcher's own option, and the launcher then takes this process's place, so
- * that the exit status is its. The object that wraps malloc is preloaded too
- * if memory may be adopted (docs/adopted.md), and only then. */
+ * that the exit status is its. The object that wraps malloc is preloaded too,
+ * unless memory must not be adopted (docs/adopted.md). */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -256,14 +256,14 @@ static bool find_object(const char *name, char *path, size_t size)
     return false;
 }
 
-/* Whether ranks may have a setting RSCHED_ADOPT: from here, or by an option of
- * the launcher or by `env`, whose value the object looks at itself. */
+/* Whether ranks may adopt memory: not if the setting says so here, and it is not
+ * given by an option of the launcher or by `env`, whose value the object looks at. */
 static bool may_adopt(char **arguments)
 {
     static const char name[] = "RSCHED_ADOPT";
     const char *value = getenv(name);
 
-    if (value != NULL && value[strspn(value, "0")] != '\0')
+    if (value == NULL || value[strspn(value, "0")] != '\0')
         return true;
     for (; *arguments != NULL; arguments++) {
         if (strncmp(*arguments, name, strlen(name)) == 0)
@@ -284,7 +284,8 @@ static int find_preload(enum mpi mpi, bool heap, char *preload, size_t size)
         return tool_bad("there is no backend for %s here (%s)",
                         mpi_names[mpi], mpi_objects[mpi]);
     if (heap && !find_object(heap_object, wrapper, sizeof(wrapper)))
-        return tool_bad("RSCHED_ADOPT: there is no %s here", heap_object);
+        return tool_bad("there is no %s here; RSCHED_ADOPT=0 does "
+                        "without", heap_object);
     n = snprintf(preload, size, "%s%s%s%s%s", backend, heap ? ":" : "", wrapper,
                  others != NULL && *others != '\0' ? ":" : "",
                  others != NULL ? others : "");

@@ -9,12 +9,15 @@
 #include <unistd.h>
 
 #include "engines/common/copy.h"
+#include "engines/common/ends.h"
 #include "engines/common/huge.h"
 #include "engines/common/table.h"
 #include "engines/common/trial_group.h"
+#include "librsched/base/adopt.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
+#include "librsched/base/offer.h"
 #include "librsched/base/ways.h"
 
 struct rsched_pull_source {
@@ -42,6 +45,8 @@ struct rsched_pull_source {
     uint64_t room;
     struct rsched_pull_notice notice;
     struct rs_huge_pages huge;
+    struct rs_ends ends; /* of where it lies */
+    struct rs_adopt_watch adopt;
 };
 
 /* What is tried out together: messages whose lengths are between the same powers of
@@ -104,6 +109,8 @@ int rsched_pull_source_create(const struct rsched_message *message,
                                               : RS_DISTANCE_OTHER_NUMA);
     if (s->ways->of[RS_WAY_CMA_HUGE].given)
         rs_huge_watch(&s->huge);
+    if (s->bytes > RS_WAY_WHOLE_LEAST && reader->maps && !reader->itself)
+        s->adopt.in = (uint32_t)rs_config()->adopt;
     if (rs_pieces_copy(message, &s->pieces) != 0) {
         rsched_pull_source_destroy(s);
         return RSCHED_ENOMEM;
@@ -125,6 +132,7 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
     rs_table_fini(&s->lies);
     rs_table_fini(&s->packs);
     rs_huge_fini(&s->huge);
+    rs_ends_fini(&s->ends);
     free(s->pieces.at);
     free(s->table);
     free(s);
@@ -250,6 +258,7 @@ static bool is_stale(const struct rsched_pull_source *s)
 /* Where the message lies, as far as that is not known. */
 static int look(struct rsched_pull_source *s)
 {
+    uint64_t reachable = s->lies.reachable;
     int error;
 
     if (!is_stale(s))
@@ -257,8 +266,13 @@ static int look(struct rsched_pull_source *s)
     s->looked = false;
     s->published = NULL;
     error = rs_table_make(&s->lies, s->pieces.at, s->pieces.number, maps(s));
+    if (error == 0 && !s->reader.itself)
+        error = rs_ends_redirect(&s->ends, &s->lies, s->bytes);
     if (error != 0)
         return error;
+    /* Adopted memory has been freed; what is there now may be adopted. */
+    if (s->lies.reachable < reachable)
+        s->adopt.in = (uint32_t)rs_config()->adopt;
     choose(s);
     s->looked = true;
     return 0;
@@ -285,12 +299,81 @@ enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
                             : guess;
 }
 
+/* ---- pages that could be adopted ---- */
+
+/* What a start would save if whole pages of the message could be mapped, and the rest
+ * were packed. */
+static uint64_t adopting_saves(struct rsched_pull_source *s,
+                               const struct rs_pieces *pages)
+{
+    const struct rs_way_choice once = {.pull = true, .cma = true, .huge = true};
+    const struct rs_way_choice slots = {.pull = false};
+    struct rs_way_parts now, then;
+    uint64_t before, after;
+
+    rs_table_parts(&s->lies, true, &now);
+    then = now;
+    rs_table_parts_add(&then, s->pieces.at, s->pieces.number, pages->at,
+                       pages->number);
+    if (then.mapped.bytes == now.mapped.bytes ||
+        !rs_ends_are_short(s->bytes - then.mapped.bytes, s->bytes))
+        return 0;
+    then.mapped.bytes = s->bytes;
+    then.readable = then.rest = (struct rs_way_part){0};
+    if (!is_in_place(s, &then, RS_WAY_LANDING))
+        return 0;
+    if (rs_config()->mapped_bytes != RS_LIMIT_AUTO)
+        return UINT64_MAX;
+    before = rs_ways_time(s->ways, &now,
+                          s->way == RSCHED_PULL_IN_PLACE ? once : slots);
+    after = rs_ways_time(s->ways, &then, once);
+    return after < before ? before - after : 0;
+}
+
+static int find_pages(struct rsched_pull_source *s, struct rs_pieces *pages,
+                      uint64_t *bytes)
+{
+    char *low, *high;
+    int error = 0;
+
+    *bytes = 0;
+    for (size_t i = 0; error == 0 && rs_pieces_run(s->pieces.at, s->pieces.number,
+                                                   &i, &low, &high);) {
+        struct rsched_piece p = {.address = rs_page_up(low), .count = 1};
+
+        high = rs_page_down(high);
+        if (p.address >= high)
+            continue;
+        p.bytes = (uint64_t)(high - p.address);
+        *bytes += p.bytes;
+        error = rs_pieces_append(pages, &p);
+    }
+    return error;
+}
+
+/* In a start: nobody writes the message until it is complete. */
+static void __attribute__((cold)) consider_adopting(struct rsched_pull_source *s)
+{
+    struct rs_pieces pages = {0};
+    uint64_t bytes;
+
+    if (rs_offer_any() && maps(s) && look(s) == 0 && find_pages(s, &pages, &bytes) == 0 &&
+        rs_adopt_is_due(&s->adopt, adopting_saves(s, &pages), bytes)) {
+        for (size_t i = 0; i < pages.number; i++)
+            rs_adopt(pages.at[i].address, pages.at[i].address + pages.at[i].bytes);
+    }
+    free(pages.at);
+}
+
 struct rsched_pull_start
 rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room)
 {
-    struct rsched_pull_start start = {rsched_pull_source_way(s, room), false};
+    struct rsched_pull_start start = {RSCHED_PULL_NOT, false};
     struct rs_trial_start trial;
 
+    if (s->adopt.in != 0 && --s->adopt.in == 0)
+        consider_adopting(s);
+    start.way = rsched_pull_source_way(s, room);
     if (start.way != RSCHED_PULL_NOT && s->tries != NULL) {
         trial = rs_trial_member_start(&s->trial);
         start.way = way_in(s, room, trial.once);
@@ -413,6 +496,8 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
         return error;
     if (packs)
         rs_copies_pack(&s->copies, s->copies.chunks, s->packed);
+    else if (s->ends.used)
+        rs_ends_pack(&s->ends);
     else if (rs_huge_is_due(&s->huge) && huge_saves(s, s->bytes) > 0)
         error = rs_huge_consider(&s->huge, s->pieces.at, s->pieces.number,
                                  huge_saves, s);

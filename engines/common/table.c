@@ -319,6 +319,92 @@ void rs_table_parts(const struct rs_table_maker *t, bool reads,
     }
 }
 
+/* The first of the pages that do not lie below an address. */
+static size_t first_behind(const struct rsched_piece *pages, size_t number,
+                           const char *low)
+{
+    size_t from = 0;
+
+    while (from < number) {
+        size_t middle = from + (number - from) / 2;
+
+        if (pages[middle].address + pages[middle].bytes > low)
+            number = middle;
+        else
+            from = middle + 1;
+    }
+    return from;
+}
+
+/* The bytes of [low, high) in pages. */
+static uint64_t bytes_in(const struct rsched_piece *pages, size_t number,
+                         const char *low, const char *high)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = first_behind(pages, number, low);
+         i < number && pages[i].address < high; i++) {
+        const char *start = pages[i].address, *end = start + pages[i].bytes;
+
+        if (start < low)
+            start = low;
+        if (end > high)
+            end = high;
+        bytes += start < end ? (uint64_t)(end - start) : 0;
+    }
+    return bytes;
+}
+
+void rs_table_parts_add(struct rs_way_parts *parts,
+                        const struct rsched_piece *pieces, size_t num,
+                        const struct rsched_piece *pages, size_t num_pages)
+{
+    uint64_t whole = 0;
+    char *low, *high;
+
+    for (size_t i = 0; rs_pieces_run(pieces, num, &i, &low, &high);)
+        whole += bytes_in(pages, num_pages, low, high);
+    if (whole <= parts->mapped.bytes)
+        return;
+    whole -= parts->mapped.bytes;
+    parts->mapped.bytes += whole;
+    parts->mapped.blocks++;
+    if (whole <= parts->rest.bytes) {
+        parts->rest.bytes -= whole;
+        return;
+    }
+    whole -= parts->rest.bytes;
+    parts->rest.bytes = 0;
+    parts->readable.bytes -= whole < parts->readable.bytes
+                                 ? whole
+                                 : parts->readable.bytes;
+}
+
+int rs_table_redirect(struct rs_table_maker *t, const struct rs_place *place,
+                      struct rs_pieces *blocks)
+{
+    uint64_t at = 0, region;
+    int error = add_region(t, place, &region);
+
+    for (size_t i = 0; i < t->num_pieces && error == 0; i++) {
+        struct rs_table_piece *entry = &t->pieces[i];
+        struct rsched_piece block = {.address = (char *)(uintptr_t)entry->offset,
+                                     .bytes = entry->bytes,
+                                     .count = entry->count,
+                                     .stride = entry->stride};
+
+        if (entry->region != RS_TABLE_CMA)
+            continue;
+        error = rs_pieces_append(blocks, &block);
+        entry->region = region;
+        entry->offset = at;
+        entry->stride = (int64_t)entry->bytes;
+        at += entry->bytes * entry->count;
+        t->reachable += entry->bytes * entry->count;
+    }
+    return error;
+}
+
 void rs_table_fini(struct rs_table_maker *t)
 {
     free(t->regions);

@@ -106,6 +106,17 @@ bool rs_table_is_written(const struct rs_table_maker *t, const void *at);
  * blocks from RS_TABLE_LEAST_READ bytes on are readable if `reads`. */
 void rs_table_parts(const struct rs_table_maker *t, bool reads,
                     struct rs_way_parts *parts);
+/** What could be done if pages (of one block each, in the order of addresses) were in
+ * regions, too. */
+void rs_table_parts_add(struct rs_way_parts *parts,
+                        const struct rsched_piece *pieces, size_t num,
+                        const struct rsched_piece *pages, size_t num_pages);
+/** Have blocks that are in no region in another place, which is one: one behind the
+ * other from its beginning on.
+ * @param blocks where they are, in their order
+ * @return 0 or RSCHED_ENOMEM */
+int rs_table_redirect(struct rs_table_maker *t, const struct rs_place *place,
+                      struct rs_pieces *blocks);
 /** Whether the kernel reads the other blocks' memory for a process: it does not where
  * pages cannot be had by it (memfd_secret, memory of devices), which the process
  * itself may read. The first byte of each piece tells. */

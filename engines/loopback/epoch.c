@@ -114,18 +114,20 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     l->pull.possible = false;
     l->pull.announcement.incoming = message->incoming;
     l->pull.huge.in = 0;
-    l->adopt_in = 0;
+    l->keeps = false;
     l->pull_in = 0;
     error = load_ring(l, message);
     if (error == 0 && may_pull_short(l)) {
         l->pull_in = PULL_SHORT_IN;
         l->ask_left = MOST_ASKS;
-        return keep_pieces(l, message);
+        error = keep_pieces(l, message);
+        l->keeps = error == 0;
+        return error;
     }
     if (error != 0 || !may_pull(l))
         return error;
     error = keep_pieces(l, message);
-    l->adopt_in = (uint32_t)rs_config()->adopt;
+    l->keeps = error == 0;
     rs_huge_watch(&l->pull.huge);
     return error != 0 ? error : rs_pull_load(l);
 }
@@ -349,8 +351,8 @@ static int __attribute__((noinline)) start_pull(struct lane *l)
         if (error != 0)
             return error;
         /* Adopted memory has been freed; what is there now may be adopted. */
-        if (l->pull.table.reachable < reachable)
-            l->adopt_in = (uint32_t)rs_config()->adopt;
+        if (l->pull.table.reachable < reachable && l->lane.adopt_in != NULL)
+            *l->lane.adopt_in = (uint32_t)rs_config()->adopt;
     }
     l->announces = l->pulls =
         l->pull.possible && is_prepared(l) &&
@@ -376,12 +378,6 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     l->active = &l->copies;
     if (unlikely(l->pull_in != 0) && --l->pull_in == 0) {
         int error = rs_pull_load(l);
-
-        if (error != 0)
-            return error;
-    }
-    if (unlikely(l->adopt_in != 0) && --l->adopt_in == 0) {
-        int error = rs_pull_adopt(l);
 
         if (error != 0)
             return error;

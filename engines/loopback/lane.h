@@ -55,7 +55,7 @@ struct lane {
     struct rs_pull pull;
     struct rs_block *block;   /* rx */
     bool abandoned;
-    uint32_t adopt_in;        /* tx: starts until its pages are adopted, or 0 */
+    bool keeps;               /* tx: `pieces` are the loaded message's */
     uint32_t pull_in;         /* tx: starts until it is looked whether a short
                                  message is pulled, or 0 */
     uint32_t ask_left;        /* tx: epochs that may ask the receiver for that */

@@ -74,6 +74,11 @@ int rs_loopback_rx_load(struct rsched_lane *, const struct rsched_message *);
 int rs_loopback_tx_start(struct rsched_lane *);
 int rs_loopback_rx_start(struct rsched_lane *);
 int rs_loopback_tx_progress(struct rsched_lane *);
+const struct rsched_piece *rs_loopback_tx_blocks(struct rsched_lane *,
+                                                 size_t *number);
+uint64_t rs_loopback_tx_saves(struct rsched_lane *,
+                              const struct rsched_piece *pages, size_t number);
+int rs_loopback_tx_remap(struct rsched_lane *);
 int rs_loopback_rx_progress(struct rsched_lane *);
 
 #endif

@@ -106,10 +106,6 @@ uint64_t rs_pull_shortest(const struct rsched_connection *connection);
  * @return 0 or RSCHED_ENOMEM */
 int rs_pull_load(struct lane *l);
 
-/** Sender, in a start: have pages of the message adopted, if it would be pulled
- * then. @return 0 or RSCHED_ENOMEM */
-int rs_pull_adopt(struct lane *l);
-
 /** Sender, when rs_huge_is_due(): put the message into huge pages, if the kernel
  * reads it faster out of them than it comes now, and so that this has paid.
  * @return 0 or RSCHED_ENOMEM */

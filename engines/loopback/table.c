@@ -3,10 +3,8 @@
 #include <stdlib.h>
 
 #include "engines/loopback/lane.h"
-#include "librsched/base/adopt.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
-#include "librsched/base/offer.h"
 
 int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
                       struct rs_copies *copies)
@@ -258,56 +256,45 @@ int rs_pull_load(struct lane *l)
     return 0;
 }
 
-static bool next_run(const struct lane *l, size_t *i, char **low, char **high)
+/* ---- pages that could be adopted ---- */
+
+const struct rsched_piece *rs_loopback_tx_blocks(struct rsched_lane *lane,
+                                                 size_t *number)
 {
-    return rs_pieces_run(l->pieces, l->num_pieces, i, low, high);
+    struct lane *l = lane_of(lane);
+
+    *number = l->keeps && !l->pull.refused ? l->num_pieces : 0;
+    return l->pieces;
 }
 
-/* The bytes of the message that are neither in a region nor in a whole page that
- * could be one; what the kernel may read stays so. */
-static struct rs_way_parts parts_if_adopted(const struct lane *l)
+uint64_t rs_loopback_tx_saves(struct rsched_lane *lane,
+                              const struct rsched_piece *pages, size_t number)
 {
-    struct rs_way_parts parts = parts_of(l);
-    uint64_t whole = 0;
-    char *low, *high;
+    struct lane *l = lane_of(lane);
+    const struct rs_host_ways *ways = rs_connection_ways(lane->connection);
+    struct rs_way_parts now, then;
+    uint64_t before, after;
 
-    for (size_t i = 0; next_run(l, &i, &low, &high);)
-        whole += rs_adopt_whole(low, high);
-    if (whole <= parts.mapped.bytes)
-        return parts;
-    whole -= parts.mapped.bytes;
-    parts.mapped.bytes += whole;
-    parts.mapped.blocks++;
-    if (whole <= parts.rest.bytes) {
-        parts.rest.bytes -= whole;
-    } else {
-        whole -= parts.rest.bytes;
-        parts.rest.bytes = 0;
-        parts.readable.bytes -= whole < parts.readable.bytes
-                                    ? whole
-                                    : parts.readable.bytes;
-    }
-    return parts;
-}
-
-int rs_pull_adopt(struct lane *l)
-{
-    struct rs_way_parts parts;
-    char *low, *high;
-    int error;
-
-    if (l->pull.refused || rs_config()->mapped_bytes == 0 || !rs_offer_any())
+    if (!l->keeps || l->pull.refused || rs_config()->mapped_bytes == 0 ||
+        make_table(l) != 0)
         return 0;
-    error = make_table(l);
-    if (error != 0)
-        return error;
-    parts = parts_if_adopted(l);
-    if (parts.mapped.bytes == l->pull.table.reachable ||
-        !choose(l, &parts).pull)
-        return rs_pull_load(l);
-    for (size_t i = 0; next_run(l, &i, &low, &high);)
-        rs_adopt(low, high);
-    return rs_pull_load(l);
+    now = parts_of(l);
+    then = now;
+    rs_table_parts_add(&then, l->pieces, l->num_pieces, pages, number);
+    if (then.mapped.bytes == now.mapped.bytes || !choose(l, &then).pull)
+        return 0;
+    if (rs_config()->mapped_bytes != RS_LIMIT_AUTO)
+        return UINT64_MAX;
+    before = rs_ways_time(ways, &now, choose(l, &now));
+    after = rs_ways_time(ways, &then, choose(l, &then));
+    return after < before ? before - after : 0;
+}
+
+int rs_loopback_tx_remap(struct rsched_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+
+    return l->keeps ? rs_pull_load(l) : 0;
 }
 
 /* ---- huge pages ---- */

@@ -197,6 +197,10 @@ struct rsched_lane {
     bool copying;
     /** Set by rx_create: the tx lane delivers, there is nothing to progress. */
     bool passive;
+    /** tx, if it has tx_blocks: starts of the exchange until memory is adopted, or 0;
+     * set by librsched after each load. A lane that finds adopted memory gone sets it
+     * to RSCHED_ADOPT. */
+    uint32_t *adopt_in;
 };
 
 /** What an engine may know of its context. */
@@ -342,6 +346,23 @@ struct rsched_engine_ops {
      * @return 0: it stays; 1: it is another one from the next epoch on;
      *         RSCHED_ENOMEM: it stays */
     int (*tx_rank)(struct rsched_lane *lane, uint64_t in_flight);
+
+    /** Memory of the loaded message may be adopted (docs/adopted.md) in a start of its
+     * exchange, before the lane's own. The three functions allocate, and may be called
+     * then, too; they are NULL for engines without this.
+     *
+     * Where the message lies, as far as it is worth to know: pieces of the lane, for as
+     * long as the message is loaded. A start that has asked what would be saved calls
+     * tx_remap before the lane's start. */
+    const struct rsched_piece *(*tx_blocks)(struct rsched_lane *lane,
+                                            size_t *number);
+    /** What a start would save, in ps by the costs of the ways, if these pages (of one
+     * block each, in the order of addresses) could be mapped by the peer;
+     * UINT64_MAX: it does not depend on costs. */
+    uint64_t (*tx_saves)(struct rsched_lane *lane,
+                         const struct rsched_piece *pages, size_t number);
+    /** Look again where the message lies. */
+    int (*tx_remap)(struct rsched_lane *lane);
 
     /** Begin an epoch and do what can be done at once. Never waits.
      * @return RSCHED_LANE_DONE: the buffers of this side are free (tx) or

@@ -16,7 +16,7 @@
  *
  * Ordinary memory is adopted in place if its owner promises to say when it
  * ends: rsched_memory_offer(). The preload object librsched-heap.so does so for
- * the memory of malloc, if RSCHED_ADOPT is set.
+ * the memory of malloc.
  *
  * Fork: a child made by fork() has a copy of the memory of rsched_alloc() and
  * of adopted pages, at the same addresses, as of all other memory; neither process sees what the
@@ -30,6 +30,7 @@
 #ifndef RSCHED_MEMORY_H
 #define RSCHED_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -95,7 +96,7 @@ RSCHED_API int rsched_memory_remove(uint64_t id);
  * or has the kernel empty it (MADV_DONTNEED, MADV_FREE) or treat it otherwise in
  * a child, he calls rsched_memory_reclaim(). What lies in two pieces, such as
  * a pool and a part of it, is not adopted, and must not be offered a second time
- * when it has been. RSCHED_ADOPT says in which start it is done, and 0 that it is not;
+ * when it has been. RSCHED_ADOPT says in which start it is looked at first, and 0 that it is not;
  * rsched_memory_adoptions() what has become of it.
  *
  * It is a hint: there is room for some 60000 pieces, and more are not
@@ -119,6 +120,36 @@ RSCHED_API int rsched_memory_reclaim(void *address);
 /** Adopt nothing more of offers that have a byte of this range. */
 RSCHED_API void rsched_memory_bar(const void *address, size_t bytes);
 
+/** Ask `holds` each time before memory is adopted; where it says no, what was offered
+ * is left as it is. It may be called by several threads at once, while an exchange
+ * starts. */
+RSCHED_API void rsched_memory_guard(bool (*holds)(void));
+
+/**
+ * Have adopted pages of a range read as zeros, as madvise(MADV_DONTNEED) has
+ * private memory. They stay adopted. Other memory is left as it is. No exchange
+ * that sends from them may be active.
+ *
+ * @param address a multiple of the page's size, else nothing is done
+ * @param bytes   rounded up to whole pages
+ * @return 0, RSCHED_ESYS, RSCHED_ESTATE (a handler of pthread_atfork() has called)
+ */
+RSCHED_API int rsched_memory_empty(void *address, size_t bytes);
+
+/**
+ * Take adopted pages out of a range of which the mapping goes, by munmap(), say;
+ * what is adopted around it stays so. No exchange that sends from them may be
+ * active.
+ *
+ * @param address,bytes as for rsched_memory_empty()
+ * @param remove_it called with `arg`, while nobody looks where memory lies, unless
+ *              there is an error; it calls no function of this file, and returns
+ *              whether the mapping has gone
+ * @return 0, RSCHED_ENOMEM, RSCHED_ESTATE
+ */
+RSCHED_API int rsched_memory_unmap(void *address, size_t bytes,
+                                   bool (*remove_it)(void *arg), void *arg);
+
 /**
  * The first adopted part of a range.
  *
@@ -137,6 +168,8 @@ enum rsched_adoption {
     RSCHED_ADOPT_DEVICE,  /**< a device may have it pinned */
     RSCHED_ADOPT_BUDGET,  /**< too much is adopted already */
     RSCHED_ADOPT_SYSTEM,  /**< the kernel refused */
+    RSCHED_ADOPT_GUARD,   /**< rsched_memory_guard(): it would not be seen what the
+                               program does with the mapping */
     RSCHED_NUM_ADOPTIONS
 };
 

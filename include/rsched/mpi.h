@@ -105,7 +105,7 @@ extern "C" {
  *                                   staged, cuda-ipc, gdrcopy) or by one engine
  *     adoptions.ADOPTION            bytes of ordinary send buffers: adopted, or
  *                                   why not (origin, mapping, device, budget,
- *                                   system)
+ *                                   system, guard)
  *     chunks, credit_stalls         landing slots filled; times that none was
  *                                   free
  *     packed                        puts and receives whose datatype is packed

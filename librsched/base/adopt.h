@@ -6,6 +6,7 @@
 #ifndef RS_BASE_ADOPT_H
 #define RS_BASE_ADOPT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Adopt what may be adopted of [low, high), which nobody writes until this
@@ -13,7 +14,25 @@
  * counted. */
 void rs_adopt(char *low, char *high);
 
-/** The bytes of the whole pages of [low, high). */
-uint64_t rs_adopt_whole(const char *low, const char *high);
+/* When it is looked whether memory is adopted. Zero it to initialise. */
+struct rs_adopt_watch {
+    uint32_t in;    /* starts until then, or 0: no more; set it to RSCHED_ADOPT */
+    uint32_t after; /* of so many starts in all, or 0: not seen yet */
+};
+
+/**
+ * When w->in has become 0: whether memory is adopted now. Where that does not pay yet,
+ * it is due again after twice as many starts. What has been started so often is
+ * started some times as often again, as far as anybody can tell: if that saves what
+ * adopting and taking back take, it pays.
+ *
+ * @param saves ps that a start would save; 0: never; UINT64_MAX: always
+ * @param bytes that would be adopted
+ */
+bool rs_adopt_is_due(struct rs_adopt_watch *w, uint64_t saves, uint64_t bytes);
+
+/** Where the next page begins, and where this one does; where one begins, there. */
+char *rs_page_up(char *address);
+char *rs_page_down(char *address);
 
 #endif

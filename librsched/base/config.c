@@ -70,7 +70,7 @@ static struct entry table[] = {
     {{"RSCHED_ADOPT", 0, "32", 0, "count",
       "in which start of what is loaded whole pages of send buffers are moved "
       "in place to where neighbors can map them, if their owner has offered "
-      "them; memory of malloc is offered where this is set; 0: in none"},
+      "them, as librsched-heap.so does for malloc; 0: in none"},
      KIND_COUNT, FIELD(adopt), 0, UINT32_MAX, false},
     {{"RSCHED_HUGE", 0, "yes", 0, "yes/no",
       "put ordinary send buffers into huge pages, out of which the kernel reads "

@@ -165,6 +165,30 @@ bool rs_offer_holds(const char *low, const char *high)
     return q.holding == 1 && q.others == 0;
 }
 
+struct limits {
+    const char *low, *edge;
+};
+
+static void limit(struct entry *e, const char *start, const char *end,
+                  void *arg)
+{
+    struct limits *l = arg;
+
+    (void)e;
+    if (start > l->low && start < l->edge)
+        l->edge = start;
+    if (end > l->low && end < l->edge)
+        l->edge = end;
+}
+
+const char *rs_offer_edge(const char *low, const char *high)
+{
+    struct limits l = {low, high};
+
+    visit(low, high, limit, &l);
+    return l.edge;
+}
+
 void rs_offer_mark(const char *low)
 {
     size_t bit = ADOPTED;

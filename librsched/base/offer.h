@@ -17,6 +17,10 @@ bool rs_offer_any(void);
  * barred, and no byte of it in another one. Its owner must not reclaim it meanwhile. */
 bool rs_offer_holds(const char *low, const char *high);
 
+/** The first address in (low, high) where a piece that was offered begins or ends; else
+ * high. */
+const char *rs_offer_edge(const char *low, const char *high);
+
 /** The piece that has `low` has adopted pages from now on. */
 void rs_offer_mark(const char *low);
 

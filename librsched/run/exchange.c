@@ -199,6 +199,11 @@ int rs_exchange_begin(struct rsched_exchange *x)
         x->pending_rx.lanes[i] = x->rx[i];
     }
     x->pending_rx.count = x->num_rx;
+    if (unlikely(x->adopt.in != 0) && --x->adopt.in == 0) {
+        status = rs_exchange_adopt(x);
+        if (status != 0)
+            return give_up(x, status);
+    }
     for (uint32_t i = 0; i < x->num_tx; i++) {
         status = x->tx[i]->ops->tx_start(x->tx[i]);
         if (unlikely(status != RSCHED_LANE_DONE)) {

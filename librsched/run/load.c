@@ -334,8 +334,10 @@ int rs_exchange_compile(struct rsched_exchange *x,
         error = load_in(x, pattern, receive, incoming);
     x->loaded = error == 0; /* half loaded: nothing may be started */
     x->loaded_at = x->stats.epochs;
-    if (error == 0)
+    if (error == 0) {
         rs_exchange_list_lanes(x);
+        rs_exchange_watch(x);
+    }
     if (error == 0 && (x->flags & RSCHED_EXCHANGE_VARIABLE) == 0)
         keep_addresses(x, send, receive);
     return error;

@@ -10,6 +10,7 @@
 #include <rsched/exchange.h>
 #include <rsched/schedule.h>
 
+#include "librsched/base/adopt.h"
 #include "librsched/base/coordinator.h"
 #include "librsched/base/cpus.h"
 
@@ -153,6 +154,7 @@ struct rsched_exchange {
     uint64_t epoch_gpu_messages; /* that an epoch sends */
     uint64_t gpu_messages;       /* that are counted as in flight */
     uint32_t vain_tests;
+    struct rs_adopt_watch adopt;
     struct rsched_order *order; /* NULL: never started on a stream */
 
     /* Cold. */
@@ -185,6 +187,15 @@ static inline void rs_exchange_end(struct rsched_exchange *x)
         rs_coordinator_ended(&x->context->coordinator, x->gpu_messages);
     x->gpu_messages = 0;
 }
+
+/* adopt.c */
+
+/** In a start, before lanes start: move what messages lie in to where neighbors can
+ * map it, if that pays, or look again later. */
+int rs_exchange_adopt(struct rsched_exchange *x) __attribute__((cold));
+
+/** Messages have been loaded: count starts for that, from now on. */
+void rs_exchange_watch(struct rsched_exchange *x);
 
 /* context.c */
 

@@ -326,23 +326,36 @@ static bool place_page(char *page)
                    8 * sizeof(nodes), 0) == 0;
 }
 
-/* All of it is adopted for `reason`, which is perhaps that it is. */
-static int expect(struct rank *self, struct rsched_exchange *x, char *memory,
-                  enum rsched_adoption reason)
+/* `bytes` of it have that result, and the first part that is adopted has `adopted`. */
+static int expect_parts(struct rank *self, struct rsched_exchange *x,
+                        char *memory, enum rsched_adoption reason,
+                        uint64_t bytes, int adopted)
 {
     uint64_t before = rsched_memory_adoptions(reason);
-    uint64_t adopted = reason == RSCHED_ADOPTED ? WHOLE : 0;
 
     if (bind_to(self, x, memory + BEGIN, receive) != 0 ||
         run_epochs(self, x, receive, EPOCHS) != 0)
         return 1;
-    if (rsched_memory_adoptions(reason) - before != WHOLE ||
-        count_adopted(memory) != (int)adopted)
+    if (rsched_memory_adoptions(reason) - before != bytes ||
+        count_adopted(memory) != adopted)
         return RANK_FAIL("rank %d: not %s", self->rank,
                          rsched_adoption_name(reason));
     RANK_CHECK(rsched_memory_reclaim(memory) == 0);
     munmap(memory, PAGES * PAGE);
     return 0;
+}
+
+/* All of it has that result. */
+static int expect(struct rank *self, struct rsched_exchange *x, char *memory,
+                  enum rsched_adoption reason)
+{
+    return expect_parts(self, x, memory, reason, WHOLE,
+                        reason == RSCHED_ADOPTED ? WHOLE : 0);
+}
+
+static bool says_no(void)
+{
+    return false;
 }
 
 static int run_refused(struct rank *self)
@@ -372,13 +385,23 @@ static int run_refused(struct rank *self)
     memory = map_memory(self->rank);
     rsched_memory_offer(memory, PAGES * PAGE);
     rsched_memory_offer(memory + 20 * PAGE, 2 * PAGE);
-    if (expect(self, x, memory, RSCHED_ADOPT_ORIGIN) != 0)
+    if (expect_parts(self, x, memory, RSCHED_ADOPT_ORIGIN, 2 * PAGE,
+                     15 * PAGE) != 0)
         return 1;
     RANK_CHECK(rsched_memory_reclaim(memory + 20 * PAGE) == 0);
 
     memory = map_memory(self->rank);
     rsched_memory_offer(memory, 20 * PAGE); /* not all of the message */
-    if (expect(self, x, memory, RSCHED_ADOPT_ORIGIN) != 0)
+    if (expect_parts(self, x, memory, RSCHED_ADOPT_ORIGIN, WHOLE - 15 * PAGE,
+                     15 * PAGE) != 0)
+        return 1;
+
+    memory = map_memory(self->rank);
+    rsched_memory_offer(memory, PAGES * PAGE);
+    rsched_memory_guard(says_no);
+    error = expect(self, x, memory, RSCHED_ADOPT_GUARD);
+    rsched_memory_guard(NULL);
+    if (error != 0)
         return 1;
 
     memory = map_memory(self->rank);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When memory is adopted, what of it is emptied or taken away, and pieces of offers.
+ * tests/runtime/adopt.c has what others see meanwhile. */
+#include <criterion/criterion.h>
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "librsched/base/adopt.h"
+#include "librsched/base/error.h"
+#include "librsched/base/offer.h"
+#include "librsched/base/shared.h"
+
+enum { PAGE = 4096, PAGES = 12, ALL = PAGES * PAGE };
+
+static char *adopted_memory(void)
+{
+    char *memory = mmap(NULL, ALL, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert_neq(memory, MAP_FAILED);
+    for (int i = 0; i < ALL; i++)
+        memory[i] = (char)(1 + i / PAGE);
+    cr_assert_eq(rs_shared_adopt(memory, ALL), 0);
+    return memory;
+}
+
+/* Bits of the pages that are adopted. */
+static unsigned adopted_pages(char *memory)
+{
+    unsigned pages = 0;
+    void *first;
+
+    for (int i = 0; i < PAGES; i++) {
+        if (rsched_memory_adopted(memory + i * PAGE, PAGE, &first) == PAGE)
+            pages |= 1u << i;
+    }
+    return pages;
+}
+
+static void expect_values(const char *memory, unsigned pages)
+{
+    for (int i = 0; i < ALL; i++) {
+        if (pages & 1u << i / PAGE)
+            cr_assert_eq(memory[i], 1 + i / PAGE, "byte %d is %d", i, memory[i]);
+    }
+}
+
+Test(base_adopt, it_is_due_when_it_pays)
+{
+    const uint64_t ms = UINT64_C(1000000000), bytes = 1 << 20;
+    struct rs_adopt_watch w = {.in = 0};
+    uint32_t starts = 32;
+
+    cr_assert_not(rs_adopt_is_due(&w, 0, bytes));
+    cr_assert_eq(w.in, 0, "what saves nothing is not looked at again");
+    cr_assert(rs_adopt_is_due(&w, UINT64_MAX, bytes));
+    cr_assert(rs_adopt_is_due(&w, ms, bytes));
+    /* 1 MiB takes about 1 ms: 1 us a start is about 240 starts and their like. */
+    w = (struct rs_adopt_watch){.in = 0};
+    while (!rs_adopt_is_due(&w, ms / 1000, bytes)) {
+        cr_assert_eq(w.in, starts, "after twice as many");
+        starts *= 2;
+        cr_assert_leq(starts, 1024);
+    }
+    cr_assert_geq(starts, 128);
+    /* What saves next to nothing is not looked at for ever. */
+    w = (struct rs_adopt_watch){.in = 0};
+    for (int i = 0; i < 40; i++) {
+        w.in = 0;
+        cr_assert_not(rs_adopt_is_due(&w, 1, UINT64_MAX));
+    }
+    cr_assert_eq(w.in, 0);
+}
+
+Test(base_adopt, what_is_emptied_is_zero_and_still_adopted)
+{
+    char *memory = adopted_memory();
+
+    cr_assert_eq(rsched_memory_empty(memory + 2 * PAGE, PAGE + 1), 0);
+    for (int i = 2 * PAGE; i < 4 * PAGE; i++)
+        cr_assert_eq(memory[i], 0);
+    expect_values(memory, 0xff3);
+    cr_assert_eq(adopted_pages(memory), 0xfff);
+    /* As for the kernel: an address within a page is none. */
+    cr_assert_eq(rsched_memory_empty(memory + 5 * PAGE + 1, PAGE), 0);
+    expect_values(memory, 0xff3);
+    /* More than is adopted. */
+    cr_assert_eq(rsched_memory_empty(memory - PAGE, ALL + 2 * PAGE), 0);
+    for (int i = 0; i < ALL; i++)
+        cr_assert_eq(memory[i], 0);
+    cr_assert_eq(rs_shared_unadopt(memory, memory + ALL), 0);
+    munmap(memory, ALL);
+}
+
+struct range {
+    char *address;
+    size_t bytes;
+};
+
+static bool unmap(void *arg)
+{
+    struct range *r = arg;
+
+    return munmap(r->address, r->bytes) == 0;
+}
+
+static bool fail(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void take(char *memory, int first, int pages)
+{
+    struct range r = {memory + first * PAGE, (size_t)pages * PAGE};
+
+    cr_assert_eq(rsched_memory_unmap(r.address, r.bytes, unmap, &r), 0);
+}
+
+Test(base_adopt, what_is_around_what_is_unmapped_stays_adopted)
+{
+    char *memory = adopted_memory();
+    uint64_t changes = atomic_load(&rs_shared_changes);
+    struct rs_place place;
+
+    cr_assert_eq(rsched_memory_unmap(memory, ALL, fail, NULL), 0);
+    cr_assert_eq(adopted_pages(memory), 0xfff);
+    take(memory, 4, 2); /* in the middle */
+    cr_assert_eq(adopted_pages(memory), 0xfcf);
+    cr_assert_gt(atomic_load(&rs_shared_changes), changes);
+    take(memory, 0, 1); /* the first, and the last */
+    take(memory, 11, 1);
+    cr_assert_eq(adopted_pages(memory), 0x7ce);
+    expect_values(memory, 0x7ce);
+    /* Both parts are where they were in the file. */
+    cr_assert(rs_shared_find(memory + 6 * PAGE, memory + 7 * PAGE, &place));
+    cr_assert_eq(place.address, memory + 6 * PAGE);
+    cr_assert_eq(place.bytes, 5 * PAGE);
+    cr_assert_eq(rs_shared_resolve(&place), memory + 6 * PAGE);
+    take(memory, 2, 6); /* over the gap */
+    cr_assert_eq(adopted_pages(memory), 0x702);
+    expect_values(memory, 0x702);
+    take(memory, 0, PAGES);
+    cr_assert_eq(adopted_pages(memory), 0);
+    cr_assert_not(rs_shared_find(memory, memory + ALL, &place));
+}
+
+/* The file goes with the last region: whatever was cut out of which. */
+Test(base_adopt, nothing_is_left_of_what_was_cut)
+{
+    struct rs_shared_file file;
+    uint64_t first;
+    char *memory;
+
+    cr_assert_eq(rs_shared_open(&file), 0);
+    first = file.id;
+    memory = adopted_memory();
+    take(memory, 3, 1);
+    take(memory, 7, 1);
+    cr_assert_eq(rs_shared_unadopt(memory, memory + ALL), 0);
+    munmap(memory, ALL);
+    rs_shared_close();
+    cr_assert_eq(rs_shared_open(&file), 0);
+    cr_assert_neq(file.id, first, "the file is still there");
+    rs_shared_close();
+}
+
+Test(base_adopt, pieces_of_offers)
+{
+    static char memory[100];
+
+    cr_assert_eq(rs_offer_edge(memory, memory + 100), memory + 100);
+    rsched_memory_offer(memory + 10, 20);
+    rsched_memory_offer(memory + 30, 30);
+    cr_assert_eq(rs_offer_edge(memory, memory + 100), memory + 10);
+    cr_assert_eq(rs_offer_edge(memory + 10, memory + 100), memory + 30);
+    cr_assert_eq(rs_offer_edge(memory + 30, memory + 100), memory + 60);
+    cr_assert_eq(rs_offer_edge(memory + 30, memory + 50), memory + 50);
+    cr_assert_eq(rsched_memory_reclaim(memory + 10), 0);
+    cr_assert_eq(rsched_memory_reclaim(memory + 30), 0);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pages of which every message has a part only are adopted for all of them together;
+ * and of long messages that begin and end within pages nothing is left for the kernel to
+ * read.
+ */
+#include <unistd.h>
+
+#include <rsched/memory.h>
+
+#include "common.h"
+
+#pragma weak rsched_memory_adopted
+
+enum {
+    PAGE = 4096,
+    SHORT = 5000, /* no message has a page for itself alone but by luck */
+    LONG = 40 * PAGE + 100,
+    SETTLED = 400, /* starts after which all that pays has been done */
+    STEPS = 20,
+};
+
+static MPI_Comm ring;
+static int epoch;
+
+static char value(int sender, int side, int i)
+{
+    return (char)(sender * 29 + side * 7 + epoch * 13 + i + (i >> 8));
+}
+
+static int neighbor(int side)
+{
+    return (world_rank + (side == 0 ? world_size - 1 : 1)) % world_size;
+}
+
+/* One buffer of both sides' messages, all of which is compared. */
+static void step(MPI_Request *requests, int number, char *send, char *receive,
+                 int bytes)
+{
+    epoch++;
+    for (int i = 0; i < 2 * bytes; i++)
+        send[i] = value(world_rank, i / bytes, i % bytes);
+    memset(receive, 0x55, 2 * (size_t)bytes);
+    MPI_Startall(number, requests);
+    MPI_Waitall(number, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 2 * bytes; i++)
+        CHECK(receive[i] ==
+                  value(neighbor(i / bytes), 1 - i / bytes, i % bytes),
+              "byte %d of epoch %d", i, epoch);
+    for (int i = 0; i < 2 * bytes; i++)
+        CHECK(send[i] == value(world_rank, i / bytes, i % bytes),
+              "sent byte %d has changed", i);
+}
+
+/* The pages that lie wholly within [low, low + bytes). */
+static size_t pages_of(const char *low, int bytes)
+{
+    uintptr_t first = ((uintptr_t)low + PAGE - 1) / PAGE;
+    uintptr_t end = ((uintptr_t)low + (uintptr_t)bytes) / PAGE;
+
+    return end > first ? (size_t)(end - first) * PAGE : 0;
+}
+
+static void use_short(int offset)
+{
+    char *memory = malloc(16 * PAGE), *receive = malloc(2 * SHORT);
+    char *page = memory + (-(uintptr_t)memory & (PAGE - 1)), *send = page + offset;
+    uint64_t before;
+    MPI_Request request;
+    void *first;
+
+    INIT(Neighbor_alltoall)(send, SHORT, MPI_BYTE, receive, SHORT, MPI_BYTE, ring,
+                            MPI_INFO_NULL, &request);
+    for (int i = 0; i < SETTLED; i++)
+        step(&request, 1, send, receive, SHORT);
+    CHECK(pages_of(send, 2 * SHORT) >
+              pages_of(send, SHORT) + pages_of(send + SHORT, SHORT),
+          "no page has a part of both");
+    CHECK(rsched_memory_adopted(send, 2 * SHORT, &first) ==
+              pages_of(send, 2 * SHORT),
+          "offset %d", offset);
+    CHECK(rsched_memory_adopted(memory, (size_t)(send - memory), &first) == 0,
+          "what is before");
+    before = counter("ways.pull") + counter("ways.direct");
+    for (int i = 0; i < STEPS; i++)
+        step(&request, 1, send, receive, SHORT);
+    CHECK(counter("ways.pull") + counter("ways.direct") > before,
+          "nothing is pulled");
+    MPI_Request_free(&request);
+    free(memory);
+    free(receive);
+}
+
+static void use_long(void)
+{
+    char *memory = malloc(2 * LONG + PAGE), *receive = malloc(2 * LONG);
+    char *send = memory + 72;
+    uint64_t pulls, mapped;
+    MPI_Request requests[4];
+    void *first;
+
+    for (int side = 0; side < 2; side++) {
+        MPI_Recv_init(receive + side * LONG, LONG, MPI_BYTE, neighbor(side),
+                      1 - side, ring, &requests[side]);
+        MPI_Send_init(send + side * LONG, LONG, MPI_BYTE, neighbor(side), side,
+                      ring, &requests[2 + side]);
+    }
+    for (int i = 0; i < SETTLED; i++)
+        step(requests, 4, send, receive, LONG);
+    CHECK(rsched_memory_adopted(send, LONG, &first) == pages_of(send, LONG) &&
+              rsched_memory_adopted(send + LONG, LONG, &first) ==
+                  pages_of(send + LONG, LONG),
+          "not adopted");
+    MPI_Barrier(ring);
+    pulls = counter("lane_pulls");
+    mapped = counter("lane_mapped");
+    for (int i = 0; i < STEPS; i++)
+        step(requests, 4, send, receive, LONG);
+    CHECK(counter("lane_pulls") - pulls == 2 * STEPS &&
+              counter("lane_mapped") - mapped == 2 * STEPS,
+          "%" PRIu64 " pulled, %" PRIu64 " mapped", counter("lane_pulls") - pulls,
+          counter("lane_mapped") - mapped);
+    for (int i = 0; i < 4; i++)
+        MPI_Request_free(&requests[i]);
+    free(memory);
+    free(receive);
+}
+
+int main(int argc, char **argv)
+{
+    int one = 1;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &one, 0, &ring);
+    use_short(PAGE - 1000); /* the second page is in both */
+    use_long();
+    MPI_Comm_free(&ring);
+    MPI_Finalize();
+    return PASS;
+}
