@@ -196,70 +196,112 @@ static uint64_t epoch_of(uint64_t sequence)
 
 #define ONE_SIDE ((UINT64_C(1) << RS_WORK_SIDE_BITS) - 1)
 
+/* The most bytes that are claimed at a time: who has done so does nothing else
+ * meanwhile. */
+#define CLAIM_MOST (UINT64_C(1) << 20)
+
 /* How many chunks of an epoch are claimed. */
 static uint64_t claimed(uint64_t claims)
 {
     return (claims & ONE_SIDE) + (claims >> RS_WORK_SIDE_BITS & ONE_SIDE);
 }
 
-/* @return the number of a chunk, or UINT32_MAX if there is none for us */
-static uint32_t claim_chunk(const struct lane *l, uint64_t epoch)
+/* How many of them the sender has. */
+static uint64_t claimed_by_sender(uint64_t claims)
 {
-    const uint64_t one = l->sends ? ONE_SIDE + 1 : 1;
-    const uint32_t num_chunks = l->pull.copies.num_chunks;
-    struct rs_work *work = work_of(l->ring.words);
-    uint64_t old = atomic_load_explicit(&work->claim, memory_order_relaxed);
-
-    do {
-        if (old >> RS_WORK_BITS != epoch >> RS_WORK_BITS ||
-            claimed(old) >= num_chunks)
-            return UINT32_MAX;
-        /* Acquire: what the receiver did before it offered the epoch. */
-    } while (!atomic_compare_exchange_weak_explicit(
-        &work->claim, &old, old + one, memory_order_acquire,
-        memory_order_relaxed));
-    if (l->sends)
-        return num_chunks - 1 - (uint32_t)(old >> RS_WORK_SIDE_BITS & ONE_SIDE);
-    return (uint32_t)(old & ONE_SIDE);
+    return claims >> RS_WORK_SIDE_BITS & ONE_SIDE;
 }
 
-/* Whether the sender may claim a chunk: what nobody has written to is the
- * receiver's to write, who has its pages on its NUMA node then. */
-static bool may_write(const struct lane *l, uint64_t epoch)
+/* Chunks that a side has claimed: `count` of them, from its own end on behind those that
+ * it had before. */
+struct claim {
+    uint32_t before, count;
+};
+
+/* Whether the sender may write a chunk, with so many behind it: what nobody has written
+ * to is the receiver's to write, who has its pages on its NUMA node then. */
+static bool may_write(const struct lane *l, uint64_t behind)
 {
     const struct rs_copies *copies = &l->pull.copies;
-    uint64_t claims = atomic_load_explicit(&work_of(l->ring.words)->claim,
-                                           memory_order_relaxed);
-    uint64_t mine = claims >> RS_WORK_SIDE_BITS & ONE_SIDE;
 
-    /* Another epoch's say nothing; claiming fails. */
-    return likely(mine < l->pull.mapped) || mine >= copies->num_chunks ||
-           claims >> RS_WORK_BITS != epoch >> RS_WORK_BITS ||
+    return likely(behind < l->pull.mapped) ||
            rs_pages_are_there(copies,
-                              &copies->chunks[copies->num_chunks - 1 - mine]);
+                              &copies->chunks[copies->num_chunks - 1 - behind]);
+}
+
+/* How many are claimed at a time: before a claim the stores of the last one have to
+ * reach the cache, and its line travels, so there should be few; and short ones at the
+ * end. Three quarters of what is missing to a half. But the sender's first ones one by
+ * one, as it finds their pages. */
+static uint64_t claim_count(const struct lane *l, uint64_t left, uint64_t mine)
+{
+    uint64_t half = l->pull.copies.num_chunks / 2;
+    uint64_t count = mine < half ? (half - mine) * 3 / 4 : 0;
+    uint64_t most = CLAIM_MOST / l->pull.chunk;
+
+    if (most > left / 2)
+        most = left / 2;
+    if (count > most)
+        count = most;
+    if (l->sends && mine + count > l->pull.mapped)
+        count = 1;
+    return count > 0 ? count : 1;
+}
+
+/* @return whether there are any for us */
+static bool claim_chunks(const struct lane *l, uint64_t epoch, struct claim *claim)
+{
+    const unsigned shift = l->sends ? RS_WORK_SIDE_BITS : 0;
+    const uint64_t num_chunks = l->pull.copies.num_chunks;
+    struct rs_work *work = work_of(l->ring.words);
+    uint64_t old = atomic_load_explicit(&work->claim, memory_order_relaxed), mine;
+
+    do {
+        mine = old >> shift & ONE_SIDE;
+        if (old >> RS_WORK_BITS != epoch >> RS_WORK_BITS ||
+            claimed(old) >= num_chunks || (l->sends && !may_write(l, mine)))
+            return false;
+        claim->count = (uint32_t)claim_count(l, num_chunks - claimed(old), mine);
+        /* Acquire: what the receiver did before it offered the epoch. */
+    } while (!atomic_compare_exchange_weak_explicit(
+        &work->claim, &old, old + ((uint64_t)claim->count << shift),
+        memory_order_acquire, memory_order_relaxed));
+    claim->before = (uint32_t)mine;
+    return true;
+}
+
+/* @return its bytes */
+static uint64_t copy_chunk(struct lane *l, uint32_t chunk)
+{
+    const struct rs_copies *copies = &l->pull.copies;
+
+    if (l->sends && unlikely(copies->num_chunks - chunk > l->pull.mapped)) {
+        rs_pages_map(copies, &copies->chunks[chunk]);
+        l->pull.mapped++;
+    }
+    l->lane.stats.nontemporal +=
+        rs_copies_run_chunk(copies, &copies->chunks[chunk]);
+    return copies->chunks[chunk].bytes;
 }
 
 /* @return the bytes that this side has copied */
 static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
 {
     struct rs_work *work = work_of(l->ring.words);
-    const struct rs_copies *copies = &l->pull.copies;
+    uint32_t last = l->pull.copies.num_chunks - 1;
+    struct claim claim;
     uint64_t bytes = 0;
 
-    while (!l->sends || may_write(l, epoch)) {
-        uint32_t chunk = claim_chunk(l, epoch);
+    while (claim_chunks(l, epoch, &claim)) {
+        uint32_t end = claim.before + claim.count;
+        uint32_t first = l->sends ? last + 1 - end : claim.before;
 
-        if (chunk == UINT32_MAX)
-            break;
-        if (l->sends && unlikely(copies->num_chunks - chunk > l->pull.mapped)) {
-            rs_pages_map(copies, &copies->chunks[chunk]);
-            l->pull.mapped++;
-        }
-        l->lane.stats.nontemporal +=
-            rs_copies_run_chunk(copies, &copies->chunks[chunk]);
-        bytes += copies->chunks[chunk].bytes;
-        /* Release: the bytes are there before they are counted. */
-        atomic_fetch_add_explicit(&work->done, 1, memory_order_release);
+        for (uint32_t i = 0; i < claim.count; i++)
+            bytes += copy_chunk(l, first + i);
+        if (l->sends)
+            /* Release: the bytes are there before they are counted. */
+            atomic_store_explicit(&work->done, epoch + end,
+                                  memory_order_release);
     }
     return bytes;
 }
@@ -287,7 +329,7 @@ int rs_pull_copy(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
     struct rs_work *work = work_of(l->ring.words);
-    uint64_t epoch = epoch_of(l->ring.sequence);
+    uint64_t epoch = epoch_of(l->ring.sequence), claims;
 
     if (!pull->sharing && pull->shares && rs_pull_is_stale(pull) &&
         rs_pull_offer(l) != 0)
@@ -301,10 +343,12 @@ int rs_pull_copy(struct lane *l)
         offer(l, epoch);
     pull->sharing = true;
     copy_chunks(l, epoch);
+    /* All are claimed, and ours are done. */
+    claims = atomic_load_explicit(&work->claim, memory_order_relaxed);
     for (int i = 0; i < DONE_POLLS; i++) {
         /* Acquire: what the sender has copied. */
         if (atomic_load_explicit(&work->done, memory_order_acquire) ==
-            epoch + pull->copies.num_chunks) {
+            epoch + claimed_by_sender(claims)) {
             pull->sharing = false;
             return RSCHED_LANE_DONE;
         }
@@ -408,7 +452,7 @@ void rs_pull_close(struct lane *l)
     work = work_of(l->ring.words);
     /* Later than any epoch: nothing can be claimed any more. */
     claims = atomic_exchange(&work->claim, UINT64_MAX);
-    last = (claims >> RS_WORK_BITS << RS_WORK_BITS) + claimed(claims);
+    last = (claims >> RS_WORK_BITS << RS_WORK_BITS) + claimed_by_sender(claims);
     /* Acquire: the sender's writes are over. */
     while (atomic_load_explicit(&work->done, memory_order_acquire) != last &&
            !rs_connection_is_dead(l->lane.connection))

@@ -63,12 +63,12 @@ static_assert(sizeof(struct rs_words) == 2 * RS_LINE, "shared layout");
 /* A copy that both sides work at, in an epoch that is pulled. The receiver
  * offers it: it says where its buffers lie, sets `claim` to {the epoch, 0, 0}
  * and `done` to {the epoch, 0}, and then `offered` to the epoch. Whoever has
- * nothing better to do claims a chunk by compare-and-swap, so that one who
- * comes late does not get one of a later epoch, copies it, and counts it as
- * done: the receiver the first that is left, the sender the last, so that from
- * epoch to epoch each copies much the same lines, and has them in its cache.
- * When all are done the receiver ends the epoch. A claim is never taken over:
- * if the sender dies with one the epoch fails. */
+ * nothing better to do claims chunks by compare-and-swap, so that one who
+ * comes late does not get one of a later epoch, and copies them: the receiver the
+ * first that are left, the sender the last, so that from epoch to epoch each copies
+ * much the same lines, and has them in its cache. The sender says how many it has done.
+ * When these are all that it has claimed, and none is left, the receiver ends the
+ * epoch. A claim is never taken over: if the sender dies with one the epoch fails. */
 struct rs_work {
     _Alignas(RS_LINE) atomic_uint_fast64_t offered; /* the receiver's */
     uint64_t table[3]; /* offset, bytes and version of the receiver's table */
@@ -80,9 +80,9 @@ struct rs_work {
 };
 static_assert(sizeof(struct rs_work) == 3 * RS_LINE, "shared layout");
 
-/* The lower RS_WORK_BITS of `done` hold the number of chunks; those of `claim`
- * how many are claimed from the front, and above RS_WORK_SIDE_BITS how many
- * from the back. */
+/* The lower RS_WORK_BITS of `done` hold the number of the sender's chunks that are done;
+ * those of `claim` how many are claimed from the front, and above RS_WORK_SIDE_BITS how
+ * many from the back. */
 enum { RS_WORK_BITS = 24, RS_WORK_SIDE_BITS = RS_WORK_BITS / 2 };
 
 /* What a block begins with. */

@@ -13,6 +13,7 @@ enum { LINE = 64, WORTH = 16, CHOPPY_BLOCK = 1024 };
 /* Pieces of shared work, in bytes. */
 #define CHUNK_LEAST (RS_WAY_SHARED_LEAST / 2)
 #define CHUNK_MOST (UINT64_C(1) << 20)
+#define CHUNKS 8         /* as long as they are no longer than that */
 #define CHUNKS_MOST 2048 /* more are not worth their claims */
 
 const char *rs_way_name(enum rs_way way)
@@ -309,28 +310,17 @@ bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes)
                rs_way_cost_at(&alone->gap, bytes);
 }
 
-static uint64_t square_root(unsigned __int128 value)
-{
-    uint64_t root = 0;
-
-    for (uint64_t bit = UINT64_C(1) << 62; bit != 0; bit >>= 1) {
-        unsigned __int128 next = root | bit;
-
-        if (next * next <= value)
-            root |= bit;
-    }
-    return root;
-}
-
 uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes)
 {
     const struct rs_way_costs *alone = &ways->of[RS_WAY_PULL];
     uint64_t copy = rs_way_cost_at(&alone->gap, bytes);
-    unsigned __int128 square = (unsigned __int128)bytes * bytes /
-                               (copy > 0 ? copy : 1) * alone->latency;
-    uint64_t root = square_root(square), chunk = CHUNK_LEAST;
+    /* What is copied while a line travels there and back twice. */
+    unsigned __int128 least = (unsigned __int128)2 * alone->latency * bytes /
+                              (copy > 0 ? copy : 1);
+    uint64_t chunk = CHUNK_LEAST;
 
-    while ((chunk < CHUNK_MOST && chunk < root) || bytes / chunk > CHUNKS_MOST)
+    while ((chunk < CHUNK_MOST && (chunk < least || bytes / chunk > CHUNKS)) ||
+           bytes / chunk > CHUNKS_MOST)
         chunk *= 2;
     return chunk;
 }

@@ -244,11 +244,12 @@ bool rs_ways_choose_whole(const struct rs_host_ways *ways,
 /** Whether both processes should copy a message that is pulled. */
 bool rs_ways_share(const struct rs_host_ways *ways, uint64_t bytes);
 
-/** The pieces in which they do. With n pieces each process claims n/2, for
- * which lines travel as for a pull (L), and at the end one waits for half a
- * piece of the other on average: the sum is least for pieces of
- * sqrt(L * bytes * rate), of which this is the next power of two; for messages
- * of gigabytes longer ones, so that there are no more than 2049. */
+/** The pieces in which they do: powers of two, from 16 KiB to 1 MiB. At the end one
+ * waits for half a piece of the other on average. But what one copies in one epoch and
+ * the other in the next is in the wrong cache, and with short pieces the two never meet
+ * at the same place; so there are 8, as far as that is possible. A piece takes as long to
+ * copy as two claims (2 * L of a pull) at least. For messages of gigabytes they are
+ * longer, so that there are no more than 2049. */
 uint64_t rs_ways_share_chunk(const struct rs_host_ways *ways, uint64_t bytes);
 
 /* From which size on a way is the cheapest. */
