@@ -152,12 +152,12 @@ static void check_calls(struct job *job, char *reply, size_t size)
 }
 
 static void set_case(struct job *job, const char *name, long argument,
-                     bool given, char *reply, size_t size)
+                     bool given, size_t offset, char *reply, size_t size)
 {
     long long bytes = 0;
 
     work_fini(&job->work);
-    if (work_init(&job->work, name, argument, given) != 0) {
+    if (work_init(&job->work, name, argument, given, offset) != 0) {
         snprintf(reply, size, "error no such case: %s %ld", name, argument);
         return;
     }
@@ -262,12 +262,14 @@ static void serve(struct job *job)
 {
     char text[256], reply[256], name[64], how[16];
     int batches, exchanges;
+    unsigned offset;
     long argument;
 
     while (fgets(text, sizeof(text), job->commands) != NULL) {
-        if (sscanf(text, "case %63s %ld %15s", name, &argument, how) == 3)
-            set_case(job, name, argument, strcmp(how, "given") == 0, reply,
-                     sizeof(reply));
+        if (sscanf(text, "case %63s %ld %15s %u", name, &argument, how,
+                   &offset) == 4)
+            set_case(job, name, argument, strcmp(how, "given") == 0, offset,
+                     reply, sizeof(reply));
         else if (sscanf(text, "block %63s %d %d %15s", name, &batches,
                         &exchanges, how) == 4)
             run_block(job, name, batches, exchanges,
@@ -322,7 +324,7 @@ static void run_once(struct job *job, char **arguments)
     long exchanges = strtol(arguments[3], NULL, 10);
     struct call_state state;
 
-    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, reply,
+    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, 0, reply,
              sizeof(reply));
     if (strncmp(reply, "ok", 2) != 0 || call == NULL || !usable(job, call)) {
         fprintf(stderr, "rsched-bench: --once %s %s %s: %s\n", arguments[0],

@@ -245,14 +245,15 @@ static int add_messages(struct work *w, const char *name, long argument)
     return 0;
 }
 
-/* On a page, as from aligned_alloc: what differs is only whose memory it is. */
-static char *get_buffer(struct work *w, int which)
+/* So far behind the beginning of a page in memory of either kind: what differs is only
+ * whose it is. */
+static char *get_buffer(struct work *w, int which, size_t offset)
 {
     char *memory;
 
     if (!w->given) {
-        memory = w->memory[which] = aligned_alloc(PAGE, w->size);
-    } else if (MPI_Alloc_mem((MPI_Aint)(w->size + PAGE), MPI_INFO_NULL,
+        memory = w->memory[which] = aligned_alloc(PAGE, w->size + PAGE);
+    } else if (MPI_Alloc_mem((MPI_Aint)(w->size + 2 * PAGE), MPI_INFO_NULL,
                              &w->memory[which]) == MPI_SUCCESS) {
         memory = (char *)w->memory[which] +
                  -(uintptr_t)w->memory[which] % PAGE;
@@ -261,8 +262,8 @@ static char *get_buffer(struct work *w, int which)
     }
     if (memory == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    memset(memory, 0, w->size);
-    return memory;
+    memset(memory, 0, w->size + offset);
+    return memory + offset;
 }
 
 static void put_buffer(struct work *w, int which)
@@ -273,7 +274,8 @@ static void put_buffer(struct work *w, int which)
         free(w->memory[which]);
 }
 
-int work_init(struct work *w, const char *name, long argument, bool given)
+int work_init(struct work *w, const char *name, long argument, bool given,
+              size_t offset)
 {
     int ones[MAX_MESSAGES];
 
@@ -284,8 +286,8 @@ int work_init(struct work *w, const char *name, long argument, bool given)
         return -1;
     w->size = (w->size + PAGE) / PAGE * PAGE;
     w->given = given;
-    w->send = get_buffer(w, 0);
-    w->receive = w->strided ? w->send : get_buffer(w, 1);
+    w->send = get_buffer(w, 0, offset % PAGE);
+    w->receive = w->strided ? w->send : get_buffer(w, 1, offset % PAGE);
     /* Real weights: compilers take MPI_UNWEIGHTED for an array of no length. */
     for (int s = 0; s < w->messages; s++)
         ones[s] = 1;

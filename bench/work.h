@@ -59,8 +59,10 @@ void box_copy(char *to, const struct box *to_box, const char *from,
 struct box box_packed(size_t at, size_t bytes);
 
 /** Collective over MPI_COMM_WORLD. The buffers are of MPI_Alloc_mem if they are
- * `given`, else of the C library. Returns 0, or -1 if there is no such case. */
-int work_init(struct work *w, const char *name, long argument, bool given);
+ * `given`, else of the C library, and begin `offset` bytes behind a page (below one
+ * page). Returns 0, or -1 if there is no such case. */
+int work_init(struct work *w, const char *name, long argument, bool given,
+              size_t offset);
 void work_fini(struct work *w);
 
 /** Fill the send buffer with bytes that depend on sender, message and salt,

@@ -3,9 +3,18 @@
 
 #include <stdlib.h>
 
-bool rs_ends_are_short(uint64_t ends, uint64_t bytes)
+static bool are_short(uint64_t ends, uint64_t bytes)
 {
     return ends <= bytes / 4;
+}
+
+bool rs_ends_parts(struct rs_way_parts *parts, uint64_t bytes)
+{
+    if (!are_short(bytes - parts->mapped.bytes, bytes))
+        return false;
+    parts->mapped.bytes = bytes;
+    parts->readable = parts->huge = parts->rest = (struct rs_way_part){0};
+    return true;
 }
 
 static int make_room(struct rs_ends *e, uint64_t bytes)
@@ -25,7 +34,7 @@ int rs_ends_redirect(struct rs_ends *e, struct rs_table_maker *t, uint64_t bytes
     int error;
 
     e->used = false;
-    if (ends == 0 || !rs_ends_are_short(ends, bytes))
+    if (ends == 0 || !are_short(ends, bytes))
         return 0;
     if (make_room(e, ends) != 0)
         return 0;

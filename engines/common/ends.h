@@ -19,8 +19,9 @@ struct rs_ends {
     struct rs_copies copies;
 };
 
-/** Whether so much is little enough beside the whole message. */
-bool rs_ends_are_short(uint64_t ends, uint64_t bytes);
+/** What is done with a message's parts: its ends are mapped, if they are short beside
+ * the whole. @return whether all of it is mapped then */
+bool rs_ends_parts(struct rs_way_parts *parts, uint64_t bytes);
 
 /**
  * Have the table say that they lie in memory of ours, if they are short and there is

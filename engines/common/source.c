@@ -316,11 +316,8 @@ static uint64_t adopting_saves(struct rsched_pull_source *s,
     rs_table_parts_add(&then, s->pieces.at, s->pieces.number, pages->at,
                        pages->number);
     if (then.mapped.bytes == now.mapped.bytes ||
-        !rs_ends_are_short(s->bytes - then.mapped.bytes, s->bytes))
-        return 0;
-    then.mapped.bytes = s->bytes;
-    then.readable = then.rest = (struct rs_way_part){0};
-    if (!is_in_place(s, &then, RS_WAY_LANDING))
+        !rs_ends_parts(&then, s->bytes) ||
+        !is_in_place(s, &then, RS_WAY_LANDING))
         return 0;
     if (rs_config()->mapped_bytes != RS_LIMIT_AUTO)
         return UINT64_MAX;

@@ -264,6 +264,8 @@ const struct rsched_piece *rs_loopback_tx_blocks(struct rsched_lane *lane,
     struct lane *l = lane_of(lane);
 
     *number = l->keeps && !l->pull.refused ? l->num_pieces : 0;
+    if (lane->connection->self)
+        *number = l->num_pieces;
     return l->pieces;
 }
 

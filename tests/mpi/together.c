@@ -84,8 +84,10 @@ static void use_short(int offset)
     before = counter("ways.pull") + counter("ways.direct");
     for (int i = 0; i < STEPS; i++)
         step(&request, 1, send, receive, SHORT);
-    CHECK(counter("ways.pull") + counter("ways.direct") > before,
-          "nothing is pulled");
+    CHECK(counter("ways.pull") + counter("ways.direct") - before ==
+              pages_of(send, 2 * SHORT) * STEPS,
+          "%" PRIu64 " bytes are pulled",
+          counter("ways.pull") + counter("ways.direct") - before);
     MPI_Request_free(&request);
     free(memory);
     free(receive);
