@@ -245,7 +245,7 @@ char *rs_page_down(char *address)
  * docs/adopted.md. */
 static uint64_t adopt_time(uint64_t bytes)
 {
-    const uint64_t once_ps = UINT64_C(80) * 1000 * 1000, byte_ps = 850;
+    const uint64_t once_ps = UINT64_C(90) * 1000 * 1000, byte_ps = 560;
 
     return bytes > (UINT64_MAX - once_ps) / byte_ps ? UINT64_MAX
                                                     : once_ps + bytes * byte_ps;
@@ -253,15 +253,14 @@ static uint64_t adopt_time(uint64_t bytes)
 
 bool rs_adopt_is_due(struct rs_adopt_watch *w, uint64_t saves, uint64_t bytes)
 {
-    enum { TIMES_TO_COME = 4 };
-    uint64_t starts, all;
+    uint64_t all;
 
     if (w->after == 0)
         w->after = (uint32_t)rs_config()->adopt;
     if (saves == 0)
         return false;
-    starts = (uint64_t)w->after * TIMES_TO_COME;
-    if (__builtin_mul_overflow(saves, starts, &all) || all >= adopt_time(bytes))
+    if (__builtin_mul_overflow(saves, (uint64_t)w->after, &all) ||
+        all >= adopt_time(bytes))
         return true;
     if (w->after <= UINT32_MAX / 2) {
         w->in = w->after;

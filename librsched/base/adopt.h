@@ -21,10 +21,9 @@ struct rs_adopt_watch {
 };
 
 /**
- * When w->in has become 0: whether memory is adopted now. Where that does not pay yet,
- * it is due again after twice as many starts. What has been started so often is
- * started some times as often again, as far as anybody can tell: if that saves what
- * adopting and taking back take, it pays.
+ * When w->in has become 0: whether memory is adopted now. It is if so many starts would
+ * have saved what adopting and taking back take; so it never takes more than twice what
+ * it could save, however many starts there are. Else it is due again after twice as many.
  *
  * @param saves ps that a start would save; 0: never; UINT64_MAX: always
  * @param bytes that would be adopted

@@ -14,13 +14,20 @@
 
 enum { MOST_ADOPTED = 256 << 20 };
 
-/* A fault at pages that are not there cannot fail, so have them now. */
-static bool populate(char *address, uint64_t offset, uint64_t bytes)
+/* Into the file, which takes two thirds of the time of faults and a copy: the pages need
+ * not be cleared. A fault at pages that are not there could not fail; this can. */
+static bool fill(const char *from, uint64_t offset, uint64_t bytes)
 {
-    if (madvise(address, bytes, MADV_POPULATE_WRITE) == 0)
-        return true;
-    return errno == EINVAL && /* before Linux 5.14 */
-           posix_fallocate(rs_shared.file.fd, (off_t)offset, (off_t)bytes) == 0;
+    while (bytes > 0) {
+        ssize_t n = pwrite(rs_shared.file.fd, from, bytes, (off_t)offset);
+
+        if (n <= 0)
+            return false;
+        from += n;
+        offset += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return true;
 }
 
 /* Let pages take the place of others. The kernel may fail for want of memory
@@ -58,8 +65,8 @@ static int adopt_part(struct region *r, char *address, uint64_t bytes)
         return rs_fail(RSCHED_ENOMEM, "shared memory: mapping %llu bytes: %m",
                        (unsigned long long)bytes);
     r->place = (struct rs_place){rs_shared.file.id, offset, bytes, address};
-    if (populate(copy, offset, bytes)) {
-        memcpy(copy, address, bytes);
+    if (fill(address, offset, bytes)) {
+        madvise(copy, bytes, MADV_POPULATE_READ); /* from Linux 5.14 on */
         if (replace(copy, bytes, address)) {
             rs_region_insert(r);
             rs_shared.adopted += bytes;
