@@ -57,9 +57,9 @@ static void merge(struct parts *parts)
         qsort(parts->at, parts->number, sizeof(*parts->at), compare);
     for (size_t i = 0; i < parts->number; i++) {
         const struct rsched_piece *p = &parts->at[i];
-        struct rsched_piece *last = &parts->at[kept - 1];
+        struct rsched_piece *last = kept > 0 ? &parts->at[kept - 1] : NULL;
 
-        if (kept == 0 || p->address > end_of(last))
+        if (last == NULL || p->address > end_of(last))
             parts->at[kept++] = *p;
         else if (end_of(p) > end_of(last))
             last->bytes = (uint64_t)(end_of(p) - last->address);

@@ -93,6 +93,44 @@ static void use_short(int offset)
     free(receive);
 }
 
+/* What a process sends to itself lies still, too, but is not what is adopted. */
+static void use_self(void)
+{
+    enum { ALL = 3 * SHORT };
+    const int to[] = {neighbor(0), world_rank, neighbor(1)};
+    const int from[] = {neighbor(1), world_rank, neighbor(0)};
+    const int ones[] = {1, 1, 1};
+    char *memory = malloc(16 * PAGE), *receive = malloc(ALL);
+    char *page = memory + (-(uintptr_t)memory & (PAGE - 1));
+    char *send = page + PAGE - 1000; /* pages 1, 2 and 3 are of 0 and 1, 1, 1 and 2 */
+    MPI_Request request;
+    MPI_Comm graph;
+    void *first;
+
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 3, from, ones, 3, to, ones,
+                                   MPI_INFO_NULL, 0, &graph);
+    INIT(Neighbor_alltoall)(send, SHORT, MPI_BYTE, receive, SHORT, MPI_BYTE, graph,
+                            MPI_INFO_NULL, &request);
+    for (int step = 0; step < SETTLED; step++) {
+        for (int i = 0; i < ALL; i++)
+            send[i] = (char)(world_rank * 29 + step * 13 + i + (i >> 8));
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < ALL; i++)
+            CHECK(receive[i] ==
+                      (char)(from[i / SHORT] * 29 + step * 13 + i + (i >> 8)),
+                  "byte %d of step %d", i, step);
+    }
+    CHECK(rsched_memory_adopted(page + PAGE, PAGE, &first) == PAGE &&
+              rsched_memory_adopted(page + 2 * PAGE, PAGE, &first) == 0 &&
+              rsched_memory_adopted(page + 3 * PAGE, PAGE, &first) == PAGE,
+          "other pages are adopted");
+    MPI_Request_free(&request);
+    MPI_Comm_free(&graph);
+    free(memory);
+    free(receive);
+}
+
 static void use_long(void)
 {
     char *memory = malloc(2 * LONG + PAGE), *receive = malloc(2 * LONG);
@@ -137,6 +175,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &one, 0, &ring);
     use_short(PAGE - 1000); /* the second page is in both */
+    use_self();
     use_long();
     MPI_Comm_free(&ring);
     MPI_Finalize();
