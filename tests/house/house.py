@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "librsched/world": WORLD,
     "librsched/run": RUN,
     "engines": BASE,  # and each its own folder and shared ones, see may_include()
-    "heap": BASE,
+    "heap": BASE + ["heap"],
     "mpi": RUN + ["mpi"],
     "tools": RUN + ["tools"],
     "bench": RUN + ["bench"],
