@@ -165,7 +165,7 @@ static void learn_time(struct rs_message *message)
 static struct rsched_pull_start start_of(struct rs_message *message)
 {
     uint64_t room = message->slots->room;
-    struct rsched_pull_start start = {RSCHED_PULL_SLOTS, false};
+    struct rsched_pull_start start = {.way = RSCHED_PULL_SLOTS};
 
     if (is_bound_to_slots(message, room))
         return start;
@@ -215,8 +215,10 @@ bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
     message->unreadable = start.way == RSCHED_PULL_NOT;
     if (message->announced)
         written = announce(message, slot, start.way);
-    else
+    else if (!start.nontemporal ||
+             rsched_pull_source_pack(message->source, slot->data) != 0)
         rs_message_pack(message, slot->data);
+    message->nontemporal += start.nontemporal;
     if (start.timed && written) {
         message->timed = message->slots->number + 1;
         message->took = rs_now_ns() - begin;

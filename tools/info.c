@@ -172,6 +172,20 @@ static void print_built_in(void)
     putchar('\n');
 }
 
+static void print_stores(void)
+{
+    const struct rs_config *c = rs_config();
+    const char *how = "ordinary";
+
+    if (c->slot_stores == RS_CONFIG_STORES_NONTEMPORAL)
+        how = "from 4096 B non-temporal";
+    else if (c->slot_stores == RS_CONFIG_STORES_AUTO &&
+             c->trials != RS_CONFIG_TRIALS_NO)
+        how = "from 4096 B ordinary or non-temporal ones, whichever is faster, while "
+              "messages are sent";
+    printf("  %-19s%s\n", "stores into slots", how);
+}
+
 /* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
 static void print_ways(const struct rs_ways *ways)
 {
@@ -181,6 +195,7 @@ static void print_ways(const struct rs_ways *ways)
     if (rs_config_tries(ways->host_guessed))
         printf("  %-19s%s\n", "trials", "of other memory, and of short blocks, "
                "while messages are sent: slots or one copy, whichever is faster");
+    print_stores();
     print_host_ways(ways);
     if (!rs_ways_have_gpu(ways)) {
         printf("  %-19s%s\n", "GPU memory", "costs are not known");

@@ -59,6 +59,8 @@ struct pair_work {
     unsigned window; /* exchanges that are in flight together, at most
                         PAIR_WINDOW, each of these messages; 0 counts as 1 */
     bool reads;   /* what has come is read, which is timed too */
+    bool settles; /* it may go through slots: how these are written is tried out in the
+                     first epochs, and they do not count */
 };
 
 /** What it took. */

@@ -360,6 +360,8 @@ static const char *find_forcing(enum memory memory)
         return "RSCHED_CMA";
     if (host && c->nontemporal_bytes != RS_LIMIT_AUTO)
         return "RSCHED_NONTEMPORAL";
+    if (host && c->slot_stores != RS_CONFIG_STORES_AUTO)
+        return "RSCHED_SLOT_STORES";
     if (host && c->trials == RS_CONFIG_TRIALS_YES)
         return "RSCHED_TRIALS";
     if (gpu && c->gpu_way != RS_CONFIG_GPU_WAY_AUTO)

@@ -186,6 +186,7 @@ int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
             struct rs_host_ways settled = settle(ways, &rows[i].work);
             struct pair_time time;
 
+            rows[i].work.settles = true;
             status = pair_measure(pair, &rows[i].work, &settled, &time);
             rows[i].times.ps[rows[i].times.count++] = time.ps;
         }

@@ -189,11 +189,81 @@ static uint64_t run_nontemporal(const struct rs_copy *c,
     _mm_sfence(); /* they would pass the store that tells of them */
     return stored;
 }
+/* Puts blocks one behind the other, whole lines by such stores however short the blocks
+ * are. */
+struct writer {
+    char *to;     /* the line that is being filled */
+    size_t begin; /* of which so many bytes at first are not ours */
+    size_t end;   /* and these are in `line` so far, them included */
+    char *line;
+    uint64_t stored;
+};
+
+static void write_line(struct writer *w)
+{
+    if (w->begin == 0) {
+        store_lines(w->to, w->line, 1);
+        w->stored += LINE;
+    } else {
+        memcpy(w->to + w->begin, w->line + w->begin, LINE - w->begin);
+        w->begin = 0;
+    }
+    w->to += LINE;
+    w->end = 0;
+}
+
+static inline void write_block(struct writer *w, const char *from, uint64_t bytes)
+{
+    uint64_t lines;
+
+    if (w->end > 0) {
+        uint64_t part = bytes < LINE - w->end ? bytes : LINE - w->end;
+
+        copy_block(w->line + w->end, from, part);
+        w->end += part;
+        if (w->end < LINE)
+            return;
+        write_line(w);
+        from += part;
+        bytes -= part;
+    }
+    lines = bytes / LINE;
+    store_lines(w->to, from, lines);
+    w->to += lines * LINE;
+    w->stored += lines * LINE;
+    w->end = bytes - lines * LINE;
+    copy_block(w->line, from + lines * LINE, w->end);
+}
+
+uint64_t rs_copies_pack_nontemporal(const struct rs_copies *list,
+                                    const struct rs_chunk *chunk, char *data)
+{
+    _Alignas(16) char line[LINE];
+    size_t before = (uintptr_t)data % LINE;
+    struct writer w = {data - before, before, before, line, 0};
+    const struct rs_copy *end = list->copies + chunk->end;
+
+    for (const struct rs_copy *c = list->copies + chunk->first; c < end; c++) {
+        for (uint64_t i = 0; i < c->count; i++)
+            write_block(&w, c->user + (int64_t)i * c->stride, c->bytes);
+    }
+    if (w.end > w.begin)
+        memcpy(w.to + w.begin, line + w.begin, w.end - w.begin);
+    _mm_sfence();
+    return w.stored;
+}
 #else
 static uint64_t run_nontemporal(const struct rs_copy *c,
                                 const struct rs_copy *end)
 {
     run_pairs(c, end);
+    return 0;
+}
+
+uint64_t rs_copies_pack_nontemporal(const struct rs_copies *list,
+                                    const struct rs_chunk *chunk, char *data)
+{
+    rs_copies_pack(list, chunk, data);
     return 0;
 }
 #endif

@@ -6,6 +6,12 @@
 
 #include <rsched/engine.h>
 
+#if defined(__x86_64__)
+#define RS_HAS_NONTEMPORAL 1
+#else
+#define RS_HAS_NONTEMPORAL 0
+#endif
+
 /* `count` blocks: user memory at user + i*stride, the other side at
  * offset + i*bytes of the chunk's data (or, for a copy within the process, at
  * other + i*other_stride). */
@@ -78,6 +84,11 @@ void rs_copies_fini(struct rs_copies *list);
 
 void rs_copies_pack(const struct rs_copies *list, const struct rs_chunk *chunk,
                     char *data);
+/** The same by non-temporal stores, where there are such (RS_HAS_NONTEMPORAL): lines
+ * that another core has in its cache are written without waiting for it, and it reads
+ * them out of memory. @return the bytes that were written so */
+uint64_t rs_copies_pack_nontemporal(const struct rs_copies *list,
+                                    const struct rs_chunk *chunk, char *data);
 void rs_copies_unpack(const struct rs_copies *list,
                       const struct rs_chunk *chunk, const char *data);
 /** Run a list of pairs: user is the source. @return the bytes that were written

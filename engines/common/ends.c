@@ -48,9 +48,14 @@ int rs_ends_redirect(struct rs_ends *e, struct rs_table_maker *t, uint64_t bytes
     return error;
 }
 
-void rs_ends_pack(const struct rs_ends *e)
+void rs_ends_pack(const struct rs_ends *e, bool nontemporal)
 {
-    if (e->used)
+    if (!e->used)
+        return;
+    if (nontemporal)
+        rs_copies_pack_nontemporal(&e->copies, e->copies.chunks,
+                                   e->place.address);
+    else
         rs_copies_pack(&e->copies, e->copies.chunks, e->place.address);
 }
 

@@ -32,8 +32,14 @@ bool rs_ends_parts(struct rs_way_parts *parts, uint64_t bytes);
  */
 int rs_ends_redirect(struct rs_ends *e, struct rs_table_maker *t, uint64_t bytes);
 
+/** How many bytes they are, if they are used, else 0. */
+static inline uint64_t rs_ends_bytes(const struct rs_ends *e)
+{
+    return e->used ? e->copies.chunks[0].bytes : 0;
+}
+
 /** Pack them, if they are used. */
-void rs_ends_pack(const struct rs_ends *e);
+void rs_ends_pack(const struct rs_ends *e, bool nontemporal);
 
 void rs_ends_fini(struct rs_ends *e);
 

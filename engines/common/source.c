@@ -11,6 +11,7 @@
 #include "engines/common/copy.h"
 #include "engines/common/ends.h"
 #include "engines/common/huge.h"
+#include "engines/common/stores.h"
 #include "engines/common/table.h"
 #include "engines/common/trial_group.h"
 #include "librsched/base/adopt.h"
@@ -19,6 +20,15 @@
 #include "librsched/base/numa.h"
 #include "librsched/base/offer.h"
 #include "librsched/base/ways.h"
+
+/* Of messages by what is tried out. */
+enum kind {
+    READ,   /* whether the kernel reads them faster than they go in two copies */
+    CHOPPY, /* likewise, of short blocks, mapped */
+    STORED, /* how they are written for two copies */
+    ENDED,  /* how their ends are, beside one */
+    KINDS   /* nothing, of all that depends on how many copies it is */
+};
 
 struct rsched_pull_source {
     struct rs_pieces pieces;
@@ -29,11 +39,14 @@ struct rsched_pull_source {
     bool looked;                /* it says so, and these too: */
     enum rsched_pull_way way;   /* with slots that are long enough */
     enum rsched_pull_way load;  /* without slots */
-    struct rs_trial_group *tries; /* NULL: it is not tried out which is faster */
+    enum kind tries; /* whether one copy or two are faster, if that is tried out */
     bool barred; /* the kernel reads nothing of the message for anybody */
     bool guessed;  /* nobody measured the ways here */
-    bool started;  /* it is decided how it goes: */
+    unsigned stores; /* how it can be written into slots: ways of a trial, a set */
+    unsigned usual;  /* the way, trials aside */
+    bool started;    /* it is decided how it goes: */
     enum rsched_pull_way going;
+    bool nontemporal;
     struct rsched_pull_group *group;
     struct rs_trial_member trial;
     struct rs_table_maker packs; /* where it is packed */
@@ -49,13 +62,15 @@ struct rsched_pull_source {
     struct rs_adopt_watch adopt;
 };
 
-/* What is tried out together: messages whose lengths are between the same powers of
- * two, that the kernel reads [0] or that are of short blocks, mapped [1]. */
 enum { OCTAVES = 24, FIRST_OCTAVE = 11 };
 static_assert(RS_WAY_WHOLE_LEAST >= 1 << FIRST_OCTAVE, "none is shorter");
+static_assert((RS_STORES_LEAST & (RS_STORES_LEAST - 1)) == 0,
+              "messages of one octave may be written in the same ways");
 
+/* What is tried out together: messages of one kind whose lengths are between the same
+ * powers of two. */
 struct rsched_pull_group {
-    struct rs_trial_group of[2][OCTAVES];
+    struct rs_trial_group of[KINDS][OCTAVES];
 };
 
 static atomic_uint_fast64_t versions;
@@ -105,6 +120,7 @@ int rsched_pull_source_create(const struct rsched_message *message,
     s->reader = *reader;
     s->group = group;
     s->guessed = ways->host_guessed;
+    s->stores = rs_stores_ways(s->bytes);
     s->ways = rs_ways_host(ways, reader->near ? RS_DISTANCE_SAME_NUMA
                                               : RS_DISTANCE_OTHER_NUMA);
     if (s->ways->of[RS_WAY_CMA_HUGE].given)
@@ -123,7 +139,7 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
 {
     if (s == NULL)
         return;
-    rs_trial_join(&s->trial, NULL, 0, false);
+    rs_trial_join(&s->trial, NULL, 0, 0, 0);
     if (s->is_shared)
         rsched_free(s->packed);
     else
@@ -204,28 +220,23 @@ static bool may_try(const struct rsched_pull_source *s)
            s->reader.maps && s->bytes > RS_WAY_WHOLE_LEAST;
 }
 
-/* Together with which others that is done, if it is worth it: where the one copy is
- * the kernel's, or of short blocks that are mapped. */
-static struct rs_trial_group *group_of(const struct rsched_pull_source *s,
-                                       const struct rs_way_parts *parts)
+/* Whether that is worth it: where the one copy is the kernel's, or of short blocks that
+ * are mapped. */
+static enum kind kind_of(const struct rsched_pull_source *s,
+                         const struct rs_way_parts *parts)
 {
-    unsigned octave = 63u - (unsigned)__builtin_clzll(s->bytes | 1);
-
     if (!may_try(s))
-        return NULL;
-    octave -= FIRST_OCTAVE;
-    if (octave >= OCTAVES)
-        octave = OCTAVES - 1;
+        return KINDS;
     if (parts->mapped.bytes == 0)
         return s->ways->of[RS_WAY_CMA].given && !s->barred &&
                        parts->readable.bytes > s->bytes / 2
-                   ? &s->group->of[0][octave]
-                   : NULL;
+                   ? READ
+                   : KINDS;
     return s->ways->of[RS_WAY_PULL].given &&
                    parts->mapped.bytes == s->bytes &&
                    rs_way_part_is_choppy(&parts->mapped)
-               ? &s->group->of[1][octave]
-               : NULL;
+               ? CHOPPY
+               : KINDS;
 }
 
 static void choose(struct rsched_pull_source *s)
@@ -235,7 +246,7 @@ static void choose(struct rsched_pull_source *s)
 
     rs_table_parts(&s->lies, true, &parts);
     s->barred = !rs_table_is_readable(&s->lies);
-    s->tries = group_of(s, &parts);
+    s->tries = kind_of(s, &parts);
     s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
                                                     : RSCHED_PULL_SLOTS;
     if (is_in_place(s, &parts, twice))
@@ -279,11 +290,38 @@ static int look(struct rsched_pull_source *s)
 }
 
 static enum rsched_pull_way way_in(const struct rsched_pull_source *s,
-                                   uint64_t room, bool once)
+                                   uint64_t room, unsigned way)
 {
-    if (once)
+    if ((way & RS_TRIAL_ONCE) != 0)
         return RSCHED_PULL_IN_PLACE;
     return s->bytes <= room ? RSCHED_PULL_SLOTS : RSCHED_PULL_PACKED;
+}
+
+static struct rs_trial_group *group_of(const struct rsched_pull_source *s,
+                                       enum kind kind)
+{
+    unsigned octave = 63u - (unsigned)__builtin_clzll(s->bytes | 1);
+
+    octave = octave > FIRST_OCTAVE ? octave - FIRST_OCTAVE : 0;
+    if (octave >= OCTAVES)
+        octave = OCTAVES - 1;
+    return &s->group->of[kind][octave];
+}
+
+/* What is tried out for a message that by the costs goes in one copy or not. */
+static void join(struct rsched_pull_source *s, bool once)
+{
+    unsigned in_one = rs_stores_ways_once(rs_ends_bytes(&s->ends));
+    unsigned ways = s->tries < KINDS ? s->stores | RS_TRIAL_SET(RS_TRIAL_ONCE)
+                    : once           ? in_one
+                                     : s->stores;
+    unsigned first = rs_stores_first(once ? in_one : s->stores);
+    enum kind kind = s->tries < KINDS ? s->tries : once ? ENDED : STORED;
+    bool several = (ways & (ways - 1)) != 0 && !s->reader.itself;
+
+    rs_trial_join(&s->trial, several ? group_of(s, kind) : NULL, s->bytes, ways,
+                  first);
+    s->usual = several ? rs_trial_group_way(&s->trial) : first;
 }
 
 enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
@@ -294,9 +332,10 @@ enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
     if (look(s) != 0)
         return RSCHED_PULL_NOT;
     guess = s->bytes <= room ? s->way : s->load;
-    rs_trial_join(&s->trial, s->tries, s->bytes, guess == RSCHED_PULL_IN_PLACE);
-    return s->tries != NULL ? way_in(s, room, rs_trial_group_once(&s->trial))
-                            : guess;
+    join(s, guess == RSCHED_PULL_IN_PLACE);
+    return s->trial.group != NULL && guess != RSCHED_PULL_NOT
+               ? way_in(s, room, s->usual)
+               : guess;
 }
 
 /* ---- pages that could be adopted ---- */
@@ -365,19 +404,25 @@ static void __attribute__((cold)) consider_adopting(struct rsched_pull_source *s
 struct rsched_pull_start
 rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room)
 {
-    struct rsched_pull_start start = {RSCHED_PULL_NOT, false};
+    struct rsched_pull_start start = {.way = RSCHED_PULL_NOT};
     struct rs_trial_start trial;
+    unsigned way;
 
     if (s->adopt.in != 0 && --s->adopt.in == 0)
         consider_adopting(s);
     start.way = rsched_pull_source_way(s, room);
-    if (start.way != RSCHED_PULL_NOT && s->tries != NULL) {
+    way = s->usual;
+    if (start.way != RSCHED_PULL_NOT && s->trial.group != NULL) {
         trial = rs_trial_member_start(&s->trial);
-        start.way = way_in(s, room, trial.once);
+        way = trial.way;
+        start.way = way_in(s, room, way);
         start.timed = trial.timed;
     }
+    start.nontemporal = start.way != RSCHED_PULL_NOT &&
+                        (way & RS_TRIAL_NONTEMPORAL) != 0;
     s->started = true;
     s->going = start.way;
+    s->nontemporal = start.nontemporal;
     return start;
 }
 
@@ -395,15 +440,32 @@ void rsched_pull_source_trials(const struct rsched_pull_source *s,
 
 /* ---- loading ---- */
 
-static int have_packed(struct rsched_pull_source *s)
+static int have_copies(struct rsched_pull_source *s)
 {
     struct rsched_message message = rs_pieces_message(&s->pieces, s->bytes);
+
+    return s->copies.num_chunks > 0
+               ? 0
+               : rs_copies_compile(&s->copies, &message, s->bytes);
+}
+
+int rsched_pull_source_pack(struct rsched_pull_source *s, void *slot)
+{
+    int error = have_copies(s);
+
+    if (error == 0)
+        rs_copies_pack_nontemporal(&s->copies, s->copies.chunks, slot);
+    return error;
+}
+
+static int have_packed(struct rsched_pull_source *s)
+{
     void *memory = NULL;
     int error;
 
     if (s->packed != NULL)
         return 0;
-    error = rs_copies_compile(&s->copies, &message, s->bytes);
+    error = have_copies(s);
     if (error != 0)
         return error;
     s->is_shared = rsched_alloc(s->bytes, &memory) == 0;
@@ -476,7 +538,7 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
                             struct rsched_pull_notice *notice)
 {
     int error = look(s);
-    bool packs;
+    bool packs, nontemporal;
 
     if (error != 0)
         return error;
@@ -484,6 +546,8 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
         return rs_fail(RSCHED_EUNREACH, "%llu bytes that nobody may read",
                        (unsigned long long)s->bytes);
     packs = (s->started ? s->going : s->load) == RSCHED_PULL_PACKED;
+    nontemporal = s->started ? s->nontemporal
+                             : (s->usual & RS_TRIAL_NONTEMPORAL) != 0;
     s->started = false;
     if (packs)
         error = look_packed(s);
@@ -491,10 +555,12 @@ int rsched_pull_source_load(struct rsched_pull_source *s,
         error = publish(s, packs ? &s->packs : &s->lies);
     if (error != 0)
         return error;
-    if (packs)
+    if (packs && nontemporal)
+        rs_copies_pack_nontemporal(&s->copies, s->copies.chunks, s->packed);
+    else if (packs)
         rs_copies_pack(&s->copies, s->copies.chunks, s->packed);
     else if (s->ends.used)
-        rs_ends_pack(&s->ends);
+        rs_ends_pack(&s->ends, nontemporal);
     else if (rs_huge_is_due(&s->huge) && huge_saves(s, s->bytes) > 0)
         error = rs_huge_consider(&s->huge, s->pieces.at, s->pieces.number,
                                  huge_saves, s);

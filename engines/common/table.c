@@ -359,6 +359,8 @@ void rs_table_parts_add(struct rs_way_parts *parts,
                         const struct rsched_piece *pieces, size_t num,
                         const struct rsched_piece *pages, size_t num_pages)
 {
+    struct rs_way_part *const others[] = {&parts->rest, &parts->readable,
+                                          &parts->huge};
     uint64_t whole = 0;
     char *low, *high;
 
@@ -369,15 +371,12 @@ void rs_table_parts_add(struct rs_way_parts *parts,
     whole -= parts->mapped.bytes;
     parts->mapped.bytes += whole;
     parts->mapped.blocks++;
-    if (whole <= parts->rest.bytes) {
-        parts->rest.bytes -= whole;
-        return;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        uint64_t bytes = whole < others[i]->bytes ? whole : others[i]->bytes;
+
+        others[i]->bytes -= bytes;
+        whole -= bytes;
     }
-    whole -= parts->rest.bytes;
-    parts->rest.bytes = 0;
-    parts->readable.bytes -= whole < parts->readable.bytes
-                                 ? whole
-                                 : parts->readable.bytes;
 }
 
 int rs_table_redirect(struct rs_table_maker *t, const struct rs_place *place,

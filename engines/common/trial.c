@@ -6,41 +6,60 @@ enum {
     FIRST = 8,     /* starts before the first trial: caches and pages are warm */
     SHARE = 64,    /* trials may cost one in so many */
     SOON = 4,      /* so many times that where times have changed */
-    WORTH = 16,    /* the other way must gain one in so many */
-    HOPELESS = 2,  /* times as long: the other way is not timed again */
+    WORTH = 16,    /* another way must gain one in so many */
+    HOPELESS = 2,  /* times as long: another way is not timed again */
     MOST_RESTS = 3 /* trials are 2^3 times as far apart at most */
 };
 
-static const struct step {
-    bool other, timed;
-} steps[] = {
-    {false, true}, /* between trials */
-    {false, true}, {true, false}, {true, true}, {false, false}, {false, true},
-    {true, false}, {true, true},
-};
-
-enum { LAST = sizeof(steps) / sizeof(steps[0]) - 1, OTHER_TIMED = 3 };
+/* Of a trial. In each phase but the first a way's first start is not timed. */
+enum { RESTING, USUAL, OTHERS, USUAL_AGAIN, OTHERS_AGAIN };
 
 void rs_trial_forget(struct rs_trial *t)
 {
     *t = (struct rs_trial){.trials = t->trials, .changes = t->changes};
 }
 
-void rs_trial_load(struct rs_trial *t, bool possible, bool guess)
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess)
 {
-    if (possible && t->possible && t->guess == guess)
+    bool possible = (ways & (ways - 1)) != 0;
+
+    if (possible && t->ways == ways && t->guess == guess)
         return;
     rs_trial_forget(t);
     t->possible = possible;
-    t->guess = t->once = guess;
+    t->ways = (uint8_t)ways;
+    t->guess = t->way = t->at = (uint8_t)guess;
     t->in = FIRST;
     t->left = 0;
 }
 
+static bool is_other(const struct rs_trial *t, unsigned way)
+{
+    return way != t->way && (t->ways & RS_TRIAL_SET(way)) != 0;
+}
+
+static bool is_hopeless(const struct rs_trial *t, unsigned way)
+{
+    return t->least[way] / HOPELESS > t->least[t->way];
+}
+
+/* The first way of a phase from `way` on that is tried in it, or RS_TRIAL_WAYS. */
+static unsigned next_other(const struct rs_trial *t, unsigned phase, unsigned way)
+{
+    while (way < RS_TRIAL_WAYS &&
+           (!is_other(t, way) ||
+            (phase == OTHERS_AGAIN && is_hopeless(t, way))))
+        way++;
+    return way;
+}
+
 static void begin(struct rs_trial *t)
 {
-    t->least[0] = t->least[1] = UINT64_MAX;
-    t->step = 1;
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++)
+        t->least[way] = UINT64_MAX;
+    t->phase = USUAL;
+    t->at = t->way;
+    t->prepared = true;
     t->odd = 0;
 }
 
@@ -54,29 +73,45 @@ static void wait_for(struct rs_trial *t, uint64_t starts)
     t->in = EACH;
 }
 
-/* What the epochs of the other way cost more than the others would have, as a
+/* What the epochs of other ways cost more than the usual ones would have, as a
  * part of one of these, is what the starts up to the next trial make up for. */
 static uint64_t pause_after(const struct rs_trial *t, bool changed)
 {
-    uint64_t now = t->least[t->once], other = t->least[!t->once];
-    uint64_t starts = SHARE * (t->step == OTHER_TIMED ? 2 : 4);
+    uint64_t usual = t->least[t->way], starts = 0;
 
-    if (!changed && other > now && now > 0)
-        starts = starts * (other - now) / now;
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
+        uint64_t other = t->least[way], share = SHARE * 2;
+
+        if (!is_other(t, way))
+            continue;
+        if (t->phase == OTHERS_AGAIN && !is_hopeless(t, way))
+            share *= 2;
+        starts += !changed && other > usual && usual > 0
+                      ? share * (other - usual) / usual
+                      : share;
+    }
     return starts < SHARE ? SHARE : starts;
 }
 
 static void end(struct rs_trial *t)
 {
-    uint64_t now = t->least[t->once], other = t->least[!t->once];
-    bool changed = other < now - now / WORTH;
+    uint64_t usual = t->least[t->way];
+    unsigned best = t->way;
+    bool changed;
 
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
+        if (is_other(t, way) && t->least[way] < t->least[best])
+            best = way;
+    }
+    changed = t->least[best] < usual - usual / WORTH;
     if (changed)
         t->rests = 0;
     wait_for(t, pause_after(t, changed));
     t->rests += t->rests < MOST_RESTS;
-    t->once = t->once != changed;
-    t->step = 0;
+    if (changed)
+        t->way = (uint8_t)best;
+    t->at = t->way;
+    t->phase = RESTING;
     t->trials++;
     t->changes += changed;
 }
@@ -87,31 +122,48 @@ static void come_due(struct rs_trial *t)
     t->in = EACH;
     t->soonest -= t->soonest < EACH ? t->soonest : EACH;
     t->left -= t->left < EACH ? t->left : EACH;
+    t->prepared = true;
     if (t->left == 0 || (t->odd >= 2 && t->soonest == 0))
         begin(t);
 }
 
+/* The start after one of a trial. */
+static void advance(struct rs_trial *t)
+{
+    unsigned next = RS_TRIAL_WAYS;
+
+    if (!t->prepared) {
+        t->prepared = true;
+        return;
+    }
+    t->prepared = false;
+    if (t->phase == OTHERS || t->phase == OTHERS_AGAIN)
+        next = next_other(t, t->phase, t->at + 1u);
+    if (next == RS_TRIAL_WAYS) {
+        t->phase++;
+        next = t->phase == USUAL_AGAIN ? t->way : next_other(t, t->phase, 0);
+    }
+    t->at = (uint8_t)next;
+}
+
 struct rs_trial_start rs_trial_start(struct rs_trial *t)
 {
-    const struct step *step;
-
-    if (t->step == 0) {
+    if (t->phase == RESTING) {
         if (--t->in > 0)
-            return (struct rs_trial_start){t->once, false};
+            return (struct rs_trial_start){t->way, false};
         come_due(t);
-    } else if (!t->pending && t->step < LAST) {
-        t->step++;
+    } else if (!t->pending) {
+        advance(t);
     }
-    step = &steps[t->step];
-    if (t->pending || !step->timed)
-        return (struct rs_trial_start){t->once != step->other, false};
+    if (t->pending || !t->prepared)
+        return (struct rs_trial_start){t->at, false};
     t->pending = true;
-    return (struct rs_trial_start){t->once != step->other, true};
+    return (struct rs_trial_start){t->at, true};
 }
 
 static void compare(struct rs_trial *t, uint64_t ps)
 {
-    uint64_t usual = t->least[t->once];
+    uint64_t usual = t->least[t->way];
 
     if (ps > usual + usual / 3 || ps < usual - usual / 4)
         t->odd += t->odd < 2;
@@ -121,23 +173,30 @@ static void compare(struct rs_trial *t, uint64_t ps)
         t->rests = 0;
 }
 
+/* Whether nothing is left to be tried after what has just been timed. */
+static bool is_over(const struct rs_trial *t)
+{
+    unsigned done = t->phase == OTHERS_AGAIN ? t->at + 1u : 0;
+
+    if (t->phase == USUAL ||
+        (t->phase == OTHERS &&
+         next_other(t, OTHERS, t->at + 1u) < RS_TRIAL_WAYS))
+        return false;
+    return next_other(t, OTHERS_AGAIN, done) == RS_TRIAL_WAYS;
+}
+
 void rs_trial_took(struct rs_trial *t, uint64_t ps)
 {
-    uint64_t *least;
-
     if (!t->pending)
         return;
     t->pending = false;
-    if (t->step == 0) {
+    if (t->phase == RESTING) {
         compare(t, ps);
         return;
     }
-    least = &t->least[t->once != steps[t->step].other];
-    if (ps < *least)
-        *least = ps;
-    if (t->step == LAST ||
-        (t->step == OTHER_TIMED &&
-         t->least[!t->once] / HOPELESS > t->least[t->once]))
+    if (ps < t->least[t->at])
+        t->least[t->at] = ps;
+    if (is_over(t))
         end(t);
 }
 
@@ -146,6 +205,9 @@ void rs_trial_lost(struct rs_trial *t)
     if (!t->pending)
         return;
     t->pending = false;
-    if (t->step > 0)
-        t->step--; /* the same once more */
+    /* The same once more. */
+    if (t->phase == USUAL)
+        t->phase = RESTING;
+    else
+        t->prepared = false;
 }

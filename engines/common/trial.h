@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TRIAL: which way a message takes that is sent again and again, found by trying
- * out: in one copy, which the kernel makes, or in two, through slots.
+ * out: in one copy or in two, through slots; and whether what goes through slots is
+ * written into them by non-temporal stores.
  *
  * What these cost differs from machine to machine, and on one machine from pair
  * to pair of cores; costs that nobody measured there are a guess. So a few epochs
- * go the other way now and then, and the sender and the receiver say how long they
+ * go the other ways now and then, and the sender and the receiver say how long they
  * have copied. That leaves out how long they waited for each other, which is the
  * application's affair.
  *
- * A trial is up to seven starts, of which up to four go the other way: the first of
- * each two prepares the caches, the second is timed. Of each way the least time
- * counts, since other work only ever adds to one. The other way is taken from then
- * on if it takes a sixteenth less. Trials are so far apart that what they cost is
- * at most a sixty-fourth, twice as far each time that nothing changes.
+ * A trial times the way that is taken twice, and each other one twice, or once if that
+ * has shown that it takes more than two times as long. The start before one that is
+ * timed goes the same way and prepares the caches. Of each way the least time counts,
+ * since other work only ever adds to one. Another way is taken from then on if it takes
+ * a sixteenth less. Trials are so far apart that what they cost is at most a
+ * sixty-fourth, twice as far each time that nothing changes.
  *
  * Processes move to other cores, and virtual machines do so without their knowing.
  * So between trials each sixteenth epoch is timed, too; if two in a row take four
@@ -26,37 +28,50 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A way is some of these, or none: two copies by ordinary stores. */
+enum {
+    RS_TRIAL_ONCE = 1,        /* in one copy, but for what needs slots */
+    RS_TRIAL_NONTEMPORAL = 2, /* slots are written by non-temporal stores */
+    RS_TRIAL_WAYS = 4,
+};
+
+/* A set of ways has these. */
+#define RS_TRIAL_SET(way) (1u << (way))
+
 /* Of a message. Zero it to initialise. */
 struct rs_trial {
-    bool possible; /* it can go both ways */
-    bool guess;    /* the way by the costs: in one copy */
-    bool once;     /* the way that is taken, trials aside */
+    bool possible; /* it can go several ways */
     bool pending;  /* an epoch is timed of which the time is not known yet */
-    uint8_t step;  /* of a trial, from 1 on; 0: none is under way */
+    uint8_t ways;  /* a set: those */
+    uint8_t guess; /* the way by the costs */
+    uint8_t way;   /* that is taken, trials aside */
+    uint8_t phase; /* of a trial, from 1 on; 0: none is under way */
+    uint8_t at;    /* the way that is taken now */
+    bool prepared; /* caches are, and it is timed */
     uint8_t rests; /* trials in a row that changed nothing, up to a limit */
     uint8_t odd;   /* epochs in a row that took longer or shorter than they did */
     uint32_t in;   /* starts until something is to be timed */
     uint32_t left; /* of these until the next trial */
     uint32_t soonest; /* likewise, from which on it may come sooner */
-    uint64_t least[2]; /* ps: twice, once */
+    uint64_t least[RS_TRIAL_WAYS]; /* ps, of each way */
     uint64_t trials, changes; /* that have ended; that changed the way */
 };
 
 /* What is done in a start. */
 struct rs_trial_start {
-    bool once;
+    unsigned way;
     bool timed; /* rs_trial_took() is to be called when it is over */
 };
 
 /** A message has been loaded. What is known of the one before is kept if it
- * could go both ways, too, and the guess is the same.
+ * could go the same ways, and the guess is the same.
  *
- * @param possible it can go both ways, and is to be tried out
- * @param guess    by the costs */
-void rs_trial_load(struct rs_trial *t, bool possible, bool guess);
+ * @param ways  a set: those that it can go, and that are to be tried out
+ * @param guess by the costs; it is taken even if it is not in the set */
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess);
 
-/** A message of another length is about to be loaded, or this one cannot go both
- * ways any more: forget what is known. */
+/** A message of another length is about to be loaded, or this one can take no way
+ * but one any more: forget what is known. */
 void rs_trial_forget(struct rs_trial *t);
 
 /** In each start, if it is possible. */

@@ -35,16 +35,16 @@ static void leave(struct rs_trial_member *m)
     g->timed = 0;
 }
 
-static void begin(struct rs_trial_group *g, bool guess)
+static void begin(struct rs_trial_group *g, unsigned ways, unsigned guess)
 {
     rs_trial_forget(&g->trial);
-    rs_trial_load(&g->trial, true, guess);
-    g->start = (struct rs_trial_start){g->trial.once, false};
+    rs_trial_load(&g->trial, ways, guess);
+    g->start = (struct rs_trial_start){g->trial.way, false};
     g->timed = 0;
 }
 
 void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
-                   uint64_t bytes, bool guess)
+                   uint64_t bytes, unsigned ways, unsigned guess)
 {
     bool stays = m->group == group;
 
@@ -57,7 +57,7 @@ void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
     if (group == NULL)
         return;
     if (group->members == 0 || stays)
-        begin(group, guess);
+        begin(group, ways, guess);
     if (stays)
         return;
     m->group = group;
@@ -65,9 +65,9 @@ void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
     group->members++;
 }
 
-bool rs_trial_group_once(const struct rs_trial_member *m)
+unsigned rs_trial_group_way(const struct rs_trial_member *m)
 {
-    return m->group->trial.once;
+    return m->group->trial.way;
 }
 
 static void next_step(struct rs_trial_group *g, struct rs_trial_member *m)
@@ -95,7 +95,7 @@ struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m)
         g->awaited++;
         return g->start;
     }
-    return (struct rs_trial_start){g->start.once, false};
+    return (struct rs_trial_start){g->start.way, false};
 }
 
 void rs_trial_member_took(struct rs_trial_member *m, uint64_t ps)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TRIAL GROUP: messages that are sent together, step by step of a program, and of
- * which it is tried out together which way is faster.
+ * which it is tried out together which way is fastest.
  *
  * What a message costs depends on how the others go: what the kernel reads is read
  * in one call, which costs as much as copying some KiB, and one that is read among
@@ -37,7 +37,7 @@ struct rs_trial_group {
 struct rs_trial_member {
     struct rs_trial_group *group; /* NULL: it is in none */
     uint64_t bytes;
-    bool guess; /* by the costs of this message */
+    unsigned guess; /* by the costs of this message */
     uint64_t step;  /* the last one that it has been in */
     uint64_t timed; /* the one of its message that is timed, or 0 */
     uint64_t trials, changes; /* that its times have ended */
@@ -47,12 +47,13 @@ struct rs_trial_member {
  * comes new, or its guess is what it was; else it is forgotten.
  *
  * @param group NULL: in none
- * @param guess by the costs: in one copy. The first member's counts. */
+ * @param ways  a set: those that its members can go, the same for all
+ * @param guess by the costs. The first member's counts. */
 void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
-                   uint64_t bytes, bool guess);
+                   uint64_t bytes, unsigned ways, unsigned guess);
 
-/** The way of the members, trials aside: in one copy. */
-bool rs_trial_group_once(const struct rs_trial_member *m);
+/** The way of the members, trials aside. */
+unsigned rs_trial_group_way(const struct rs_trial_member *m);
 
 /** In each start of a message, if it is in a group. If it is timed
  * rs_trial_member_took() is to be called before its next start, if possible. */

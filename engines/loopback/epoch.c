@@ -98,6 +98,46 @@ static int check_length(const struct rsched_message *message)
                    (unsigned long long)message->bytes);
 }
 
+static uint64_t bytes_of(const struct rs_pieces *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < pieces->number; i++)
+        bytes += pieces->at[i].bytes * pieces->at[i].count;
+    return bytes;
+}
+
+void rs_lane_load_trial(struct lane *l)
+{
+    const struct rs_pull *p = &l->pull;
+    unsigned twice = rs_stores_ways(l->bytes), once, ways = twice, guess = twice;
+
+    if (p->possible && (l->prepared || may_pull(l))) {
+        once = rs_stores_ways_once(bytes_of(&p->slots));
+        ways = p->worth_trials ? twice | once : once;
+        guess = p->guess ? once : twice;
+    }
+    rs_trial_load(&l->trial, ways, rs_stores_first(guess));
+    l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
+}
+
+/* What is known of the memory of a message that may be pulled. */
+static int load_pull(struct lane *l, const struct rsched_message *message)
+{
+    int error = keep_pieces(l, message);
+
+    l->keeps = error == 0;
+    if (error != 0)
+        return error;
+    if (!may_pull(l)) {
+        l->pull_in = PULL_SHORT_IN;
+        l->ask_left = MOST_ASKS;
+        return 0;
+    }
+    rs_huge_watch(&l->pull.huge);
+    return rs_pull_load(l);
+}
+
 int rs_loopback_tx_load(struct rsched_lane *lane,
                         const struct rsched_message *message)
 {
@@ -107,7 +147,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     if (error != 0)
         return error;
     if (message->bytes != l->bytes)
-        rs_trial_forget(&l->pull.trial);
+        rs_trial_forget(&l->trial);
     l->bytes = message->bytes;
     if (lane->connection->self)
         return keep_pieces(l, message);
@@ -117,19 +157,10 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     l->keeps = false;
     l->pull_in = 0;
     error = load_ring(l, message);
-    if (error == 0 && may_pull_short(l)) {
-        l->pull_in = PULL_SHORT_IN;
-        l->ask_left = MOST_ASKS;
-        error = keep_pieces(l, message);
-        l->keeps = error == 0;
-        return error;
-    }
-    if (error != 0 || !may_pull(l))
-        return error;
-    error = keep_pieces(l, message);
-    l->keeps = error == 0;
-    rs_huge_watch(&l->pull.huge);
-    return error != 0 ? error : rs_pull_load(l);
+    if (error == 0 && (may_pull_short(l) || may_pull(l)))
+        error = load_pull(l, message);
+    rs_lane_load_trial(l);
+    return error;
 }
 
 /* Whether an epoch brings more than stays in the caches until it is read. */
@@ -260,20 +291,28 @@ static int __attribute__((noinline)) finish_pull(struct lane *l)
     }
     l->pull.refused = true;
     l->pull.possible = false;
-    rs_trial_forget(&l->pull.trial);
+    rs_trial_forget(&l->trial);
+    rs_lane_load_trial(l);
     l->timed = 0;
     l->active = &l->copies;
     l->ring.next = 0;
     return rs_loopback_tx_progress(&l->lane);
 }
 
+/* By non-temporal stores, or timed. */
 static void __attribute__((noinline))
-pack_timed(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
+pack_specially(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slot)
 {
-    uint64_t begin = rs_clock_now();
+    char *data = slot_data(slot, chunk->bytes);
+    uint64_t begin = l->timed != 0 ? rs_clock_now() : 0;
 
-    rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
-    l->took += rs_clock_now() - begin;
+    if (l->nontemporal)
+        l->lane.stats.nontemporal +=
+            rs_copies_pack_nontemporal(l->active, chunk, data);
+    else
+        rs_copies_pack(l->active, chunk, data);
+    if (l->timed != 0)
+        l->took += rs_clock_now() - begin;
 }
 
 int rs_loopback_tx_progress(struct rsched_lane *lane)
@@ -290,10 +329,10 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
         if (!has_credit(l))
             return RSCHED_LANE_PENDING;
         RS_FAILPOINT("tx:pack");
-        if (likely(l->timed == 0))
+        if (likely(l->timed == 0 && !l->nontemporal))
             rs_copies_pack(l->active, chunk, slot_data(slot, chunk->bytes));
         else
-            pack_timed(l, chunk, slot);
+            pack_specially(l, chunk, slot);
         publish_slot(l, slot, r->meta | l->timed | l->asks);
     }
     return likely(!l->pulls) ? RSCHED_LANE_DONE : finish_pull(l);
@@ -311,13 +350,15 @@ static bool is_prepared(struct lane *l)
     l->prepared = atomic_load_explicit(&l->ring.words->prepared,
                                        memory_order_relaxed) != 0;
     l->asks = l->prepared ? 0 : META_ASKS;
+    if (l->prepared)
+        rs_lane_load_trial(l);
     return l->prepared;
 }
 
-/* Whether this epoch is announced, if a trial has a say in it. */
-static bool start_trial(struct lane *l)
+/* The way of this epoch, where there are several. */
+static unsigned start_trial(struct lane *l)
 {
-    struct rs_trial *t = &l->pull.trial;
+    struct rs_trial *t = &l->trial;
     struct rs_words *words = l->ring.words;
     struct rs_trial_start start;
 
@@ -337,26 +378,39 @@ static bool start_trial(struct lane *l)
         l->timed = META_TIMED;
         l->took = 0;
     }
-    return start.once;
+    return start.way;
 }
 
-/* Begin an epoch that is announced, if it still can be: memory may have gone
- * since the message was loaded. */
-static int __attribute__((noinline)) start_pull(struct lane *l)
+/* Memory has gone since the message was loaded. */
+static int __attribute__((cold)) renew_pull(struct lane *l)
 {
-    if (unlikely(rs_pull_is_stale(&l->pull))) {
-        uint64_t reachable = l->pull.table.reachable;
-        int error = rs_pull_load(l);
+    uint64_t reachable = l->pull.table.reachable;
+    int error = rs_pull_load(l);
 
-        if (error != 0)
-            return error;
-        /* Adopted memory has been freed; what is there now may be adopted. */
-        if (l->pull.table.reachable < reachable && l->lane.adopt_in != NULL)
-            *l->lane.adopt_in = (uint32_t)rs_config()->adopt;
-    }
-    l->announces = l->pulls =
-        l->pull.possible && is_prepared(l) &&
-        (!l->pull.trial.possible || start_trial(l));
+    rs_lane_load_trial(l);
+    if (error != 0)
+        return error;
+    /* Adopted memory has been freed; what is there now may be adopted. */
+    if (l->pull.table.reachable < reachable && l->lane.adopt_in != NULL)
+        *l->lane.adopt_in = (uint32_t)rs_config()->adopt;
+    return 0;
+}
+
+/* Begin an epoch that may be announced, or written by non-temporal stores. */
+static int __attribute__((noinline)) start_choosing(struct lane *l)
+{
+    bool pulls = l->pull.possible;
+    unsigned way;
+    int error = 0;
+
+    if (pulls && unlikely(rs_pull_is_stale(&l->pull)))
+        error = renew_pull(l);
+    if (error != 0)
+        return error;
+    pulls = l->pull.possible && is_prepared(l);
+    way = l->trial.possible ? start_trial(l) : l->trial.way;
+    l->nontemporal = (way & RS_TRIAL_NONTEMPORAL) != 0;
+    l->announces = l->pulls = pulls && (way & RS_TRIAL_ONCE) != 0;
     l->pull.helped = 0;
     l->active = l->pulls ? &l->pull.rest : &l->copies;
     if (unlikely(l->timed != 0))
@@ -375,10 +429,12 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     }
     l->ring.next = 0;
     l->timed = l->asks = 0;
+    l->nontemporal = false;
     l->active = &l->copies;
     if (unlikely(l->pull_in != 0) && --l->pull_in == 0) {
         int error = rs_pull_load(l);
 
+        rs_lane_load_trial(l);
         if (error != 0)
             return error;
     }
@@ -388,8 +444,8 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
         if (error != 0)
             return error;
     }
-    if (unlikely(l->pull.possible)) {
-        int error = start_pull(l);
+    if (unlikely(l->chooses)) {
+        int error = start_choosing(l);
 
         if (error != 0)
             return error;

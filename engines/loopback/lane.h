@@ -3,6 +3,7 @@
 #ifndef RS_LOOPBACK_LANE_H
 #define RS_LOOPBACK_LANE_H
 
+#include "engines/common/stores.h"
 #include "engines/loopback/loopback.h"
 #include "engines/loopback/pull.h"
 
@@ -53,6 +54,10 @@ struct lane {
     uint64_t timed_end;       /* tx: the sequence at which the last such one ends */
     uint64_t took;            /* ps that its copies took so far, on this side */
     struct rs_pull pull;
+    struct rs_trial trial;    /* tx */
+    bool chooses;             /* tx: a start has more than one way, or one that is
+                                 not slots by ordinary stores */
+    bool nontemporal;         /* tx: slots are written so in this epoch */
     struct rs_block *block;   /* rx */
     bool abandoned;
     bool keeps;               /* tx: `pieces` are the loaded message's */
@@ -75,6 +80,10 @@ struct lane {
     uint16_t signature;
     uint64_t shortest_once; /* that the sender may announce unasked */
 };
+
+/** Sender: the ways that it has with the loaded message, and with the receiver as it
+ * is known, are these now; see which are to be tried out. */
+void rs_lane_load_trial(struct lane *l);
 
 static inline struct lane *lane_of(struct rsched_lane *lane)
 {

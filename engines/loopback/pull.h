@@ -26,7 +26,8 @@
  * from start to start are never asked for, and need no tables.
  *
  * Whether the kernel or slots are faster here is tried out now and then, where
- * nobody has measured the costs of the ways (RSCHED_TRIALS).
+ * nobody has measured the costs of the ways (RSCHED_TRIALS); and which stores into
+ * slots are, everywhere (engines/common/stores.h).
  *
  * A long message is copied by both, if the receive buffers too can be mapped and
  * the sender waits: see struct rs_work in segment.h. A sender that has as much to
@@ -48,7 +49,6 @@
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
 #include "engines/common/table.h"
-#include "engines/common/trial.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/ways.h"
 
@@ -68,7 +68,8 @@ static_assert(sizeof(struct rs_announcement) <= RS_SLOT_INLINE,
 struct rs_pull {
     bool possible;           /* tx: the loaded message is announced, unless a
                                 trial says otherwise */
-    struct rs_trial trial;   /* tx */
+    bool worth_trials;       /* tx: that is to be tried out; */
+    bool guess;              /* tx: by the costs it is announced */
     bool shares;             /* rx: the sender may help; it has a table of ours */
     bool sharing;            /* rx: it may be at it */
     bool refused;            /* tx: the receiver cannot reach it */
@@ -103,6 +104,7 @@ uint64_t rs_pull_shortest(const struct rsched_connection *connection);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
  * reachable since: make the table, and see whether it is worth while.
+ * rs_lane_load_trial() comes next.
  * @return 0 or RSCHED_ENOMEM */
 int rs_pull_load(struct lane *l);
 

@@ -237,9 +237,9 @@ int rs_pull_load(struct lane *l)
         return error;
     parts = parts_of(l);
     choice = choose(l, &parts);
-    rs_trial_load(&pull->trial, is_worth_trials(l, &parts),
-                  choice.pull || choice.cma || choice.huge);
-    if (pull->trial.possible && !pull->trial.guess)
+    pull->worth_trials = is_worth_trials(l, &parts);
+    pull->guess = choice.pull || choice.cma || choice.huge;
+    if (pull->worth_trials && !pull->guess)
         choice = other_choice(&parts);
     if (!choice.pull && !choice.cma && !choice.huge)
         return 0;
@@ -254,6 +254,14 @@ int rs_pull_load(struct lane *l)
     pull->announcement.rest = pull->rest.num_chunks;
     pull->possible = true;
     return 0;
+}
+
+static int reload(struct lane *l)
+{
+    int error = rs_pull_load(l);
+
+    rs_lane_load_trial(l);
+    return error;
 }
 
 /* ---- pages that could be adopted ---- */
@@ -296,7 +304,7 @@ int rs_loopback_tx_remap(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
 
-    return l->keeps ? rs_pull_load(l) : 0;
+    return l->keeps ? reload(l) : 0;
 }
 
 /* ---- huge pages ---- */
@@ -376,7 +384,7 @@ int rs_pull_consider_huge(struct lane *l)
     error = rs_huge_consider(huge, l->pieces, l->num_pieces, huge_saves, l);
     if (error != 0 || huge->parts.number == 0)
         return error;
-    rs_trial_forget(&l->pull.trial); /* the kernel takes another time now */
+    rs_trial_forget(&l->trial); /* the kernel takes another time now */
     error = cut_pieces(l);
-    return error != 0 ? error : rs_pull_load(l);
+    return error != 0 ? error : reload(l);
 }

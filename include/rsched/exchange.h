@@ -345,7 +345,8 @@ struct rsched_stats {
     uint64_t thread_moves;  /**< progress thread visits that moved something */
     uint64_t way_bytes[RSCHED_NUM_WAYS]; /**< sent, by way */
     uint64_t nontemporal_bytes; /**< that this process has copied past the
-                                     caches, whichever way they went */
+                                     caches, or written into slots so, whichever
+                                     way they went */
     /** Sent, by engine, in the order of rsched_engine_at(). */
     uint64_t engine_bytes[RSCHED_MAX_ENGINES];
     uint64_t gpu_messages;  /**< in GPU memory that each epoch sends, as loaded */
@@ -355,8 +356,9 @@ struct rsched_stats {
     uint64_t way_changes;   /**< of such messages, by rsched_exchange_update() */
     uint64_t trials;        /**< of edges in ordinary memory, or of short blocks:
                                  whether one copy or slots are faster was tried out
-                                 (RSCHED_TRIALS) */
-    uint64_t trial_changes; /**< of these, after which the other way was taken */
+                                 (RSCHED_TRIALS); of others which stores into slots
+                                 are (RSCHED_SLOT_STORES) */
+    uint64_t trial_changes; /**< of these, after which another way was taken */
 };
 
 RSCHED_API void rsched_exchange_get_stats(const struct rsched_exchange *exchange,

@@ -125,12 +125,15 @@ extern "C" {
  *     lane_mapped                   ... all of them out of memory that both
  *                                   processes have mapped
  *     lane_nontemporal              ... copied past the caches, as more comes
- *                                   than they keep
+ *                                   than they keep; and sends that were written
+ *                                   past them, into slots or packed, as that is
+ *                                   faster between these cores
  *     lane_packed                   sends that were packed for that, since one
  *                                   copy would cost more
  *     trials, trial_changes         how often it was tried out whether one copy
- *                                   or slots are faster; after how many of
- *                                   these the other way was taken
+ *                                   or slots are faster, and which stores into
+ *                                   slots; after how many of these another way
+ *                                   was taken
  *     lane_opened                   receives that a copy engine has read out of
  *                                   the sender's GPU memory
  *     lane_wakes                    times that this process slept for messages

@@ -145,12 +145,15 @@ rsched_pull_source_way(struct rsched_pull_source *source, uint64_t room);
 struct rsched_pull_start {
     enum rsched_pull_way way;
     bool timed;
+    bool nontemporal; /**< what is written for it, in the slot, too, is written past the
+                           caches: rsched_pull_source_pack() */
 };
 
 /**
  * Decide how the next message goes, before it is loaded. That is the way of
  * rsched_pull_source_way(), but for a few messages that go another one to find out
- * whether that is faster, where the costs are built in (RSCHED_TRIALS). One that is
+ * whether that is faster, where the costs are built in (RSCHED_TRIALS), or that are
+ * written by other stores (RSCHED_SLOT_STORES). One that is
  * timed is to be copied as all others, and rsched_pull_source_took() called before
  * the next start, if that is known by then; the group waits for it some starts long. The answer of rsched_pull_source_way() may be another
  * one after that.
@@ -159,6 +162,14 @@ struct rsched_pull_start {
  */
 RSCHED_API struct rsched_pull_start
 rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room);
+
+/**
+ * Write the bytes of a message that goes through a slot, by non-temporal stores, where
+ * the processor has such.
+ *
+ * @return 0; RSCHED_ENOMEM, RSCHED_ELIMIT: nothing is written
+ */
+RSCHED_API int rsched_pull_source_pack(struct rsched_pull_source *source, void *slot);
 
 /** A timed message has been copied: how long that took, its sender's copy and its
  * receiver's together, without what they waited, in ps; UINT64_MAX: nobody knows. */

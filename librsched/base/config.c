@@ -86,6 +86,12 @@ static struct entry table[] = {
       "blocks, is copied faster in one copy or in two, and take that way; auto: where "
       "the costs of the ways are built in"},
      KIND_WORD, FIELD(trials), 0, 0, false},
+    {{"RSCHED_SLOT_STORES", 0, "auto", 0, "auto|ordinary|nontemporal",
+      "how a sender writes 4 KiB or more into slots, or into memory out of which the "
+      "receiver copies what is packed: non-temporal stores are faster between cores "
+      "that share no cache, and slower between others; auto: what is found by trying "
+      "(unless RSCHED_TRIALS is no)"},
+     KIND_WORD, FIELD(slot_stores), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",
       "the way of messages with an end in GPU memory within a node, and an error "

@@ -23,6 +23,12 @@ enum rs_config_trials {
     RS_CONFIG_TRIALS_NO,
 };
 
+enum rs_config_stores {
+    RS_CONFIG_STORES_AUTO,
+    RS_CONFIG_STORES_ORDINARY,
+    RS_CONFIG_STORES_NONTEMPORAL,
+};
+
 enum rs_config_gpu_way {
     RS_CONFIG_GPU_WAY_AUTO,
     RS_CONFIG_GPU_WAY_STAGED,
@@ -50,6 +56,7 @@ struct rs_config {
     bool huge;               /* RSCHED_HUGE */
     const char *ways;        /* RSCHED_WAYS */
     uint64_t trials;         /* RSCHED_TRIALS: enum rs_config_trials */
+    uint64_t slot_stores;    /* RSCHED_SLOT_STORES: enum rs_config_stores */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
     bool gdrcopy;            /* RSCHED_GDRCOPY */
     bool gpu;                /* RSCHED_GPU: read by the MPI backend */

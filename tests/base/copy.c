@@ -120,6 +120,56 @@ Test(copy, past_the_caches)
     there_and_back(true);
 }
 
+/* Into one block, in chunks, by stores of either kind; nothing beside it is written. */
+Test(copy, packs_in_chunks)
+{
+    static char from[ROOM], block[ROOM], expected[ROOM];
+    unsigned seed = 11;
+    uint64_t stored = 0, least = 0;
+
+    for (int i = 0; i < LAYOUTS; i++) {
+        struct rs_copies list = {.num_copies = 0};
+        struct rsched_piece pieces[PIECES];
+        uint64_t bytes = draw(&seed, from, pieces), at = i % 130;
+        uint64_t room = 1 + (uint64_t)rand_r(&seed) % 20000;
+        struct rsched_message message = {pieces, PIECES, bytes, 0, 1, 0, NULL};
+
+        if (bytes == 0)
+            continue;
+        for (int k = 0; k < ROOM; k++)
+            from[k] = (char)rand_r(&seed);
+        gather(pieces, PIECES, expected);
+        cr_assert_eq(rs_copies_compile(&list, &message, room), 0);
+        for (int nontemporal = 0; nontemporal < 2; nontemporal++) {
+            uint64_t sum = 0;
+
+            memset(block, 0x55, sizeof(block));
+            for (uint32_t k = 0; k < list.num_chunks; k++) {
+                const struct rs_chunk *chunk = &list.chunks[k];
+
+                if (!nontemporal)
+                    rs_copies_pack(&list, chunk, block + at + sum);
+                else
+                    stored += rs_copies_pack_nontemporal(&list, chunk,
+                                                         block + at + sum);
+                /* All lines but those in which a chunk begins or ends. */
+                if (nontemporal && chunk->bytes > 126)
+                    least += chunk->bytes - 126;
+                sum += chunk->bytes;
+            }
+            cr_assert_eq(sum, bytes);
+            cr_assert_eq(memcmp(block + at, expected, bytes), 0);
+            for (uint64_t k = 0; k < ROOM; k++)
+                cr_assert(block[k] == 0x55 || (k >= at && k < at + bytes));
+        }
+        rs_copies_fini(&list);
+    }
+    cr_assert_gt(least, 0);
+#ifdef __x86_64__
+    cr_assert_geq(stored, least);
+#endif
+}
+
 /* Pieces of `bytes` together, of blocks of all lengths, some backwards, some
  * without a gap, in their order or not. @return how many */
 static size_t draw_pieces(unsigned *seed, char *memory, uint64_t bytes,

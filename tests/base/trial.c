@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trials of two ways, of which the times are given: what is found, what that
+/* Trials of two ways or more, of which the times are given: what is found, what that
  * costs, and how soon a change is noticed. */
 #include <criterion/criterion.h>
 
@@ -8,11 +8,24 @@
 /* Starts of a message, and what they took. */
 struct run {
     struct rs_trial trial;
-    uint64_t time[2]; /* of an epoch: twice, once */
+    uint64_t time[RS_TRIAL_WAYS]; /* of an epoch */
     uint64_t delay;   /* starts until a time is known, 1 at least */
     uint64_t due;     /* 0: none is under way */
     uint64_t starts, spent, least, timed;
+    uint64_t went[RS_TRIAL_WAYS]; /* epochs that went so */
 };
+
+static unsigned fastest(const struct run *r)
+{
+    unsigned best = r->trial.way;
+
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
+        if ((r->trial.ways & RS_TRIAL_SET(way)) != 0 &&
+            r->time[way] < r->time[best])
+            best = way;
+    }
+    return best;
+}
 
 static void start(struct run *r)
 {
@@ -23,14 +36,16 @@ static void start(struct run *r)
         rs_trial_took(&r->trial, r->timed);
     }
     s = rs_trial_start(&r->trial);
+    cr_assert(r->trial.ways & RS_TRIAL_SET(s.way), "way %u", s.way);
     r->starts++;
     if (s.timed) {
         cr_assert_eq(r->due, 0, "one is timed while another is");
         r->due = r->starts + r->delay - 1;
-        r->timed = r->time[s.once];
+        r->timed = r->time[s.way];
     }
-    r->spent += r->time[s.once];
-    r->least += r->time[r->time[1] < r->time[0]];
+    r->spent += r->time[s.way];
+    r->went[s.way]++;
+    r->least += r->time[fastest(r)];
 }
 
 static void starts(struct run *r, unsigned number)
@@ -39,11 +54,19 @@ static void starts(struct run *r, unsigned number)
         start(r);
 }
 
-static struct run new_run(bool guess, uint64_t twice, uint64_t once)
+enum {
+    TWICE = 0,
+    ONCE = RS_TRIAL_ONCE,
+    PAST = RS_TRIAL_NONTEMPORAL,
+    BOTH = RS_TRIAL_SET(TWICE) | RS_TRIAL_SET(ONCE),
+    ALL = BOTH | RS_TRIAL_SET(PAST) | RS_TRIAL_SET(ONCE | PAST),
+};
+
+static struct run new_run(unsigned guess, uint64_t twice, uint64_t once)
 {
     struct run r = {.time = {twice, once}, .delay = 1};
 
-    rs_trial_load(&r.trial, true, guess);
+    rs_trial_load(&r.trial, BOTH, guess);
     return r;
 }
 
@@ -58,13 +81,13 @@ static double cost(struct run *r, unsigned number)
 
 Test(trial, finds_the_faster_way)
 {
-    for (int guess = 0; guess < 2; guess++) {
-        for (int faster = 0; faster < 2; faster++) {
-            struct run r = new_run(guess != 0, faster ? 300 : 200,
+    for (unsigned guess = 0; guess < 2; guess++) {
+        for (unsigned faster = 0; faster < 2; faster++) {
+            struct run r = new_run(guess, faster ? 300 : 200,
                                    faster ? 200 : 300);
 
             starts(&r, 16);
-            cr_assert_eq(r.trial.once, faster, "guess %d", guess);
+            cr_assert_eq(r.trial.way, faster, "guess %u", guess);
             cr_assert_eq(r.trial.trials, 1);
             cr_assert_eq(r.trial.changes, guess != faster);
         }
@@ -73,10 +96,10 @@ Test(trial, finds_the_faster_way)
 
 Test(trial, leaves_what_gains_little)
 {
-    struct run r = new_run(true, 190, 200);
+    struct run r = new_run(ONCE, 190, 200);
 
     starts(&r, 10000);
-    cr_assert(r.trial.once);
+    cr_assert_eq(r.trial.way, ONCE);
     cr_assert_gt(r.trial.trials, 1);
     cr_assert_eq(r.trial.changes, 0);
 }
@@ -86,7 +109,7 @@ Test(trial, costs_little)
     static const uint64_t others[] = {201, 250, 300, 390, 410, 1000, 100000};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        struct run r = new_run(false, 200, others[i]);
+        struct run r = new_run(TWICE, 200, others[i]);
 
         starts(&r, 16); /* the first one is what it is */
         cr_assert_leq(cost(&r, 200000), 1. / 64, "%llu",
@@ -99,7 +122,7 @@ Test(trial, notices_changes)
 {
     /* Both are slower between far cores, and the other one is faster there. */
     const uint64_t near[2] = {200, 300}, far[2] = {800, 500};
-    struct run r = new_run(true, near[0], near[1]);
+    struct run r = new_run(ONCE, near[0], near[1]);
 
     for (int i = 0; i < 20; i++) {
         const uint64_t *times = i % 2 ? far : near;
@@ -107,7 +130,7 @@ Test(trial, notices_changes)
         r.time[0] = times[0];
         r.time[1] = times[1];
         starts(&r, 5000);
-        cr_assert_eq(r.trial.once, i % 2);
+        cr_assert_eq(r.trial.way, i % 2);
         /* By then it has been so for long: see what all of it has cost. */
     }
     cr_assert_lt((double)r.spent, 1.05 * (double)r.least);
@@ -115,7 +138,7 @@ Test(trial, notices_changes)
 
 Test(trial, restless_times_cost_a_sixteenth)
 {
-    struct run r = new_run(false, 200, 390);
+    struct run r = new_run(TWICE, 200, 390);
     uint64_t random = 1;
 
     starts(&r, 16);
@@ -134,29 +157,111 @@ Test(trial, restless_times_cost_a_sixteenth)
 /* A receiver that is behind tells the time later; nothing is timed meanwhile. */
 Test(trial, times_come_late)
 {
-    struct run r = new_run(false, 300, 200);
+    struct run r = new_run(TWICE, 300, 200);
 
     r.delay = 5;
     starts(&r, 60);
-    cr_assert(r.trial.once);
+    cr_assert_eq(r.trial.way, ONCE);
     cr_assert_eq(r.trial.trials, 1);
 }
 
 Test(trial, loads)
 {
-    struct run r = new_run(false, 300, 200);
+    struct run r = new_run(TWICE, 300, 200);
 
     starts(&r, 16);
-    cr_assert(r.trial.once);
-    rs_trial_load(&r.trial, true, false); /* the same again */
-    cr_assert(r.trial.once);
-    rs_trial_load(&r.trial, true, true); /* its costs are others now */
-    cr_assert(r.trial.once);
+    cr_assert_eq(r.trial.way, ONCE);
+    rs_trial_load(&r.trial, BOTH, TWICE); /* the same again */
+    cr_assert_eq(r.trial.way, ONCE);
+    rs_trial_load(&r.trial, BOTH, ONCE); /* its costs are others now */
+    cr_assert_eq(r.trial.way, ONCE);
     starts(&r, 16);
     cr_assert_eq(r.trial.trials, 2);
-    rs_trial_load(&r.trial, false, true);
+    rs_trial_load(&r.trial, RS_TRIAL_SET(ONCE), ONCE);
     cr_assert_not(r.trial.possible);
-    rs_trial_load(&r.trial, true, false);
-    cr_assert_not(r.trial.once, "what was known before is forgotten");
+    rs_trial_load(&r.trial, BOTH, TWICE);
+    cr_assert_eq(r.trial.way, TWICE, "what was known before is forgotten");
     cr_assert_eq(r.trial.trials, 2);
+}
+
+/* Each way may be the fastest one, whichever is guessed, of any that are possible. */
+Test(trial, finds_the_fastest_of_several)
+{
+    for (unsigned ways = 1; ways < RS_TRIAL_SET(RS_TRIAL_WAYS); ways++) {
+        for (unsigned guess = 0; guess < RS_TRIAL_WAYS; guess++) {
+            for (unsigned best = 0; best < RS_TRIAL_WAYS; best++) {
+                struct run r = {.time = {300, 350, 310, 390}, .delay = 3};
+
+                r.time[best] = 200;
+                rs_trial_load(&r.trial, ways, guess);
+                if (!r.trial.possible ||
+                    (ways & RS_TRIAL_SET(guess)) == 0 ||
+                    (ways & RS_TRIAL_SET(best)) == 0)
+                    continue;
+                starts(&r, 64);
+                cr_assert_eq(r.trial.way, best, "of %x, guess %u: %u", ways,
+                             guess, r.trial.way);
+                cr_assert_eq(r.trial.trials, 1);
+                cr_assert_eq(r.trial.changes, guess != best);
+            }
+        }
+    }
+}
+
+/* What takes more than twice as long is tried once in a trial, the others twice. */
+Test(trial, several_cost_little)
+{
+    struct run r = {.time = {200, 5000, 290, 210}, .delay = 1};
+    uint64_t trials;
+
+    rs_trial_load(&r.trial, ALL, TWICE);
+    starts(&r, 24); /* the first one is what it is */
+    cr_assert_eq(r.trial.trials, 1);
+    cr_assert_eq(r.went[ONCE], 2);
+    cr_assert_eq(r.went[PAST], 4);
+    cr_assert_eq(r.went[ONCE | PAST], 4);
+    cr_assert_leq(cost(&r, 400000), 1. / 64);
+    trials = r.trial.trials;
+    cr_assert_gt(trials, 2);
+    cr_assert_eq(r.trial.changes, 0);
+    cr_assert_leq(r.went[ONCE], 2 * trials + 2);
+}
+
+/* The one that is left hopeless only by the second look at the usual way. */
+Test(trial, the_usual_way_gets_faster_meanwhile)
+{
+    for (unsigned at = 0; at < 12; at++) {
+        struct run r = {.time = {900, 1000, 1000, 1000}, .delay = 1};
+
+        rs_trial_load(&r.trial, ALL, TWICE);
+        starts(&r, 8 + at);
+        r.time[TWICE] = 100;
+        starts(&r, 400);
+        cr_assert_eq(r.trial.way, TWICE);
+        cr_assert_gt(r.trial.trials, 0);
+    }
+}
+
+/* Times that nobody ever knows do not lead out of a trial, or to another way. */
+Test(trial, goes_on_after_lost_times)
+{
+    for (unsigned lost = 0; lost < 16; lost++) {
+        struct rs_trial t = {.trials = 0};
+        const uint64_t time[RS_TRIAL_WAYS] = {300, 250, 200, 280};
+        unsigned timed = 0;
+
+        rs_trial_load(&t, ALL, TWICE);
+        for (int i = 0; i < 200; i++) {
+            struct rs_trial_start s = rs_trial_start(&t);
+
+            if (!s.timed)
+                continue;
+            if (timed++ == lost)
+                rs_trial_lost(&t);
+            else
+                rs_trial_took(&t, time[s.way]);
+        }
+        cr_assert_eq(t.way, PAST);
+        cr_assert_geq(t.trials, 1);
+    }
 }

@@ -6,12 +6,16 @@
 
 #include "engines/common/trial_group.h"
 
-enum { MEMBERS = 6, BYTES = 4096 };
+enum {
+    MEMBERS = 6,
+    BYTES = 4096,
+    BOTH = RS_TRIAL_SET(0) | RS_TRIAL_SET(RS_TRIAL_ONCE),
+};
 
 struct run {
     struct rs_trial_group group;
     struct rs_trial_member members[MEMBERS];
-    bool once[MEMBERS];  /* the way in the last step */
+    bool once[MEMBERS];  /* in the last step */
     bool timed[MEMBERS]; /* in the last step */
     unsigned timed_steps;
     bool differs; /* through slots only the first one is sent */
@@ -20,7 +24,7 @@ struct run {
 static void join(struct run *r, bool guess)
 {
     for (int i = 0; i < MEMBERS; i++)
-        rs_trial_join(&r->members[i], &r->group, BYTES, guess);
+        rs_trial_join(&r->members[i], &r->group, BYTES, BOTH, guess ? RS_TRIAL_ONCE : 0);
 }
 
 /* Slots take 300 for each. The kernel takes 600 for a call, which reads all that go
@@ -50,9 +54,9 @@ static void step(struct run *r, int number)
         if (r->timed[i])
             rs_trial_member_took(&r->members[i], times[i]);
         start = rs_trial_member_start(&r->members[i]);
-        r->once[i] = start.once;
+        r->once[i] = start.way == RS_TRIAL_ONCE;
         r->timed[i] = start.timed;
-        cr_assert_eq(start.once, r->once[0], "they go different ways");
+        cr_assert_eq(start.way, r->once[0], "they go different ways");
         cr_assert_eq(start.timed, r->timed[0]);
     }
     r->timed_steps += r->timed[0];
@@ -76,7 +80,7 @@ Test(trial_group, finds_what_is_faster_for_all)
     for (int i = 0; i < 40; i++)
         step(&r, MEMBERS);
     cr_assert(r.once[0], "200 each, not 300");
-    cr_assert_eq(r.group.trial.once, rs_trial_group_once(&r.members[3]));
+    cr_assert_eq(r.group.trial.way, rs_trial_group_way(&r.members[3]));
     cr_assert_eq(sum(&r, false), r.group.trial.trials);
     cr_assert_geq(sum(&r, false), 1);
     cr_assert_eq(sum(&r, true), 1);
@@ -86,7 +90,7 @@ Test(trial_group, one_alone_finds_what_is_faster_for_it)
 {
     struct run r = {0};
 
-    rs_trial_join(&r.members[0], &r.group, BYTES, true);
+    rs_trial_join(&r.members[0], &r.group, BYTES, BOTH, RS_TRIAL_ONCE);
     for (int i = 0; i < 40; i++)
         step(&r, 1);
     cr_assert_not(r.once[0]);
@@ -102,7 +106,7 @@ Test(trial_group, steps_may_differ)
     join(&r, true);
     for (int i = 0; i < 400; i++)
         step(&r, MEMBERS);
-    cr_assert(r.group.trial.once);
+    cr_assert(r.group.trial.way);
     cr_assert_geq(r.group.trial.trials, 1);
     cr_assert_eq(r.group.trial.changes, 0);
 }
@@ -130,7 +134,7 @@ Test(trial_group, members_may_go)
 
     join(&r, false);
     step_until_timed(&r);
-    rs_trial_join(&r.members[MEMBERS - 1], NULL, 0, false);
+    rs_trial_join(&r.members[MEMBERS - 1], NULL, 0, 0, 0);
     cr_assert_eq(r.group.members, MEMBERS - 1);
     cr_assert(goes_on(&r, MEMBERS - 1));
 }
@@ -171,18 +175,18 @@ Test(trial_group, is_forgotten)
     for (int i = 0; i < 40; i++)
         step(&r, MEMBERS);
     join(&r, false); /* the same again */
-    cr_assert(r.group.trial.once);
+    cr_assert(r.group.trial.way);
     /* The costs of one are others now: they start anew, also its time. */
     step_until_timed(&r);
-    rs_trial_join(&r.members[2], &r.group, BYTES, true);
-    rs_trial_join(&r.members[2], &r.group, BYTES, false);
-    cr_assert_not(r.group.trial.once);
+    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, RS_TRIAL_ONCE);
+    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, 0);
+    cr_assert_not(r.group.trial.way);
     cr_assert(goes_on(&r, MEMBERS));
-    cr_assert(r.group.trial.once);
+    cr_assert(r.group.trial.way);
     for (int i = 0; i < MEMBERS; i++)
-        rs_trial_join(&r.members[i], NULL, 0, false);
+        rs_trial_join(&r.members[i], NULL, 0, 0, 0);
     cr_assert_eq(r.group.members, 0);
     cr_assert_not(r.group.trial.possible);
     join(&r, false);
-    cr_assert_not(r.group.trial.once);
+    cr_assert_not(r.group.trial.way);
 }

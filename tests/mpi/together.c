@@ -2,7 +2,7 @@
 /*
  * Pages of which every message has a part only are adopted for all of them together;
  * and of long messages that begin and end within pages nothing is left for the kernel to
- * read.
+ * read. With --nontemporal these are written past the caches.
  */
 #include <unistd.h>
 
@@ -177,6 +177,11 @@ int main(int argc, char **argv)
     use_short(PAGE - 1000); /* the second page is in both */
     use_self();
     use_long();
+#ifdef __x86_64__
+    CHECK(!has_option(argc, argv, "--nontemporal") ||
+              counter("lane_nontemporal") >= STEPS,
+          "%" PRIu64 " past the caches", counter("lane_nontemporal"));
+#endif
     MPI_Comm_free(&ring);
     MPI_Finalize();
     return PASS;

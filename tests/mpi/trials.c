@@ -3,9 +3,10 @@
  * of short blocks out of mapped memory) or two are faster: that it is done, that they
  * go both ways then, and that bytes are right, also where several requests are on one
  * lane, where plain messages stop the incarnation meanwhile, and where one is packed.
- * Those that go to one process together are tried out together.
+ * Those that go to one process together are tried out together. How slots are written,
+ * and memory into which is packed, is tried out, too.
  *
- * trials [--native] [--never] */
+ * trials [--native] [--never] [--nontemporal] */
 #include "tests/mpi/hope.h"
 
 enum { MOST = 300000, TAG = 5, ROUNDS = 40,
@@ -39,6 +40,7 @@ static double **out, **in; /* of the plan */
 static MPI_Request requests[2 * MOST_REQUESTS];
 static int peer;
 static bool uses_lanes;
+static bool past_only; /* by a setting */
 
 static int place_of(const struct plan *p, int i)
 {
@@ -69,14 +71,15 @@ static void run_round(const struct plan *p, MPI_Comm comm, int round)
 }
 
 struct numbers {
-    uint64_t trials, receives, pulls, mapped, packed;
+    uint64_t trials, sends, receives, pulls, mapped, packed, past;
 };
 
 static struct numbers numbers_now(void)
 {
-    return (struct numbers){counter("trials"), counter("lane_receives"),
-                            counter("lane_pulls"), counter("lane_mapped"),
-                            counter("lane_packed")};
+    return (struct numbers){
+        counter("trials"),     counter("lane_sends"),  counter("lane_receives"),
+        counter("lane_pulls"), counter("lane_mapped"), counter("lane_packed"),
+        counter("lane_nontemporal")};
 }
 
 /* What is longer than slots is pulled, packed or not; where it is packed, it can be
@@ -94,6 +97,20 @@ static bool went_both_ways(const struct plan *p, const struct numbers *before)
     if (p->blocks * p->numbers > SLOT)
         return mapped > 0 && pulls > mapped;
     return pulls > 0 && now.receives - before->receives > pulls;
+}
+
+/* Some are written past the caches, and not all. */
+static bool was_written_both_ways(const struct numbers *before)
+{
+#ifdef __x86_64__
+    const struct numbers now = numbers_now();
+    uint64_t past = now.past - before->past;
+
+    return past > 0 && past < now.sends - before->sends;
+#else
+    (void)before;
+    return true;
+#endif
 }
 
 static void run(const struct plan *p, bool tries)
@@ -126,7 +143,8 @@ static void run(const struct plan *p, bool tries)
         CHECK(!p->apart || tried || trials <= 1, "%s: %llu trials at a time",
               p->name, (unsigned long long)trials);
         tried = trials > 0;
-        both = went_both_ways(p, &before);
+        both = went_both_ways(p, &before) &&
+               (past_only || was_written_both_ways(&before));
         if (round >= ROUNDS &&
             all_have(&hope, !uses_lanes || !tries || !p->learns ||
                                 (tried && both)))
@@ -135,6 +153,7 @@ static void run(const struct plan *p, bool tries)
             go_on(&hope, p->name);
     }
     CHECK(tries || counter("trials") == 0, "%s: it was tried out", p->name);
+    CHECK(tries || counter("lane_nontemporal") == 0, "%s: past the caches", p->name);
     for (int r = 0; r < 2 * p->requests; r++)
         MPI_Request_free(&requests[r]);
     MPI_Type_free(&type);
@@ -149,6 +168,7 @@ int main(int argc, char **argv)
     test_init(&argc, &argv, native);
     CHECK(world_size == 2, "two processes");
     uses_lanes = !native;
+    past_only = has_option(argc, argv, "--nontemporal");
     peer = 1 - world_rank;
     for (int i = 0; i < 2 * MOST_REQUESTS; i++) {
         ordinary[i] = allocate(MOST * sizeof(double));
@@ -156,6 +176,9 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
         run(&plans[i], !native && !never);
+#ifdef __x86_64__
+    CHECK(!past_only || counter("lane_nontemporal") > 0, "none past the caches");
+#endif
     for (int i = 0; i < 2 * MOST_REQUESTS; i++) {
         free(ordinary[i]);
         MPI_Free_mem(given[i]);

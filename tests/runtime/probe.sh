@@ -124,7 +124,7 @@ bad "class" probe --class middling
 
 # A machine file is about the machine, not about settings.
 for setting in RSCHED_MAPPED=0 RSCHED_CMA=4k RSCHED_NONTEMPORAL=1M RSCHED_TRIALS=yes \
-    RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no; do
+    RSCHED_SLOT_STORES=ordinary RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no; do
     export "${setting?}"
     bad "rsched: probe: $setting says which way" probe --output "$folder/forced.yaml"
     bad "rsched: probe: $setting says which way" probe --compare "$folder/ways.yaml"

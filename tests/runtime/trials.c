@@ -3,8 +3,9 @@
  * That it is tried out whether one copy or slots are faster, where that is
  * wanted and possible (one copy by the kernel, or of short blocks out of mapped
  * memory): messages go both ways then, whatever the costs say, and their bytes are
- * right. Which of the two is found to be faster is the machine's
- * affair; tests/base/trial.c has that, with given times.
+ * right. Likewise whether slots are written by ordinary stores or past the caches.
+ * Which of them is found to be faster is the machine's affair; tests/base/trial.c has
+ * that, with given times.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,62 @@ static int run(struct rank *self)
     return failed;
 }
 
+/* How slots are written: in some epochs each way, or in all of them one. */
+enum { BOTH_STORES, ORDINARY_STORES, NONTEMPORAL_STORES };
+
+static struct halo_edge stored[2];
+
+/* Most of it is mapped, and nobody can read the rest but through slots. */
+static const struct halo_edge mixed[] = {{0, 1, 50000}, {1, 0, 40000},
+                                         {0, 1, 200000 | HALO_SHARED},
+                                         {1, 0, 200000 | HALO_SHARED}};
+
+struct stores {
+    uint64_t bytes; /* of the two messages */
+    bool rest;      /* mixed[] instead */
+    int expected;
+};
+
+static int run_stores(struct rank *self)
+{
+    const struct stores *e = self->arg;
+    struct rsched_stats stats;
+    struct halo *halo;
+    uint64_t slots, past;
+    bool right;
+    int failed;
+
+    stored[0] = (struct halo_edge){0, 1, e->bytes};
+    stored[1] = (struct halo_edge){1, 0, e->bytes};
+    RANK_CHECK(halo_create(self, e->rest ? mixed : stored, e->rest ? 4 : 2, 7, 0,
+                           &halo) == 0);
+    failed = run_epochs(self, halo);
+    rsched_exchange_get_stats(halo->x, &stats);
+    slots = stats.way_bytes[RSCHED_WAY_LANDING];
+    past = stats.nontemporal_bytes;
+    if (slots == 0 || e->rest != (stats.way_bytes[RSCHED_WAY_PULL] > 0))
+        failed |= RANK_FAIL("rank %d: %llu bytes through slots, %llu pulled",
+                            self->rank, (unsigned long long)slots,
+                            (unsigned long long)stats.way_bytes[RSCHED_WAY_PULL]);
+    /* But for the lines in which a chunk begins or ends. */
+    right = e->expected == ORDINARY_STORES ? past == 0
+            : e->expected == NONTEMPORAL_STORES
+                ? past > slots / 8 * 7 && past <= slots
+                : past > 0 && past < slots / 8 * 7;
+#ifndef __x86_64__
+    right = past == 0;
+#endif
+    if (!right || (stats.trials > 0) != (e->expected == BOTH_STORES &&
+                                         e->bytes >= 4096))
+        failed |= RANK_FAIL("rank %d: %llu trials, %llu of %llu bytes past the "
+                            "caches, %d is expected", self->rank,
+                            (unsigned long long)stats.trials,
+                            (unsigned long long)past, (unsigned long long)slots,
+                            e->expected);
+    halo_destroy(halo);
+    return failed;
+}
+
 #define COST(rate) "{L: 1 us, o: 1 us, O: [{rate: " rate " MB/s}], g: 1 us, " \
                    "G: [{rate: " rate " MB/s}]}\n"
 #define HEAD "rsched: machine/1\nname: trials\nextends: host\nways:\n"
@@ -81,10 +138,12 @@ static int run(struct rank *self)
 #define NO_KERNEL HEAD "  landing: " COST("10000")
 #define MAPPED HEAD "  landing: " COST("100") "  pull: " COST("1000") \
                     "  cma: " COST("1000")
+#define PULL_ONLY HEAD "  landing: " COST("100") "  pull: " COST("1000")
 #define MAPPED_SLOWER HEAD "  landing: " COST("10000") "  pull: " COST("100")
 
-static int check(const char *costs, const char *setting,
-                 struct expected expected)
+/* Two ranks, by costs in a file. */
+static int run_by(const char *costs, const char *trials,
+                  rank_fn *program, void *arg)
 {
     char file[64] = "RSCHED_WAYS=/tmp/rsched-trials-XXXXXX";
     char *path = strchr(file, '=') + 1;
@@ -93,13 +152,65 @@ static int check(const char *costs, const char *setting,
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
 
     if (f == NULL || fputs(costs, f) < 0 || fclose(f) != 0 ||
-        setenv("RSCHED_TRIALS", setting, 1) != 0)
+        setenv("RSCHED_TRIALS", trials, 1) != 0)
         abort();
-    status = ranks_run_with(2, false, run, &expected, both);
+    status = ranks_run_with(2, false, program, arg, both);
     remove(path);
+    return status;
+}
+
+static int check(const char *costs, const char *setting,
+                 struct expected expected)
+{
+    int status = run_by(costs, setting, run, &expected);
+
     if (status != 0)
         fprintf(stderr, "failed: RSCHED_TRIALS=%s, %s", setting, costs);
     return status != 0;
+}
+
+static int check_stores(const char *costs, const char *trials,
+                        const char *setting, struct stores stores)
+{
+    int status;
+
+    setenv("RSCHED_SLOT_STORES", setting, 1);
+    status = run_by(costs, trials, run_stores, &stores);
+    if (status != 0)
+        fprintf(stderr, "failed: RSCHED_TRIALS=%s, RSCHED_SLOT_STORES=%s, %llu "
+                        "bytes, %s", trials, setting,
+                (unsigned long long)stores.bytes, costs);
+    return status != 0;
+}
+
+static int check_all_stores(void)
+{
+    static const uint64_t bytes[] = {4096, 10000, 300001, 700001};
+    int failed = 0;
+
+    for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+        const struct stores both = {bytes[i], false, BOTH_STORES};
+        const struct stores ordinary = {bytes[i], false, ORDINARY_STORES};
+        const struct stores past = {bytes[i], false, NONTEMPORAL_STORES};
+
+        failed |= check_stores(NO_KERNEL, "auto", "auto", both);
+        failed |= check_stores(NO_KERNEL, "yes", "auto", both);
+        failed |= check_stores(NO_KERNEL, "no", "auto", ordinary);
+        failed |= check_stores(NO_KERNEL, "auto", "ordinary", ordinary);
+        failed |= check_stores(NO_KERNEL, "no", "nontemporal", past);
+    }
+    failed |= check_stores(NO_KERNEL, "auto", "auto",
+                           (struct stores){4095, false, ORDINARY_STORES});
+    failed |= check_stores(NO_KERNEL, "auto", "nontemporal",
+                           (struct stores){4095, false, ORDINARY_STORES});
+    /* What is left beside one copy. */
+    failed |= check_stores(PULL_ONLY, "auto", "auto",
+                           (struct stores){4096, true, BOTH_STORES});
+    failed |= check_stores(PULL_ONLY, "auto", "nontemporal",
+                           (struct stores){4096, true, NONTEMPORAL_STORES});
+    failed |= check_stores(PULL_ONLY, "auto", "ordinary",
+                           (struct stores){4096, true, ORDINARY_STORES});
+    return failed;
 }
 
 static int check_built_in(const char *name, const char *value, bool trials)
@@ -120,6 +231,8 @@ int main(void)
 {
     int failed = 0;
 
+    failed |= check_all_stores();
+    setenv("RSCHED_SLOT_STORES", "ordinary", 1);
     for (int i = 0; i < 2 * BLOCKS; i++)
         choppy[i] = (struct halo_edge){i % 2, 1 - i % 2, BLOCK | HALO_SHARED};
     if (!ranks_may_read()) {
