@@ -161,6 +161,17 @@ static void learn_time(struct rs_message *message)
     message->timed = 0;
 }
 
+/* What the receiver says of its messages to us, if it leads. */
+static const struct rsched_pull_told *told_of(const struct rs_pair *pair)
+{
+    const struct rs_pair *back = pair->back;
+
+    return back != NULL && back->view.words != NULL &&
+                   pair->world < rs_process.rank
+               ? &back->view.words->told
+               : NULL;
+}
+
 /* The same for the one that is started. */
 static struct rsched_pull_start start_of(struct rs_message *message)
 {
@@ -174,7 +185,9 @@ static struct rsched_pull_start start_of(struct rs_message *message)
         return start;
     if (message->timed != 0)
         learn_time(message);
-    return rsched_pull_source_start(message->source, room);
+    return rsched_pull_source_start(message->source, room,
+                                    &message->lane->pair->view.words->told,
+                                    told_of(message->lane->pair));
 }
 
 void rs_message_want(struct rs_message *message)

@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <rsched/pull.h>
+
 enum {
     RS_LANES = 64, /* of a pair; bits of a word */
     RS_LANE_LINE = 64,
@@ -77,6 +79,7 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t places[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_LANES];
     _Atomic uint64_t wanted[RS_LANES];
+    alignas(RS_LANE_LINE) struct rsched_pull_told told; /* sender */
     /* Whether the receiver [0] or the sender [1] sleeps; cleared by the other
      * side, which wakes it. */
     struct rs_bell {

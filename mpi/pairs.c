@@ -99,6 +99,9 @@ static struct rs_pair *pair_create(struct rs_name *name, bool sends, int peer,
     pair->world = world;
     pair->view.sends = sends;
     pair->fd = -1;
+    pair->back = rs_pair_find(name->comm, !sends, peer);
+    if (pair->back != NULL)
+        pair->back->back = pair;
     pair->next = name->pairs;
     name->pairs = pair;
     pair->next_same = *at;
@@ -424,6 +427,8 @@ static void pair_unlink(struct rs_pair *pair)
 {
     struct rs_pair **at = &pair->name->pairs;
 
+    if (pair->back != NULL)
+        pair->back->back = NULL;
     while (*at != pair)
         at = &(*at)->next;
     *at = pair->next;

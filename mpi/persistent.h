@@ -84,6 +84,7 @@ struct rs_pair {
     MPI_Comm handle; /* that the communicator had */
     int peer;  /* rank in the communicator */
     int world; /* in MPI_COMM_WORLD */
+    struct rs_pair *back; /* the other direction's, if there is one */
     unsigned requests; /* on its lanes */
     struct rs_lane *lanes;
     struct rs_lane *attached[RS_LANES]; /* by their index; some may be NULL */

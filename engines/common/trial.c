@@ -6,7 +6,11 @@ enum {
     FIRST = 8,     /* starts before the first trial: caches and pages are warm */
     SHARE = 64,    /* trials may cost one in so many */
     SOON = 4,      /* so many times that where times have changed */
-    WORTH = 16,    /* another way must gain one in so many */
+    WORTH = 16,    /* one copy or two must gain one in so many to be taken instead */
+    /* Eighths of the time of ordinary stores in which non-temporal ones must do to be
+     * taken, and to be kept. */
+    STORES_TAKEN = 4,
+    STORES_KEPT = 5,
     HOPELESS = 2,  /* times as long: another way is not timed again */
     MOST_RESTS = 3 /* trials are 2^3 times as far apart at most */
 };
@@ -93,17 +97,38 @@ static uint64_t pause_after(const struct rs_trial *t, bool changed)
     return starts < SHARE ? SHARE : starts;
 }
 
+/* With which stores, in one copy or in two; or RS_TRIAL_WAYS. */
+static unsigned better_stores(const struct rs_trial *t, unsigned once)
+{
+    unsigned past = once | RS_TRIAL_NONTEMPORAL;
+    uint64_t most = t->way == past ? STORES_KEPT : STORES_TAKEN;
+
+    if ((t->ways & RS_TRIAL_SET(past)) == 0)
+        return (t->ways & RS_TRIAL_SET(once)) != 0 ? once : RS_TRIAL_WAYS;
+    if ((t->ways & RS_TRIAL_SET(once)) == 0)
+        return past;
+    return t->least[past] < t->least[once] / 8 * most ? past : once;
+}
+
+static unsigned find_best(const struct rs_trial *t)
+{
+    unsigned once = t->way & RS_TRIAL_ONCE;
+    unsigned same = better_stores(t, once);
+    unsigned other = better_stores(t, once ^ RS_TRIAL_ONCE);
+
+    if (same == RS_TRIAL_WAYS)
+        same = t->way; /* a guess that is not in the set */
+    return other != RS_TRIAL_WAYS &&
+                   t->least[other] < t->least[same] - t->least[same] / WORTH
+               ? other
+               : same;
+}
+
 static void end(struct rs_trial *t)
 {
-    uint64_t usual = t->least[t->way];
-    unsigned best = t->way;
-    bool changed;
+    unsigned best = find_best(t);
+    bool changed = best != t->way;
 
-    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
-        if (is_other(t, way) && t->least[way] < t->least[best])
-            best = way;
-    }
-    changed = t->least[best] < usual - usual / WORTH;
     if (changed)
         t->rests = 0;
     wait_for(t, pause_after(t, changed));
@@ -159,6 +184,16 @@ struct rs_trial_start rs_trial_start(struct rs_trial *t)
         return (struct rs_trial_start){t->at, false};
     t->pending = true;
     return (struct rs_trial_start){t->at, true};
+}
+
+void rs_trial_follow(struct rs_trial *t, unsigned way)
+{
+    t->pending = false;
+    t->phase = RESTING;
+    t->way = t->at = (uint8_t)way;
+    t->in = FIRST;
+    t->left = t->soonest = 0;
+    t->rests = t->odd = 0;
 }
 
 static void compare(struct rs_trial *t, uint64_t ps)

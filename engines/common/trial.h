@@ -13,9 +13,20 @@
  * A trial times the way that is taken twice, and each other one twice, or once if that
  * has shown that it takes more than two times as long. The start before one that is
  * timed goes the same way and prepares the caches. Of each way the least time counts,
- * since other work only ever adds to one. Another way is taken from then on if it takes
- * a sixteenth less. Trials are so far apart that what they cost is at most a
- * sixty-fourth, twice as far each time that nothing changes.
+ * since other work only ever adds to one. One copy is taken in place of two, or two in
+ * place of one, if it takes a sixteenth less. Trials are so far apart that what they cost
+ * is at most a sixty-fourth, twice as far each time that nothing changes.
+ *
+ * Stores have to gain more. Ordinary ones take time of the sender, non-temporal ones of
+ * the receiver, and the sums are about the same between near cores, where to wait for
+ * memory comes on top. So non-temporal ones are taken where they need half the time, and
+ * until they need more than five eighths.
+ *
+ * Two processes that send each other about as much copy at the same time, and what one
+ * way takes depends on how the other's message goes: both in one copy may be fastest, both
+ * in two nearly as fast, and one of each a half slower, as one process does most of the
+ * copying then. So one of them leads, and the other one follows it from start to start; as a
+ * way's first epoch of a trial is not timed, the timed ones are those in which both go it.
  *
  * Processes move to other cores, and virtual machines do so without their knowing.
  * So between trials each sixteenth epoch is timed, too; if two in a row take four
@@ -76,6 +87,10 @@ void rs_trial_forget(struct rs_trial *t);
 
 /** In each start, if it is possible. */
 struct rs_trial_start rs_trial_start(struct rs_trial *t);
+
+/** Instead, where the other end of the message leads: what it does. A trial that is under
+ * way is given up. */
+void rs_trial_follow(struct rs_trial *t, unsigned way);
 
 /** A timed epoch is over: how long both sides have copied, in ps. */
 void rs_trial_took(struct rs_trial *t, uint64_t ps);

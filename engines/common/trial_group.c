@@ -70,11 +70,20 @@ unsigned rs_trial_group_way(const struct rs_trial_member *m)
     return m->group->trial.way;
 }
 
-static void next_step(struct rs_trial_group *g, struct rs_trial_member *m)
+static void next_step(struct rs_trial_group *g, struct rs_trial_member *m,
+                      unsigned heard)
 {
     g->step++;
     if (g->timed != 0 && (g->awaited == 0 || g->step > g->timed + PATIENCE))
         conclude(g, m);
+    g->follows = heard < RS_TRIAL_WAYS &&
+                 (g->trial.ways & RS_TRIAL_SET(heard)) != 0;
+    if (g->follows) {
+        rs_trial_follow(&g->trial, heard);
+        g->start = (struct rs_trial_start){heard, false};
+        g->timed = 0;
+        return;
+    }
     g->start = rs_trial_start(&g->trial);
     if (!g->start.timed)
         return;
@@ -83,12 +92,17 @@ static void next_step(struct rs_trial_group *g, struct rs_trial_member *m)
     g->bytes = g->ps = 0;
 }
 
-struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m)
+unsigned rs_trial_member_tells(const struct rs_trial_member *m)
+{
+    return m->group->follows ? RS_TRIAL_WAYS : m->group->start.way;
+}
+
+struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, unsigned heard)
 {
     struct rs_trial_group *g = m->group;
 
     if (m->step == g->step)
-        next_step(g, m);
+        next_step(g, m, heard);
     m->step = g->step;
     if (g->start.timed && g->timed == g->step) {
         m->timed = g->step;

@@ -27,6 +27,7 @@ struct rs_trial_group {
     unsigned members;
     uint64_t step; /* number of the one that is being started */
     struct rs_trial_start start; /* how its messages go */
+    bool follows; /* another group, in this step */
     /* Of the last one that is or was timed: */
     uint64_t timed;    /* its number */
     unsigned awaited;  /* messages of which the time is not known yet */
@@ -56,8 +57,14 @@ void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
 unsigned rs_trial_group_way(const struct rs_trial_member *m);
 
 /** In each start of a message, if it is in a group. If it is timed
- * rs_trial_member_took() is to be called before its next start, if possible. */
-struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m);
+ * rs_trial_member_took() is to be called before its next start, if possible.
+ *
+ * @param heard the way of the group that this one follows, looked at where a step begins;
+ *              RS_TRIAL_WAYS: it follows none */
+struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, unsigned heard);
+
+/** What a group that follows this one is to hear: its way in this step, or RS_TRIAL_WAYS. */
+unsigned rs_trial_member_tells(const struct rs_trial_member *m);
 
 /** How long a timed message has been copied, in ps; UINT64_MAX: nobody knows. */
 void rs_trial_member_took(struct rs_trial_member *m, uint64_t ps);

@@ -381,6 +381,51 @@ static unsigned start_trial(struct lane *l)
     return start.way;
 }
 
+/* The way that the peer goes, if it leads: it sends us about as much as we send it. */
+static bool find_leader(const struct lane *l, unsigned *way)
+{
+    const struct lane *back = (const struct lane *)l->lane.back;
+    const struct rsched_connection *c = l->lane.connection;
+    uint64_t told;
+
+    if (back == NULL || c->peer > c->engine->env.process ||
+        back->bytes / 2 > l->bytes || l->bytes / 2 > back->bytes)
+        return false;
+    /* Relaxed: it goes with nothing. */
+    told = atomic_load_explicit(&back->ring.words->way, memory_order_relaxed);
+    *way = (unsigned)told - 1;
+    return told > 0 && told <= RS_TRIAL_WAYS &&
+           (l->trial.ways & RS_TRIAL_SET(*way)) != 0;
+}
+
+/* Let the peer follow. */
+static void tell_way(struct lane *l, uint64_t way)
+{
+    if (l->told == way)
+        return;
+    l->told = way;
+    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
+}
+
+/* The way of this epoch. */
+static unsigned choose_way(struct lane *l)
+{
+    unsigned way;
+
+    if (!l->trial.possible) {
+        tell_way(l, 0);
+        return l->trial.way;
+    }
+    if (find_leader(l, &way)) {
+        rs_trial_follow(&l->trial, way);
+        tell_way(l, 0);
+        return way;
+    }
+    way = start_trial(l);
+    tell_way(l, way + 1);
+    return way;
+}
+
 /* Memory has gone since the message was loaded. */
 static int __attribute__((cold)) renew_pull(struct lane *l)
 {
@@ -408,7 +453,7 @@ static int __attribute__((noinline)) start_choosing(struct lane *l)
     if (error != 0)
         return error;
     pulls = l->pull.possible && is_prepared(l);
-    way = l->trial.possible ? start_trial(l) : l->trial.way;
+    way = choose_way(l);
     l->nontemporal = (way & RS_TRIAL_NONTEMPORAL) != 0;
     l->announces = l->pulls = pulls && (way & RS_TRIAL_ONCE) != 0;
     l->pull.helped = 0;

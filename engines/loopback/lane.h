@@ -58,6 +58,7 @@ struct lane {
     bool chooses;             /* tx: a start has more than one way, or one that is
                                  not slots by ordinary stores */
     bool nontemporal;         /* tx: slots are written so in this epoch */
+    uint64_t told;            /* tx: the way that the peer has been told of */
     struct rs_block *block;   /* rx */
     bool abandoned;
     bool keeps;               /* tx: `pieces` are the loaded message's */

@@ -186,6 +186,9 @@ struct rsched_lane {
     struct rsched_connection *connection;
     /** The lane beside this one, or NULL; set by librsched before the first load. */
     struct rsched_lane *beside;
+    /** tx: the rx lane over which the same exchange gets what the same peer sends, on
+     * the same connection, or NULL; set by librsched before the first load. */
+    struct rsched_lane *back;
     struct rsched_lane_stats stats;
     /** tx: the peer has learnt of the rx lane and may write to it.
      * Set by librsched on rx lanes. */

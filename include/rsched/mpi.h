@@ -133,7 +133,8 @@ extern "C" {
  *     trials, trial_changes         how often it was tried out whether one copy
  *                                   or slots are faster, and which stores into
  *                                   slots; after how many of these another way
- *                                   was taken
+ *                                   was taken. Of two processes that send each
+ *                                   other as much one tries, for both
  *     lane_opened                   receives that a copy engine has read out of
  *                                   the sender's GPU memory
  *     lane_wakes                    times that this process slept for messages

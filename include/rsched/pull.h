@@ -93,6 +93,13 @@ RSCHED_API void rsched_pull_memory_close(void);
  */
 struct rsched_pull_group;
 
+/** What one of two processes that send each other messages tells the other one of its
+ * group, in memory that both map; all zero at first. What a message takes depends on how
+ * those go that come meanwhile, so of the two groups one follows the other. */
+struct rsched_pull_told {
+    uint8_t way[96];
+};
+
 /** @return 0, RSCHED_ENOMEM */
 RSCHED_API int rsched_pull_group_create(struct rsched_pull_group **group);
 
@@ -159,9 +166,14 @@ struct rsched_pull_start {
  * one after that.
  *
  * @param room as there
+ * @param tell what this process tells the receiver; NULL: nothing
+ * @param hear what the receiver tells this process, if that is to follow it: of two that
+ *             send each other messages one is; else NULL
  */
 RSCHED_API struct rsched_pull_start
-rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room);
+rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room,
+                         struct rsched_pull_told *tell,
+                         const struct rsched_pull_told *hear);
 
 /**
  * Write the bytes of a message that goes through a slot, by non-temporal stores, where

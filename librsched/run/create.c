@@ -63,6 +63,16 @@ static int make_arrays(struct rsched_exchange *x)
     return 0;
 }
 
+static void pair_lanes(struct rsched_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_out; i++) {
+        for (uint32_t k = 0; k < x->num_in; k++) {
+            if (x->out[i].peer == x->in[k].peer && x->out[i].rail == x->in[k].rail)
+                x->out[i].lane->back = x->in[k].lane;
+        }
+    }
+}
+
 int rsched_exchange_create(struct rsched_context *context,
                            const struct rsched_exchange_params *params,
                            struct rsched_exchange **exchange)
@@ -88,6 +98,8 @@ int rsched_exchange_create(struct rsched_context *context,
     error = rs_exchange_agree(x, params, status);
     if (error == 0)
         error = make_arrays(x);
+    if (error == 0)
+        pair_lanes(x);
     if (error == 0 && !variable)
         error = rs_exchange_compile(x, pattern, params->send, params->receive);
     if (error != 0) {

@@ -2,6 +2,7 @@
 /* Trials of two ways or more, of which the times are given: what is found, what that
  * costs, and how soon a change is noticed. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "engines/common/trial.h"
 
@@ -192,7 +193,7 @@ Test(trial, finds_the_fastest_of_several)
             for (unsigned best = 0; best < RS_TRIAL_WAYS; best++) {
                 struct run r = {.time = {300, 350, 310, 390}, .delay = 3};
 
-                r.time[best] = 200;
+                r.time[best] = 140;
                 rs_trial_load(&r.trial, ways, guess);
                 if (!r.trial.possible ||
                     (ways & RS_TRIAL_SET(guess)) == 0 ||
@@ -227,6 +228,110 @@ Test(trial, several_cost_little)
     cr_assert_leq(r.went[ONCE], 2 * trials + 2);
 }
 
+static unsigned way_after(unsigned guess, uint64_t ordinary, uint64_t past)
+{
+    struct run r = {.time = {ordinary, 0, past}, .delay = 1};
+
+    rs_trial_load(&r.trial, RS_TRIAL_SET(TWICE) | RS_TRIAL_SET(PAST), guess);
+    starts(&r, 5000);
+    cr_assert_gt(r.trial.trials, 1);
+    return r.trial.way;
+}
+
+/* Two processes that find about the same must not find different ways. */
+Test(trial, nontemporal_stores_must_gain_much)
+{
+    cr_assert_eq(way_after(TWICE, 800, 405), TWICE);
+    cr_assert_eq(way_after(TWICE, 800, 395), PAST);
+    cr_assert_eq(way_after(PAST, 800, 495), PAST);
+    cr_assert_eq(way_after(PAST, 800, 505), TWICE);
+}
+
+/* They are compared with one copy as they are. */
+Test(trial, the_better_stores_against_one_copy)
+{
+    static const struct {
+        uint64_t time[RS_TRIAL_WAYS];
+        unsigned best;
+    } cases[] = {
+        {{600, 350, 250, 900}, PAST},
+        {{600, 300, 290, 900}, ONCE},
+        {{260, 300, 250, 900}, TWICE},
+        {{600, 500, 250, 200}, ONCE | PAST},
+        {{600, 230, 250, 200}, ONCE},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct run r = {.delay = 1};
+
+        memcpy(r.time, cases[i].time, sizeof(r.time));
+        rs_trial_load(&r.trial, ALL, ONCE);
+        starts(&r, 5000);
+        cr_assert_eq(r.trial.way, cases[i].best, "case %zu: %u", i, r.trial.way);
+    }
+}
+
+/* Two that follow each other copy in the same way in all epochs that are timed, and what
+ * either finds alone is not what they find together. */
+Test(trial, follows)
+{
+    struct rs_trial leader = {.trials = 0}, follower = {.trials = 0};
+    unsigned told = TWICE, timed = 0;
+
+    rs_trial_load(&leader, ALL, TWICE);
+    rs_trial_load(&follower, ALL, TWICE);
+    for (int i = 0; i < 2000; i++) {
+        /* It hears of the start before. */
+        struct rs_trial_start s = rs_trial_start(&leader);
+        uint64_t time;
+
+        rs_trial_follow(&follower, told);
+        cr_assert_eq(follower.way, told);
+        /* One copy each is fastest, but not for one alone. */
+        time = s.way != follower.way ? 600 : s.way == ONCE ? 200 : 300;
+        if (s.timed) {
+            cr_assert_eq(s.way, follower.way);
+            rs_trial_took(&leader, time);
+            timed++;
+        }
+        told = s.way;
+    }
+    cr_assert_gt(timed, 10);
+    cr_assert_eq(leader.way, ONCE);
+    cr_assert_eq(follower.way, ONCE);
+    cr_assert_eq(follower.trials, 0);
+}
+
+/* Without one that leads, it tries out by itself again. */
+Test(trial, follows_no_more)
+{
+    struct run r = new_run(TWICE, 300, 200);
+
+    for (int i = 0; i < 50; i++)
+        rs_trial_follow(&r.trial, i % 3 == 0 ? ONCE : TWICE);
+    cr_assert_eq(r.trial.way, TWICE);
+    starts(&r, 24);
+    cr_assert_eq(r.trial.way, ONCE);
+    cr_assert_eq(r.trial.trials, 1);
+}
+
+/* In the middle of a trial, of which a time is still to come. */
+Test(trial, follows_all_of_a_sudden)
+{
+    for (unsigned at = 0; at < 24; at++) {
+        struct run r = new_run(TWICE, 300, 200);
+
+        r.delay = 3;
+        starts(&r, at);
+        rs_trial_follow(&r.trial, TWICE);
+        rs_trial_took(&r.trial, 1);
+        cr_assert_eq(r.trial.way, TWICE);
+        r.due = 0;
+        starts(&r, 64);
+        cr_assert_eq(r.trial.way, ONCE);
+    }
+}
+
 /* The one that is left hopeless only by the second look at the usual way. */
 Test(trial, the_usual_way_gets_faster_meanwhile)
 {
@@ -247,7 +352,7 @@ Test(trial, goes_on_after_lost_times)
 {
     for (unsigned lost = 0; lost < 16; lost++) {
         struct rs_trial t = {.trials = 0};
-        const uint64_t time[RS_TRIAL_WAYS] = {300, 250, 200, 280};
+        const uint64_t time[RS_TRIAL_WAYS] = {500, 250, 200, 280};
         unsigned timed = 0;
 
         rs_trial_load(&t, ALL, TWICE);

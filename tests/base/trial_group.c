@@ -53,7 +53,7 @@ static void step(struct run *r, int number)
             break;
         if (r->timed[i])
             rs_trial_member_took(&r->members[i], times[i]);
-        start = rs_trial_member_start(&r->members[i]);
+        start = rs_trial_member_start(&r->members[i], RS_TRIAL_WAYS);
         r->once[i] = start.way == RS_TRIAL_ONCE;
         r->timed[i] = start.timed;
         cr_assert_eq(start.way, r->once[0], "they go different ways");
@@ -158,13 +158,57 @@ Test(trial_group, times_may_never_be_known)
         for (int k = 0; k < MEMBERS; k++) {
             if (r.timed[k])
                 rs_trial_member_took(&r.members[k], UINT64_MAX);
-            r.timed[k] = rs_trial_member_start(&r.members[k]).timed;
+            r.timed[k] =
+                rs_trial_member_start(&r.members[k], RS_TRIAL_WAYS).timed;
         }
     }
     cr_assert_eq(r.group.trial.trials, 0);
     for (int k = 0; k < MEMBERS; k++)
         r.timed[k] = false;
     cr_assert(goes_on(&r, MEMBERS));
+}
+
+/* One group follows another: its members go that one's way from where their next step
+ * begins, and those of one step the same. */
+Test(trial_group, follows)
+{
+    struct run r = {0};
+    unsigned heard = RS_TRIAL_ONCE;
+
+    join(&r, false);
+    for (int i = 0; i < 200; i++) {
+        unsigned way = RS_TRIAL_WAYS;
+
+        for (int k = 0; k < MEMBERS; k++) {
+            struct rs_trial_start s;
+
+            /* It changes in the middle of a step. */
+            if (k == 3 && i % 7 == 0)
+                heard ^= RS_TRIAL_ONCE;
+            s = rs_trial_member_start(&r.members[k], heard);
+            cr_assert_not(s.timed);
+            if (k == 0)
+                way = heard;
+            cr_assert_eq(s.way, way);
+            cr_assert_eq(rs_trial_member_tells(&r.members[k]), RS_TRIAL_WAYS);
+        }
+    }
+    cr_assert_eq(r.group.trial.trials, 0);
+    /* A way that it cannot go, and none: it finds out by itself, and says what. */
+    for (int i = 0; i < 60; i++) {
+        for (int k = 0; k < MEMBERS; k++) {
+            unsigned strange = i % 2 ? RS_TRIAL_NONTEMPORAL : RS_TRIAL_WAYS;
+            struct rs_trial_start s =
+                rs_trial_member_start(&r.members[k], strange);
+
+            cr_assert_eq(rs_trial_member_tells(&r.members[k]), s.way);
+            if (s.timed)
+                rs_trial_member_took(&r.members[k],
+                                     s.way == RS_TRIAL_ONCE ? 100 : 300);
+        }
+    }
+    cr_assert_geq(r.group.trial.trials, 1);
+    cr_assert_eq(rs_trial_group_way(&r.members[0]), RS_TRIAL_ONCE);
 }
 
 Test(trial_group, is_forgotten)
