@@ -404,36 +404,34 @@ static void __attribute__((cold)) consider_adopting(struct rsched_pull_source *s
     free(pages.at);
 }
 
-/* Ways are told by one more than their number. */
-static unsigned hear_way(const struct rsched_pull_source *s,
-                         const struct rsched_pull_told *hear)
+/* Of its group, in what the two sides tell each other. */
+static size_t number_of(const struct rsched_pull_source *s)
 {
-    const struct rs_trial_group *all = &s->group->of[0][0];
-    uint8_t told = 0;
-
-    if (hear != NULL)
-        told = __atomic_load_n(&hear->way[s->trial.group - all], __ATOMIC_RELAXED);
-    return told > 0 && told <= RS_TRIAL_WAYS ? told - 1u : RS_TRIAL_WAYS;
+    return (size_t)(s->trial.group - &s->group->of[0][0]);
 }
 
-static void tell_way(const struct rsched_pull_source *s,
-                     struct rsched_pull_told *tell)
+static uint8_t hear(const struct rsched_pull_source *s,
+                    const struct rsched_pull_told *told)
 {
-    unsigned way = rs_trial_member_tells(&s->trial);
-    uint8_t told = way < RS_TRIAL_WAYS ? (uint8_t)(way + 1) : 0, *at;
+    return told != NULL
+               ? __atomic_load_n(&told->way[number_of(s)], __ATOMIC_RELAXED)
+               : 0;
+}
 
-    if (tell == NULL)
-        return;
-    at = &tell->way[s->trial.group - &s->group->of[0][0]];
-    /* Written only if it changes: the other side reads its line in each step. */
-    if (__atomic_load_n(at, __ATOMIC_RELAXED) != told)
-        __atomic_store_n(at, told, __ATOMIC_RELAXED);
+/* Written only if it changes: the other side reads its line in each step. */
+static void tell(const struct rsched_pull_source *s, struct rsched_pull_told *told)
+{
+    uint8_t what = rs_trial_member_tells(&s->trial);
+    uint8_t *at = told != NULL ? &told->way[number_of(s)] : NULL;
+
+    if (at != NULL && __atomic_load_n(at, __ATOMIC_RELAXED) != what)
+        __atomic_store_n(at, what, __ATOMIC_RELAXED);
 }
 
 struct rsched_pull_start
 rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room,
-                         struct rsched_pull_told *tell,
-                         const struct rsched_pull_told *hear)
+                         struct rsched_pull_told *own,
+                         const struct rsched_pull_told *others)
 {
     struct rsched_pull_start start = {.way = RSCHED_PULL_NOT};
     struct rs_trial_start trial;
@@ -444,8 +442,8 @@ rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room,
     start.way = rsched_pull_source_way(s, room);
     way = s->usual;
     if (start.way != RSCHED_PULL_NOT && s->trial.group != NULL) {
-        trial = rs_trial_member_start(&s->trial, hear_way(s, hear));
-        tell_way(s, tell);
+        trial = rs_trial_member_start(&s->trial, hear(s, others));
+        tell(s, own);
         way = trial.way;
         start.way = way_in(s, room, way);
         start.timed = trial.timed;

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/trial_group.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 enum {
     PATIENCE = 16, /* steps after one that is timed until it is over */
     UNIT = 1024,  /* bytes that times are for */
+    BEAT = 16,    /* steps from one change of what is told to the next */
+    SILENCE = 4 * BEAT, /* from here on nobody is followed */
+    /* What is told: the way, plus 1, and above that how often it has changed. */
+    WAY_BITS = 3,
 };
 
 /* All is known of a timed step that will be. */
@@ -70,17 +75,35 @@ unsigned rs_trial_group_way(const struct rs_trial_member *m)
     return m->group->trial.way;
 }
 
-static void next_step(struct rs_trial_group *g, struct rs_trial_member *m,
-                      unsigned heard)
+static_assert(RS_TRIAL_WAYS < 1 << WAY_BITS, "a way, and none");
+
+/* The way of the group that is followed. */
+static bool hears(struct rs_trial_group *g, uint8_t heard, unsigned *way)
 {
+    unsigned told = heard % (1u << WAY_BITS);
+
+    if (heard != g->heard)
+        g->silent = 0;
+    else if (g->silent < SILENCE)
+        g->silent++;
+    g->heard = heard;
+    *way = told - 1;
+    return told > 0 && told <= RS_TRIAL_WAYS && g->silent < SILENCE &&
+           (g->trial.ways & RS_TRIAL_SET(*way)) != 0;
+}
+
+static void next_step(struct rs_trial_group *g, struct rs_trial_member *m,
+                      uint8_t heard)
+{
+    unsigned way;
+
     g->step++;
     if (g->timed != 0 && (g->awaited == 0 || g->step > g->timed + PATIENCE))
         conclude(g, m);
-    g->follows = heard < RS_TRIAL_WAYS &&
-                 (g->trial.ways & RS_TRIAL_SET(heard)) != 0;
+    g->follows = hears(g, heard, &way);
     if (g->follows) {
-        rs_trial_follow(&g->trial, heard);
-        g->start = (struct rs_trial_start){heard, false};
+        rs_trial_follow(&g->trial, way);
+        g->start = (struct rs_trial_start){way, false};
         g->timed = 0;
         return;
     }
@@ -92,12 +115,15 @@ static void next_step(struct rs_trial_group *g, struct rs_trial_member *m,
     g->bytes = g->ps = 0;
 }
 
-unsigned rs_trial_member_tells(const struct rs_trial_member *m)
+uint8_t rs_trial_member_tells(const struct rs_trial_member *m)
 {
-    return m->group->follows ? RS_TRIAL_WAYS : m->group->start.way;
+    const struct rs_trial_group *g = m->group;
+
+    return g->follows ? 0
+                      : (uint8_t)(g->step / BEAT << WAY_BITS | (g->start.way + 1));
 }
 
-struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, unsigned heard)
+struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, uint8_t heard)
 {
     struct rs_trial_group *g = m->group;
 

@@ -28,6 +28,8 @@ struct rs_trial_group {
     uint64_t step; /* number of the one that is being started */
     struct rs_trial_start start; /* how its messages go */
     bool follows; /* another group, in this step */
+    uint8_t heard; /* what it has told last, */
+    uint8_t silent; /* for so many steps, up to a limit */
     /* Of the last one that is or was timed: */
     uint64_t timed;    /* its number */
     unsigned awaited;  /* messages of which the time is not known yet */
@@ -59,12 +61,13 @@ unsigned rs_trial_group_way(const struct rs_trial_member *m);
 /** In each start of a message, if it is in a group. If it is timed
  * rs_trial_member_took() is to be called before its next start, if possible.
  *
- * @param heard the way of the group that this one follows, looked at where a step begins;
- *              RS_TRIAL_WAYS: it follows none */
-struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, unsigned heard);
+ * @param heard what the group tells that this one follows, looked at where a step begins;
+ *              0: it follows none */
+struct rs_trial_start rs_trial_member_start(struct rs_trial_member *m, uint8_t heard);
 
-/** What a group that follows this one is to hear: its way in this step, or RS_TRIAL_WAYS. */
-unsigned rs_trial_member_tells(const struct rs_trial_member *m);
+/** What a group that follows this one is to hear of this step; 0: nothing. It changes each
+ * sixteenth step, so that nobody follows one that makes no more. */
+uint8_t rs_trial_member_tells(const struct rs_trial_member *m);
 
 /** How long a timed message has been copied, in ps; UINT64_MAX: nobody knows. */
 void rs_trial_member_took(struct rs_trial_member *m, uint64_t ps);

@@ -166,14 +166,14 @@ struct rsched_pull_start {
  * one after that.
  *
  * @param room as there
- * @param tell what this process tells the receiver; NULL: nothing
- * @param hear what the receiver tells this process, if that is to follow it: of two that
- *             send each other messages one is; else NULL
+ * @param own    what this process tells the receiver; NULL: nothing
+ * @param others what the receiver tells this process, if that is to follow it: of two
+ *               that send each other messages one is; else NULL
  */
 RSCHED_API struct rsched_pull_start
 rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room,
-                         struct rsched_pull_told *tell,
-                         const struct rsched_pull_told *hear);
+                         struct rsched_pull_told *own,
+                         const struct rsched_pull_told *others);
 
 /**
  * Write the bytes of a message that goes through a slot, by non-temporal stores, where

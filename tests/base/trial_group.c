@@ -53,7 +53,7 @@ static void step(struct run *r, int number)
             break;
         if (r->timed[i])
             rs_trial_member_took(&r->members[i], times[i]);
-        start = rs_trial_member_start(&r->members[i], RS_TRIAL_WAYS);
+        start = rs_trial_member_start(&r->members[i], 0);
         r->once[i] = start.way == RS_TRIAL_ONCE;
         r->timed[i] = start.timed;
         cr_assert_eq(start.way, r->once[0], "they go different ways");
@@ -159,7 +159,7 @@ Test(trial_group, times_may_never_be_known)
             if (r.timed[k])
                 rs_trial_member_took(&r.members[k], UINT64_MAX);
             r.timed[k] =
-                rs_trial_member_start(&r.members[k], RS_TRIAL_WAYS).timed;
+                rs_trial_member_start(&r.members[k], 0).timed;
         }
     }
     cr_assert_eq(r.group.trial.trials, 0);
@@ -168,47 +168,78 @@ Test(trial_group, times_may_never_be_known)
     cr_assert(goes_on(&r, MEMBERS));
 }
 
-/* One group follows another: its members go that one's way from where their next step
- * begins, and those of one step the same. */
+/* A group that leads, and one that follows it: the members go that one's way from where
+ * their next step begins, those of one step the same. */
+struct two {
+    struct run leader, follower;
+    uint8_t told;
+};
+
+static void step_both(struct two *t, bool leads, bool follows)
+{
+    unsigned way = t->follower.group.start.way;
+
+    for (int k = 0; k < MEMBERS; k++) {
+        struct rs_trial_member *m = &t->leader.members[k];
+        struct rs_trial_start s;
+
+        if (leads) {
+            s = rs_trial_member_start(m, 0);
+            t->told = rs_trial_member_tells(m);
+            cr_assert_neq(t->told, 0);
+            if (s.timed)
+                rs_trial_member_took(m, s.way == RS_TRIAL_ONCE ? 100 : 300);
+        }
+        m = &t->follower.members[k];
+        s = rs_trial_member_start(m, t->told);
+        if (k == 0)
+            way = s.way;
+        cr_assert_eq(s.way, way);
+        if (follows) {
+            cr_assert_not(s.timed);
+            cr_assert_eq(s.way, t->leader.group.start.way);
+            cr_assert_eq(rs_trial_member_tells(m), 0, "who follows tells nothing");
+        } else if (s.timed) {
+            rs_trial_member_took(m, s.way == RS_TRIAL_ONCE ? 300 : 100);
+        }
+    }
+}
+
 Test(trial_group, follows)
 {
+    struct two t = {.told = 0};
+
+    join(&t.leader, false);
+    join(&t.follower, false);
+    for (int i = 0; i < 2000; i++)
+        step_both(&t, true, true);
+    cr_assert_gt(t.leader.group.trial.trials, 1);
+    cr_assert_eq(rs_trial_group_way(&t.follower.members[0]), RS_TRIAL_ONCE);
+    cr_assert_eq(t.follower.group.trial.trials, 0);
+    /* It makes no more steps: what it has told last is no news. */
+    for (int i = 0; i < 200; i++)
+        step_both(&t, false, false);
+    cr_assert_geq(t.follower.group.trial.trials, 1);
+    cr_assert_eq(rs_trial_group_way(&t.follower.members[0]), 0);
+    /* Until it goes on. */
+    for (int i = 0; i < 20; i++)
+        step_both(&t, true, false);
+    step_both(&t, true, true);
+    cr_assert_eq(rs_trial_group_way(&t.follower.members[0]), RS_TRIAL_ONCE);
+}
+
+/* Who leads is another program's process: it may say anything. */
+Test(trial_group, hears_what_cannot_be)
+{
     struct run r = {0};
-    unsigned heard = RS_TRIAL_ONCE;
 
     join(&r, false);
-    for (int i = 0; i < 200; i++) {
-        unsigned way = RS_TRIAL_WAYS;
+    for (int i = 0; i < 3000; i++) {
+        struct rs_trial_start s = rs_trial_member_start(&r.members[i % MEMBERS],
+                                                        (uint8_t)(i * 37));
 
-        for (int k = 0; k < MEMBERS; k++) {
-            struct rs_trial_start s;
-
-            /* It changes in the middle of a step. */
-            if (k == 3 && i % 7 == 0)
-                heard ^= RS_TRIAL_ONCE;
-            s = rs_trial_member_start(&r.members[k], heard);
-            cr_assert_not(s.timed);
-            if (k == 0)
-                way = heard;
-            cr_assert_eq(s.way, way);
-            cr_assert_eq(rs_trial_member_tells(&r.members[k]), RS_TRIAL_WAYS);
-        }
+        cr_assert(s.way == 0 || s.way == RS_TRIAL_ONCE);
     }
-    cr_assert_eq(r.group.trial.trials, 0);
-    /* A way that it cannot go, and none: it finds out by itself, and says what. */
-    for (int i = 0; i < 60; i++) {
-        for (int k = 0; k < MEMBERS; k++) {
-            unsigned strange = i % 2 ? RS_TRIAL_NONTEMPORAL : RS_TRIAL_WAYS;
-            struct rs_trial_start s =
-                rs_trial_member_start(&r.members[k], strange);
-
-            cr_assert_eq(rs_trial_member_tells(&r.members[k]), s.way);
-            if (s.timed)
-                rs_trial_member_took(&r.members[k],
-                                     s.way == RS_TRIAL_ONCE ? 100 : 300);
-        }
-    }
-    cr_assert_geq(r.group.trial.trials, 1);
-    cr_assert_eq(rs_trial_group_way(&r.members[0]), RS_TRIAL_ONCE);
 }
 
 Test(trial_group, is_forgotten)
