@@ -2,6 +2,7 @@
 #include "tools/pair.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -671,6 +672,18 @@ static int fork_and_run(struct pair *pair, pair_fn *main, void *arg)
     return status;
 }
 
+/* Have buffers that are freed go back to the kernel. What was advised to be in huge pages
+ * would be the next ones' else, which are to be ordinary memory. */
+static void return_buffers(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    enum { LEAST = 128 << 10 };
+
+    /* By itself it grows with what is freed. */
+    mallopt(M_MMAP_THRESHOLD, LEAST);
+#endif
+}
+
 int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
 {
     struct pair *pair = calloc(1, sizeof(*pair));
@@ -680,6 +693,7 @@ int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
     if (pair == NULL)
         return tool_bad("no memory");
     pair->where = where;
+    return_buffers();
     if (!rs_cpus_allowed(&allowed)) {
         tool_bad("the cores of this process: %s", strerror(errno));
         free(pair);
