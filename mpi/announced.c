@@ -233,6 +233,8 @@ bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
         rs_message_pack(message, slot->data);
     message->nontemporal += start.nontemporal;
     if (start.timed && written) {
+        /* The receiver waits until it sees what has been written. */
+        rs_lane_fence();
         message->timed = message->slots->number + 1;
         message->took = rs_now_ns() - begin;
     } else if (start.timed) {

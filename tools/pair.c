@@ -502,13 +502,17 @@ static unsigned choose_epochs(double ns)
     return epochs < 2 ? 2 : (unsigned)epochs / 2 * 2;
 }
 
-/* The first trial of stores is over after so many epochs: engines/common/trial.h. */
-enum { SETTLED = 24 };
+/* The first trial of stores is over after so many epochs (engines/common/trial.h): it
+ * begins when all slots have been used, of which there are many for short messages. */
+static unsigned settled_after(uint64_t bytes)
+{
+    return bytes > 64 << 10 ? 64 : 400;
+}
 
 /* @return ns of an epoch, the least of the blocks, or below 0 */
 static double run_blocks(struct pair *pair, const struct station *s)
 {
-    double least = HUGE_VAL, ns = run_in_class(pair, s, s->settles ? SETTLED : 4);
+    double least = HUGE_VAL, ns = run_in_class(pair, s, s->settles ? settled_after(s->bytes) : 4);
     unsigned epochs;
 
     if (ns >= 0)

@@ -3,7 +3,7 @@
 
 enum {
     EACH = 16,     /* starts from one that is timed to the next */
-    FIRST = 8,     /* starts before the first trial: caches and pages are warm */
+    FIRST = 16,    /* starts before the first trial: caches and pages are warm */
     SHARE = 64,    /* trials may cost one in so many */
     SOON = 4,      /* so many times that where times have changed */
     WORTH = 16,    /* one copy or two must gain one in so many to be taken instead */
@@ -23,7 +23,7 @@ void rs_trial_forget(struct rs_trial *t)
     *t = (struct rs_trial){.trials = t->trials, .changes = t->changes};
 }
 
-void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess)
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t least)
 {
     bool possible = (ways & (ways - 1)) != 0;
 
@@ -33,7 +33,7 @@ void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess)
     t->possible = possible;
     t->ways = (uint8_t)ways;
     t->guess = t->way = t->at = (uint8_t)guess;
-    t->in = FIRST;
+    t->in = least > FIRST ? least : FIRST;
     t->left = 0;
 }
 

@@ -36,6 +36,7 @@
 #ifndef RS_COMMON_TRIAL_H
 #define RS_COMMON_TRIAL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -78,8 +79,10 @@ struct rs_trial_start {
  * could go the same ways, and the guess is the same.
  *
  * @param ways  a set: those that it can go, and that are to be tried out
- * @param guess by the costs; it is taken even if it is not in the set */
-void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess);
+ * @param guess by the costs; it is taken even if it is not in the set
+ * @param least starts before the first trial, at least: until the memory is as it is from
+ *              then on */
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t least);
 
 /** A message of another length is about to be loaded, or this one can take no way
  * but one any more: forget what is known. */
@@ -91,6 +94,14 @@ struct rs_trial_start rs_trial_start(struct rs_trial *t);
 /** Instead, where the other end of the message leads: what it does. A trial that is under
  * way is given up. */
 void rs_trial_follow(struct rs_trial *t, unsigned way);
+
+/** Before the clock is read at the end of what a sender has written: stores wait in the
+ * processor for lines that other cores have, and the receiver waits for them. A copy of
+ * some KiB between far cores may seem to be over after a third of its time. */
+static inline void rs_trial_fence(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
 
 /** A timed epoch is over: how long both sides have copied, in ps. */
 void rs_trial_took(struct rs_trial *t, uint64_t ps);

@@ -43,7 +43,7 @@ static void leave(struct rs_trial_member *m)
 static void begin(struct rs_trial_group *g, unsigned ways, unsigned guess)
 {
     rs_trial_forget(&g->trial);
-    rs_trial_load(&g->trial, ways, guess);
+    rs_trial_load(&g->trial, ways, guess, 0);
     g->start = (struct rs_trial_start){g->trial.way, false};
     g->timed = 0;
 }

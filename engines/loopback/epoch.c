@@ -117,7 +117,8 @@ void rs_lane_load_trial(struct lane *l)
         ways = p->worth_trials ? twice | once : once;
         guess = p->guess ? once : twice;
     }
-    rs_trial_load(&l->trial, ways, rs_stores_first(guess));
+    /* Slots that have never been read are not in the receiver's cache. */
+    rs_trial_load(&l->trial, ways, rs_stores_first(guess), 2 * l->ring.num_slots);
     l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
 }
 
@@ -311,8 +312,10 @@ pack_specially(struct lane *l, const struct rs_chunk *chunk, struct rs_slot *slo
             rs_copies_pack_nontemporal(l->active, chunk, data);
     else
         rs_copies_pack(l->active, chunk, data);
-    if (l->timed != 0)
-        l->took += rs_clock_now() - begin;
+    if (l->timed == 0)
+        return;
+    rs_trial_fence();
+    l->took += rs_clock_now() - begin;
 }
 
 int rs_loopback_tx_progress(struct rsched_lane *lane)

@@ -67,7 +67,7 @@ static struct run new_run(unsigned guess, uint64_t twice, uint64_t once)
 {
     struct run r = {.time = {twice, once}, .delay = 1};
 
-    rs_trial_load(&r.trial, BOTH, guess);
+    rs_trial_load(&r.trial, BOTH, guess, 0);
     return r;
 }
 
@@ -87,7 +87,7 @@ Test(trial, finds_the_faster_way)
             struct run r = new_run(guess, faster ? 300 : 200,
                                    faster ? 200 : 300);
 
-            starts(&r, 16);
+            starts(&r, 24);
             cr_assert_eq(r.trial.way, faster, "guess %u", guess);
             cr_assert_eq(r.trial.trials, 1);
             cr_assert_eq(r.trial.changes, guess != faster);
@@ -112,7 +112,7 @@ Test(trial, costs_little)
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         struct run r = new_run(TWICE, 200, others[i]);
 
-        starts(&r, 16); /* the first one is what it is */
+        starts(&r, 24); /* the first one is what it is */
         cr_assert_leq(cost(&r, 200000), 1. / 64, "%llu",
                       (unsigned long long)others[i]);
         cr_assert_gt(r.trial.trials, 2);
@@ -142,7 +142,7 @@ Test(trial, restless_times_cost_a_sixteenth)
     struct run r = new_run(TWICE, 200, 390);
     uint64_t random = 1;
 
-    starts(&r, 16);
+    starts(&r, 24);
     for (int i = 0; i < 100000; i++) {
         uint64_t factor;
 
@@ -153,6 +153,21 @@ Test(trial, restless_times_cost_a_sixteenth)
         start(&r);
     }
     cr_assert_leq((double)r.spent / (double)r.least, 1 + 1. / 16 + 0.01);
+}
+
+/* Nothing is timed while it is not yet as it will be. */
+Test(trial, begins_when_all_has_been_used)
+{
+    struct run r = {.time = {200, 300}, .delay = 1};
+
+    rs_trial_load(&r.trial, BOTH, TWICE, 100);
+    r.time[TWICE] = 20; /* for nobody has read it yet */
+    starts(&r, 99);
+    cr_assert_eq(r.went[ONCE], 0);
+    r.time[TWICE] = 400;
+    starts(&r, 16);
+    cr_assert_eq(r.trial.trials, 1);
+    cr_assert_eq(r.trial.way, ONCE);
 }
 
 /* A receiver that is behind tells the time later; nothing is timed meanwhile. */
@@ -170,17 +185,17 @@ Test(trial, loads)
 {
     struct run r = new_run(TWICE, 300, 200);
 
-    starts(&r, 16);
+    starts(&r, 24);
     cr_assert_eq(r.trial.way, ONCE);
-    rs_trial_load(&r.trial, BOTH, TWICE); /* the same again */
+    rs_trial_load(&r.trial, BOTH, TWICE, 0); /* the same again */
     cr_assert_eq(r.trial.way, ONCE);
-    rs_trial_load(&r.trial, BOTH, ONCE); /* its costs are others now */
+    rs_trial_load(&r.trial, BOTH, ONCE, 0); /* its costs are others now */
     cr_assert_eq(r.trial.way, ONCE);
-    starts(&r, 16);
+    starts(&r, 24);
     cr_assert_eq(r.trial.trials, 2);
-    rs_trial_load(&r.trial, RS_TRIAL_SET(ONCE), ONCE);
+    rs_trial_load(&r.trial, RS_TRIAL_SET(ONCE), ONCE, 0);
     cr_assert_not(r.trial.possible);
-    rs_trial_load(&r.trial, BOTH, TWICE);
+    rs_trial_load(&r.trial, BOTH, TWICE, 0);
     cr_assert_eq(r.trial.way, TWICE, "what was known before is forgotten");
     cr_assert_eq(r.trial.trials, 2);
 }
@@ -194,7 +209,7 @@ Test(trial, finds_the_fastest_of_several)
                 struct run r = {.time = {300, 350, 310, 390}, .delay = 3};
 
                 r.time[best] = 140;
-                rs_trial_load(&r.trial, ways, guess);
+                rs_trial_load(&r.trial, ways, guess, 0);
                 if (!r.trial.possible ||
                     (ways & RS_TRIAL_SET(guess)) == 0 ||
                     (ways & RS_TRIAL_SET(best)) == 0)
@@ -215,8 +230,8 @@ Test(trial, several_cost_little)
     struct run r = {.time = {200, 5000, 290, 210}, .delay = 1};
     uint64_t trials;
 
-    rs_trial_load(&r.trial, ALL, TWICE);
-    starts(&r, 24); /* the first one is what it is */
+    rs_trial_load(&r.trial, ALL, TWICE, 0);
+    starts(&r, 32); /* the first one is what it is */
     cr_assert_eq(r.trial.trials, 1);
     cr_assert_eq(r.went[ONCE], 2);
     cr_assert_eq(r.went[PAST], 4);
@@ -232,7 +247,7 @@ static unsigned way_after(unsigned guess, uint64_t ordinary, uint64_t past)
 {
     struct run r = {.time = {ordinary, 0, past}, .delay = 1};
 
-    rs_trial_load(&r.trial, RS_TRIAL_SET(TWICE) | RS_TRIAL_SET(PAST), guess);
+    rs_trial_load(&r.trial, RS_TRIAL_SET(TWICE) | RS_TRIAL_SET(PAST), guess, 0);
     starts(&r, 5000);
     cr_assert_gt(r.trial.trials, 1);
     return r.trial.way;
@@ -265,7 +280,7 @@ Test(trial, the_better_stores_against_one_copy)
         struct run r = {.delay = 1};
 
         memcpy(r.time, cases[i].time, sizeof(r.time));
-        rs_trial_load(&r.trial, ALL, ONCE);
+        rs_trial_load(&r.trial, ALL, ONCE, 0);
         starts(&r, 5000);
         cr_assert_eq(r.trial.way, cases[i].best, "case %zu: %u", i, r.trial.way);
     }
@@ -278,8 +293,8 @@ Test(trial, follows)
     struct rs_trial leader = {.trials = 0}, follower = {.trials = 0};
     unsigned told = TWICE, timed = 0;
 
-    rs_trial_load(&leader, ALL, TWICE);
-    rs_trial_load(&follower, ALL, TWICE);
+    rs_trial_load(&leader, ALL, TWICE, 0);
+    rs_trial_load(&follower, ALL, TWICE, 0);
     for (int i = 0; i < 2000; i++) {
         /* It hears of the start before. */
         struct rs_trial_start s = rs_trial_start(&leader);
@@ -310,7 +325,7 @@ Test(trial, follows_no_more)
     for (int i = 0; i < 50; i++)
         rs_trial_follow(&r.trial, i % 3 == 0 ? ONCE : TWICE);
     cr_assert_eq(r.trial.way, TWICE);
-    starts(&r, 24);
+    starts(&r, 32);
     cr_assert_eq(r.trial.way, ONCE);
     cr_assert_eq(r.trial.trials, 1);
 }
@@ -318,7 +333,7 @@ Test(trial, follows_no_more)
 /* In the middle of a trial, of which a time is still to come. */
 Test(trial, follows_all_of_a_sudden)
 {
-    for (unsigned at = 0; at < 24; at++) {
+    for (unsigned at = 0; at < 32; at++) {
         struct run r = new_run(TWICE, 300, 200);
 
         r.delay = 3;
@@ -338,8 +353,8 @@ Test(trial, the_usual_way_gets_faster_meanwhile)
     for (unsigned at = 0; at < 12; at++) {
         struct run r = {.time = {900, 1000, 1000, 1000}, .delay = 1};
 
-        rs_trial_load(&r.trial, ALL, TWICE);
-        starts(&r, 8 + at);
+        rs_trial_load(&r.trial, ALL, TWICE, 0);
+        starts(&r, 16 + at);
         r.time[TWICE] = 100;
         starts(&r, 400);
         cr_assert_eq(r.trial.way, TWICE);
@@ -355,7 +370,7 @@ Test(trial, goes_on_after_lost_times)
         const uint64_t time[RS_TRIAL_WAYS] = {500, 250, 200, 280};
         unsigned timed = 0;
 
-        rs_trial_load(&t, ALL, TWICE);
+        rs_trial_load(&t, ALL, TWICE, 0);
         for (int i = 0; i < 200; i++) {
             struct rs_trial_start s = rs_trial_start(&t);
 
