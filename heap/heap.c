@@ -25,7 +25,7 @@
 
 #include "heap/mappings.h"
 
-enum { LEAST_OFFERED = 16384 }; /* has three whole pages */
+enum { LEAST_OFFERED = 8192 }; /* has a whole page */
 
 static struct {
     void *(*malloc)(size_t bytes);
