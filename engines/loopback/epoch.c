@@ -61,12 +61,6 @@ static int load_ring(struct lane *l, const struct rsched_message *message)
     return 0;
 }
 
-/* Whether the message may be long enough for ways that need both sides. */
-static bool may_pull(const struct lane *l)
-{
-    return l->bytes >= l->shortest_once;
-}
-
 enum {
     /* In which start it is looked whether a short message is pulled: it has to pay
      * for its table. */
@@ -98,30 +92,6 @@ static int check_length(const struct rsched_message *message)
                    (unsigned long long)message->bytes);
 }
 
-static uint64_t bytes_of(const struct rs_pieces *pieces)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < pieces->number; i++)
-        bytes += pieces->at[i].bytes * pieces->at[i].count;
-    return bytes;
-}
-
-void rs_lane_load_trial(struct lane *l)
-{
-    const struct rs_pull *p = &l->pull;
-    unsigned twice = rs_stores_ways(l->bytes), once, ways = twice, guess = twice;
-
-    if (p->possible && (l->prepared || may_pull(l))) {
-        once = rs_stores_ways_once(bytes_of(&p->slots));
-        ways = p->worth_trials ? twice | once : once;
-        guess = p->guess ? once : twice;
-    }
-    /* Slots that have never been read are not in the receiver's cache. */
-    rs_trial_load(&l->trial, ways, rs_stores_first(guess), 2 * l->ring.num_slots);
-    l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
-}
-
 /* What is known of the memory of a message that may be pulled. */
 static int load_pull(struct lane *l, const struct rsched_message *message)
 {
@@ -130,7 +100,7 @@ static int load_pull(struct lane *l, const struct rsched_message *message)
     l->keeps = error == 0;
     if (error != 0)
         return error;
-    if (!may_pull(l)) {
+    if (!rs_lane_may_pull(l)) {
         l->pull_in = PULL_SHORT_IN;
         l->ask_left = MOST_ASKS;
         return 0;
@@ -158,7 +128,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     l->keeps = false;
     l->pull_in = 0;
     error = load_ring(l, message);
-    if (error == 0 && (may_pull_short(l) || may_pull(l)))
+    if (error == 0 && (may_pull_short(l) || rs_lane_may_pull(l)))
         error = load_pull(l, message);
     rs_lane_load_trial(l);
     return error;
@@ -214,7 +184,7 @@ int rs_loopback_rx_load(struct rsched_lane *lane,
     error = keep_pieces(l, message);
     /* The sender decides how it comes, so be prepared: one that pulls needs
      * us to complete its epoch. */
-    l->lane.streams = l->lane.streams || may_pull(l) || l->prepared;
+    l->lane.streams = l->lane.streams || rs_lane_may_pull(l) || l->prepared;
     return error != 0 ? error : rs_pull_offer(l);
 }
 
@@ -345,7 +315,7 @@ int rs_loopback_tx_progress(struct rsched_lane *lane)
  * asks for that. */
 static bool is_prepared(struct lane *l)
 {
-    if (l->prepared || may_pull(l))
+    if (l->prepared || rs_lane_may_pull(l))
         return true;
     if (l->ask_left == 0)
         return false;
@@ -356,77 +326,6 @@ static bool is_prepared(struct lane *l)
     if (l->prepared)
         rs_lane_load_trial(l);
     return l->prepared;
-}
-
-/* The way of this epoch, where there are several. */
-static unsigned start_trial(struct lane *l)
-{
-    struct rs_trial *t = &l->trial;
-    struct rs_words *words = l->ring.words;
-    struct rs_trial_start start;
-
-    if (t->pending) {
-        /* Acquire: the time is read after that. */
-        l->consumed =
-            atomic_load_explicit(&words->consumed, memory_order_acquire);
-        if (l->consumed >= l->timed_end)
-            rs_trial_took(t, l->took +
-                                 atomic_load_explicit(&words->took,
-                                                      memory_order_relaxed));
-        l->lane.stats.trials = t->trials;
-        l->lane.stats.trial_changes = t->changes;
-    }
-    start = rs_trial_start(t);
-    if (start.timed) {
-        l->timed = META_TIMED;
-        l->took = 0;
-    }
-    return start.way;
-}
-
-/* The way that the peer goes, if it leads: it sends us about as much as we send it. */
-static bool find_leader(const struct lane *l, unsigned *way)
-{
-    const struct lane *back = (const struct lane *)l->lane.back;
-    const struct rsched_connection *c = l->lane.connection;
-    uint64_t told;
-
-    if (back == NULL || c->peer > c->engine->env.process ||
-        back->bytes / 2 > l->bytes || l->bytes / 2 > back->bytes)
-        return false;
-    /* Relaxed: it goes with nothing. */
-    told = atomic_load_explicit(&back->ring.words->way, memory_order_relaxed);
-    *way = (unsigned)told - 1;
-    return told > 0 && told <= RS_TRIAL_WAYS &&
-           (l->trial.ways & RS_TRIAL_SET(*way)) != 0;
-}
-
-/* Let the peer follow. */
-static void tell_way(struct lane *l, uint64_t way)
-{
-    if (l->told == way)
-        return;
-    l->told = way;
-    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
-}
-
-/* The way of this epoch. */
-static unsigned choose_way(struct lane *l)
-{
-    unsigned way;
-
-    if (!l->trial.possible) {
-        tell_way(l, 0);
-        return l->trial.way;
-    }
-    if (find_leader(l, &way)) {
-        rs_trial_follow(&l->trial, way);
-        tell_way(l, 0);
-        return way;
-    }
-    way = start_trial(l);
-    tell_way(l, way + 1);
-    return way;
 }
 
 /* Memory has gone since the message was loaded. */
@@ -456,7 +355,7 @@ static int __attribute__((noinline)) start_choosing(struct lane *l)
     if (error != 0)
         return error;
     pulls = l->pull.possible && is_prepared(l);
-    way = choose_way(l);
+    way = rs_lane_choose_way(l);
     l->nontemporal = (way & RS_TRIAL_NONTEMPORAL) != 0;
     l->announces = l->pulls = pulls && (way & RS_TRIAL_ONCE) != 0;
     l->pull.helped = 0;

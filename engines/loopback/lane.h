@@ -86,6 +86,15 @@ struct lane {
  * is known, are these now; see which are to be tried out. */
 void rs_lane_load_trial(struct lane *l);
 
+/** Sender, in each start, if it chooses: the way of the epoch, of a trial. */
+unsigned rs_lane_choose_way(struct lane *l);
+
+/** Whether the message may be long enough for ways that need both sides. */
+static inline bool rs_lane_may_pull(const struct lane *l)
+{
+    return l->bytes >= l->shortest_once;
+}
+
 static inline struct lane *lane_of(struct rsched_lane *lane)
 {
     return (struct lane *)lane;

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which way each epoch of a lane goes: by the costs, by what is tried out, or as the peer
+ * does, which tries it out for both. */
+#include "engines/loopback/lane.h"
+
+static uint64_t bytes_of(const struct rs_pieces *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < pieces->number; i++)
+        bytes += pieces->at[i].bytes * pieces->at[i].count;
+    return bytes;
+}
+
+void rs_lane_load_trial(struct lane *l)
+{
+    const struct rs_pull *p = &l->pull;
+    unsigned twice = rs_stores_ways(l->bytes), once, ways = twice, guess = twice;
+
+    if (p->possible && (l->prepared || rs_lane_may_pull(l))) {
+        once = rs_stores_ways_once(bytes_of(&p->slots));
+        ways = p->worth_trials ? twice | once : once;
+        guess = p->guess ? once : twice;
+    }
+    /* Slots that have never been read are not in the receiver's cache. */
+    rs_trial_load(&l->trial, ways, rs_stores_first(guess), 2 * l->ring.num_slots);
+    l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
+}
+
+/* The way of this epoch, where there are several. */
+static unsigned start_trial(struct lane *l)
+{
+    struct rs_trial *t = &l->trial;
+    struct rs_words *words = l->ring.words;
+    struct rs_trial_start start;
+
+    if (t->pending) {
+        /* Acquire: the time is read after that. */
+        l->consumed =
+            atomic_load_explicit(&words->consumed, memory_order_acquire);
+        if (l->consumed >= l->timed_end)
+            rs_trial_took(t, l->took +
+                                 atomic_load_explicit(&words->took,
+                                                      memory_order_relaxed));
+        l->lane.stats.trials = t->trials;
+        l->lane.stats.trial_changes = t->changes;
+    }
+    start = rs_trial_start(t);
+    if (start.timed) {
+        l->timed = META_TIMED;
+        l->took = 0;
+    }
+    return start.way;
+}
+
+/* The way that the peer goes, if it leads: it sends us about as much as we send it. */
+static bool find_leader(const struct lane *l, unsigned *way)
+{
+    const struct lane *back = (const struct lane *)l->lane.back;
+    const struct rsched_connection *c = l->lane.connection;
+    uint64_t told;
+
+    if (back == NULL || c->peer > c->engine->env.process ||
+        back->bytes / 2 > l->bytes || l->bytes / 2 > back->bytes)
+        return false;
+    /* Relaxed: it goes with nothing. */
+    told = atomic_load_explicit(&back->ring.words->way, memory_order_relaxed);
+    *way = (unsigned)told - 1;
+    return told > 0 && told <= RS_TRIAL_WAYS &&
+           (l->trial.ways & RS_TRIAL_SET(*way)) != 0;
+}
+
+/* Let the peer follow. */
+static void tell_way(struct lane *l, uint64_t way)
+{
+    if (l->told == way)
+        return;
+    l->told = way;
+    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
+}
+
+unsigned rs_lane_choose_way(struct lane *l)
+{
+    unsigned way;
+
+    if (!l->trial.possible) {
+        tell_way(l, 0);
+        return l->trial.way;
+    }
+    if (find_leader(l, &way)) {
+        rs_trial_follow(&l->trial, way);
+        tell_way(l, 0);
+        return way;
+    }
+    way = start_trial(l);
+    tell_way(l, way + 1);
+    return way;
+}
