@@ -126,6 +126,38 @@ RSCHED_API void rsched_memory_bar(const void *address, size_t bytes);
 RSCHED_API void rsched_memory_guard(bool (*holds)(void));
 
 /**
+ * PINNED MEMORY: a device that memory has been registered with reads and writes the
+ * pages that were there then, so they are not adopted until it is deregistered. Where a
+ * device is open it is not known what it has, and nothing is adopted, unless the
+ * device is told here, and all that is registered with it. librsched-heap.so does so for what
+ * libibverbs opens and registers (docs/adopted.md).
+ */
+struct rsched_pin;
+
+/**
+ * Tell that memory is about to be registered. It waits while pages of it are being moved.
+ * What may be registered already and what may not yet counts as pinned.
+ *
+ * @return what to give to rsched_memory_pinned() next; NULL if there was no memory: the
+ *         range is barred (rsched_memory_bar())
+ */
+RSCHED_API struct rsched_pin *rsched_memory_pin(const void *address, size_t bytes);
+
+/** Tell that it has been registered, by which handle it will be deregistered, or NULL:
+ * it has not. `pin` is gone afterwards; NULL is ignored. */
+RSCHED_API void rsched_memory_pinned(struct rsched_pin *pin, const void *handle);
+
+/** Tell that what has been registered by this handle is about to be deregistered.
+ *
+ * @return what to give to rsched_memory_pinned(), with NULL, or with the handle if it still
+ *         is; NULL if nothing is known of the handle */
+RSCHED_API struct rsched_pin *rsched_memory_unpin(const void *handle);
+
+/** Whether all that is registered with the device that has been opened as `fd` is told,
+ * from now on; false before it is closed. There is room for 64 devices. */
+RSCHED_API void rsched_memory_device(int fd, bool tells);
+
+/**
  * Have adopted pages of a range read as zeros, as madvise(MADV_DONTNEED) has
  * private memory. They stay adopted. Other memory is left as it is. No exchange
  * that sends from them may be active.
@@ -165,7 +197,7 @@ enum rsched_adoption {
     RSCHED_ADOPT_ORIGIN,  /**< it was not offered */
     RSCHED_ADOPT_MAPPING, /**< it is not plain private memory, or locked,
                                or has a policy of its own (mbind) */
-    RSCHED_ADOPT_DEVICE,  /**< a device may have it pinned */
+    RSCHED_ADOPT_DEVICE,  /**< a device has it pinned, or may have */
     RSCHED_ADOPT_BUDGET,  /**< too much is adopted already */
     RSCHED_ADOPT_SYSTEM,  /**< the kernel refused */
     RSCHED_ADOPT_GUARD,   /**< rsched_memory_guard(): it would not be seen what the

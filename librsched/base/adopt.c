@@ -22,6 +22,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/offer.h"
+#include "librsched/base/pin.h"
 #include "librsched/base/shared.h"
 
 static const char *const names[RSCHED_NUM_ADOPTIONS] = {
@@ -48,7 +49,24 @@ uint64_t rsched_memory_adoptions(enum rsched_adoption adoption)
 
 /* ---- what may have pages pinned ---- */
 
-static bool is_harmless_device(dev_t device)
+/* Where a descriptor leads, as the kernel calls it. */
+static bool is_called(int folder, const char *number, const char *const known[],
+                      size_t num_known)
+{
+    char name[64];
+    ssize_t length = readlinkat(folder, number, name, sizeof(name) - 1);
+
+    if (length < 0)
+        return errno == ENOENT;
+    name[length] = '\0';
+    for (size_t i = 0; i < num_known; i++) {
+        if (strcmp(known[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_terminal_or_memory(dev_t device)
 {
     unsigned number = major(device), unit = minor(device);
 
@@ -75,30 +93,35 @@ static bool is_harmless_socket(int fd)
 }
 
 /* What has no type is an object of the kernel. */
-static bool is_harmless_object(const char *name)
+static bool is_harmless_object(int folder, const char *number)
 {
     static const char *const known[] = {
-        "anon_inode:[eventpoll]", "anon_inode:[eventfd]",
-        "anon_inode:[timerfd]",   "anon_inode:[signalfd]",
-        "anon_inode:inotify",     "anon_inode:[pidfd]",
-    };
+        "anon_inode:[eventpoll]",       "anon_inode:[eventfd]",
+        "anon_inode:[timerfd]",         "anon_inode:[signalfd]",
+        "anon_inode:inotify",           "anon_inode:[pidfd]",
+        "anon_inode:[infinibandevent]", "anon_inode:[devx_async_cmd]",
+        "anon_inode:[devx_async_event]"};
 
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(known[i], name) == 0)
-            return true;
-    }
-    return false;
+    return is_called(folder, number, known, sizeof(known) / sizeof(known[0]));
+}
+
+/* One that registers no memory. */
+static bool is_harmless_device(int folder, const char *number, dev_t device)
+{
+    static const char *const known[] = {"/dev/infiniband/rdma_cm"};
+
+    return is_terminal_or_memory(device) || is_called(folder, number, known, 1);
 }
 
 /* By its name in `folder`: other threads may close it at any time. */
 static bool is_harmless(int folder, const char *number)
 {
     struct stat status;
-    char name[64];
-    ssize_t length;
 
     if (fstatat(folder, number, &status, 0) != 0)
         return errno == ENOENT;
+    if (rs_pin_knows(atoi(number), &status))
+        return true;
     switch (status.st_mode & S_IFMT) {
     case S_IFREG:
     case S_IFDIR:
@@ -108,13 +131,9 @@ static bool is_harmless(int folder, const char *number)
     case S_IFSOCK:
         return is_harmless_socket(atoi(number));
     case S_IFCHR:
-        return is_harmless_device(status.st_rdev);
+        return is_harmless_device(folder, number, status.st_rdev);
     case 0:
-        length = readlinkat(folder, number, name, sizeof(name) - 1);
-        if (length < 0)
-            return errno == ENOENT;
-        name[length] = '\0';
-        return is_harmless_object(name);
+        return is_harmless_object(folder, number);
     default:
         return false;
     }
@@ -135,13 +154,16 @@ static bool opens_device(void)
     return found;
 }
 
-/* Pages that the kernel counts as pinned for as long as it likes. */
+/* Pages that the kernel counts as pinned, of which nothing is told. */
 static bool has_pinned(void)
 {
-    FILE *file = fopen("/proc/self/status", "re");
+    FILE *file;
     unsigned long long kilobytes = 1;
     char line[256];
 
+    if (rs_pin_any_device())
+        return false; /* its queues are pinned, too */
+    file = fopen("/proc/self/status", "re");
     if (file == NULL)
         return true;
     while (fgets(line, sizeof(line), file) != NULL &&
@@ -280,7 +302,7 @@ static bool adopt(char *low, char *high)
         result = RSCHED_ADOPT_ORIGIN;
     } else if (!is_mapped_plainly(low, high) || !is_unlocked(low, high)) {
         result = RSCHED_ADOPT_MAPPING;
-    } else if (has_pinned() || opens_device()) {
+    } else if (rs_pin_holds(low, high) || has_pinned() || opens_device()) {
         result = RSCHED_ADOPT_DEVICE;
     } else if (!is_guarded()) {
         result = RSCHED_ADOPT_GUARD;
@@ -289,7 +311,7 @@ static bool adopt(char *low, char *high)
         rs_offer_mark(low);
         error = rs_shared_adopt(low, (uint64_t)(high - low));
         if (error == RSCHED_ESTATE)
-            return false; /* another thread has adopted pages of it */
+            return false; /* another thread has adopted or pinned pages of it */
         if (error != 0)
             result = error == RSCHED_ELIMIT ? RSCHED_ADOPT_BUDGET
                                             : RSCHED_ADOPT_SYSTEM;

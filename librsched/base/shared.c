@@ -15,6 +15,7 @@
 #include "librsched/base/error.h"
 #include "librsched/base/limit.h"
 #include "librsched/base/log.h"
+#include "librsched/base/pin.h"
 #include "librsched/base/region.h"
 
 struct rs_shared_state rs_shared = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -106,10 +107,12 @@ static void before_fork(void)
         if (is_copied(r))
             make_copy(r);
     }
+    rs_pin_before_fork();
 }
 
 static void after_fork_parent(void)
 {
+    rs_pin_after_fork_parent();
     for (struct region *r = rs_shared.regions; r != NULL; r = r->next) {
         if (is_copied(r) && r->copy != MAP_FAILED)
             munmap(r->copy, r->place.bytes);
@@ -130,6 +133,7 @@ static void after_fork_child(void)
 {
     struct region **at = &rs_shared.regions;
 
+    rs_pin_after_fork_child();
     while (*at != NULL) {
         struct region *r = *at;
         bool kept = r->kind == KIND_COPY;

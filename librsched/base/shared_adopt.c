@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/limit.h"
 #include "librsched/base/log.h"
+#include "librsched/base/pin.h"
 #include "librsched/base/region.h"
 
 enum { MOST_ADOPTED = 256 << 20 };
@@ -48,12 +50,37 @@ static bool replace(char *by, uint64_t bytes, char *address)
     abort();
 }
 
+/* Nothing here is a call that interposers see, for whom a thread that pins may wait. */
+static int move_pages(struct region *r, char *copy)
+{
+    const struct rs_place *place = &r->place;
+    struct rs_pin_move move;
+    bool moved = false;
+
+    if (!rs_pin_move_begin(&move, place->address, place->address + place->bytes))
+        return rs_fail(RSCHED_ESTATE, "shared memory: %p is pinned",
+                       (void *)place->address);
+    if (fill(place->address, place->offset, place->bytes)) {
+        syscall(SYS_madvise, copy, place->bytes, MADV_POPULATE_READ); /* Linux 5.14 */
+        moved = replace(copy, place->bytes, place->address);
+    }
+    if (moved) {
+        rs_region_insert(r);
+        rs_shared.adopted += place->bytes;
+    }
+    rs_pin_move_end(&move);
+    return moved ? 0
+                 : rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
+                           (unsigned long long)place->bytes);
+}
+
 static int adopt_part(struct region *r, char *address, uint64_t bytes)
 {
     uint64_t unit = bytes >= RS_HUGE_PAGE ? RS_HUGE_PAGE : rs_shared_page_bytes();
     uint64_t offset = round_up(rs_shared.bytes, unit) +
                       (uint64_t)(uintptr_t)address % unit;
     char *copy;
+    int error;
 
     if (rs_limit_resize(rs_shared.file.fd, offset + bytes) != 0)
         return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
@@ -65,18 +92,12 @@ static int adopt_part(struct region *r, char *address, uint64_t bytes)
         return rs_fail(RSCHED_ENOMEM, "shared memory: mapping %llu bytes: %m",
                        (unsigned long long)bytes);
     r->place = (struct rs_place){rs_shared.file.id, offset, bytes, address};
-    if (fill(address, offset, bytes)) {
-        madvise(copy, bytes, MADV_POPULATE_READ); /* from Linux 5.14 on */
-        if (replace(copy, bytes, address)) {
-            rs_region_insert(r);
-            rs_shared.adopted += bytes;
-            return 0;
-        }
+    error = move_pages(r, copy);
+    if (error != 0) {
+        munmap(copy, bytes);
+        rs_shared_punch(offset, bytes);
     }
-    munmap(copy, bytes);
-    rs_shared_punch(offset, bytes);
-    return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
-                   (unsigned long long)bytes);
+    return error;
 }
 
 static bool overlaps(const struct region *r, const char *low, const char *high)
