@@ -445,6 +445,8 @@ int rs_copies_compile(struct rs_copies *list,
         }
         left -= room;
     }
+    if (error != 0) /* a part of a message is none */
+        list->num_copies = list->num_chunks = 0;
     return error;
 }
 
@@ -623,9 +625,13 @@ int rs_copies_compile_pair(struct rs_copies *list,
                            const struct rsched_message *to)
 {
     struct append append = {.list = list};
+    int error;
 
     list->num_copies = list->num_chunks = 0;
-    return rs_copies_match(from, to, append_match, &append);
+    error = rs_copies_match(from, to, append_match, &append);
+    if (error != 0)
+        list->num_copies = list->num_chunks = 0;
+    return error;
 }
 
 void rs_copies_fini(struct rs_copies *list)

@@ -50,7 +50,7 @@ struct rs_copies {
 };
 
 /** Cut a message into chunks of `chunk_bytes` (the last may be shorter).
- * @return 0, RSCHED_ENOMEM, RSCHED_ELIMIT (more than 2^32 copies) */
+ * @return 0; RSCHED_ENOMEM, RSCHED_ELIMIT (more than 2^32 copies): the list is empty */
 int rs_copies_compile(struct rs_copies *list,
                       const struct rsched_message *message,
                       uint64_t chunk_bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engines/common/copy.h"
+#include "librsched/base/error.h"
 
 enum { ROOM = 1 << 16, LAYOUTS = 400, PIECES = 4 };
 
@@ -258,4 +259,40 @@ Test(copy, one_for_many_blocks)
     cr_assert_eq(rs_copies_compile_pair(&list, &blocks, &block), 0);
     cr_assert_eq(list.num_copies, 1);
     rs_copies_fini(&list);
+}
+
+/* ---- no memory ---- */
+
+static int reallocs_left = -1; /* or any number */
+
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    if (reallocs_left == 0)
+        return NULL;
+    reallocs_left -= reallocs_left > 0;
+    return __real_realloc(memory, bytes);
+}
+
+Test(base_copy, what_is_not_compiled_is_empty)
+{
+    char from[256], to[256] = {0};
+    struct rsched_piece pieces[] = {{from, 100, 1, 0}, {from + 120, 100, 1, 0}};
+    struct rsched_message message = {.pieces = pieces, .num_pieces = 2, .bytes = 200};
+    struct rs_copies copies = {0};
+    int failed = 0;
+
+    memset(from, 1, sizeof(from));
+    for (int left = 0; copies.num_chunks == 0; left++) {
+        rs_copies_fini(&copies);
+        reallocs_left = left;
+        failed += rs_copies_compile(&copies, &message, 200) != 0;
+        reallocs_left = -1;
+    }
+    cr_assert_geq(failed, 2, "each list needs memory");
+    rs_copies_pack(&copies, copies.chunks, to);
+    for (int i = 0; i < 200; i++)
+        cr_assert_eq(to[i], 1, "byte %d", i);
+    rs_copies_fini(&copies);
 }
