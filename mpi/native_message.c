@@ -97,12 +97,12 @@ static bool is_to_tell(const struct rs_message *message)
            message->need != UINT64_MAX && pair->skip == 0 &&
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&
-           (message->gpu < 0 || rs_pair_pulls(pair)) &&
-           message->bytes <=
-               (rs_pair_pulls(pair) ? INT_MAX : lane->slots->room);
+           (rs_pair_pulls(pair) ||
+            (message->gpu < 0 && message->bytes <= lane->slots->room));
 }
 
-/* One from a copy: the request need not wait for it. Of several that are started
+/* One from a copy: the request need not wait for it. It is short: a longer one has a
+ * synchronous send of its own. Of several that are started
  * in one go only the last one tells that all are matched; which one it is, is
  * tried out. False: it cannot go that way. */
 static bool send_copy(struct rs_request *request, int *error)
@@ -111,6 +111,8 @@ static bool send_copy(struct rs_request *request, int *error)
     struct rs_lane *lane = message->lane;
     const struct rs_pair *pair = lane->pair;
 
+    if (message->bytes > INT_MAX)
+        return false;
     if (lane->passed < lane->later) {
         lane->passed++;
         return false;
