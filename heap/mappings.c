@@ -205,8 +205,12 @@ int heap_madvise(void *address, size_t bytes, int advice)
 {
     if (!heap_is_ready())
         return (int)syscall(SYS_madvise, address, bytes, advice);
-    if (!has_adopted(address, bytes))
+    if (!has_adopted(address, bytes)) {
+        /* Shared pages would not do that. */
+        if (behavior_of(advice) == UNKNOWN)
+            rsched_memory_bar(address, bytes);
         return go_madvise(address, bytes, advice);
+    }
     switch (behavior_of(advice)) {
     case ALIKE:
         return go_madvise(address, bytes, advice);

@@ -375,18 +375,16 @@ static int find_pages(struct rsched_pull_source *s, struct rs_pieces *pages,
     char *low, *high;
     int error = 0;
 
-    *bytes = 0;
     for (size_t i = 0; error == 0 && rs_pieces_run(s->pieces.at, s->pieces.number,
                                                    &i, &low, &high);) {
-        struct rsched_piece p = {.address = rs_page_up(low), .count = 1};
+        struct rsched_piece p = {low, (uint64_t)(high - low), 1, 0};
 
-        high = rs_page_down(high);
-        if (p.address >= high)
-            continue;
-        p.bytes = (uint64_t)(high - p.address);
-        *bytes += p.bytes;
         error = rs_pieces_append(pages, &p);
     }
+    pages->number = rs_adopt_pages(pages->at, pages->number);
+    *bytes = 0;
+    for (size_t i = 0; i < pages->number; i++)
+        *bytes += pages->at[i].bytes;
     return error;
 }
 

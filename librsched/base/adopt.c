@@ -263,6 +263,51 @@ char *rs_page_down(char *address)
     return address - ((uintptr_t)address & (page_bytes() - 1));
 }
 
+static char *end_of(const struct rsched_piece *p)
+{
+    return p->address + p->bytes;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct rsched_piece *p = a, *q = b;
+
+    return p->address < q->address ? -1 : p->address > q->address;
+}
+
+/* In the order of addresses; what touches becomes one. */
+static size_t merge(struct rsched_piece *parts, size_t number)
+{
+    size_t kept = 0;
+
+    if (number > 0)
+        qsort(parts, number, sizeof(*parts), compare);
+    for (size_t i = 0; i < number; i++) {
+        const struct rsched_piece *p = &parts[i];
+        struct rsched_piece *last = kept > 0 ? &parts[kept - 1] : NULL;
+
+        if (last == NULL || p->address > end_of(last))
+            parts[kept++] = *p;
+        else if (end_of(p) > end_of(last))
+            last->bytes = (uint64_t)(end_of(p) - last->address);
+    }
+    return kept;
+}
+
+size_t rs_adopt_pages(struct rsched_piece *parts, size_t number)
+{
+    size_t merged = merge(parts, number), kept = 0;
+
+    for (size_t i = 0; i < merged; i++) {
+        char *low = rs_page_up(parts[i].address);
+        char *high = rs_page_down(end_of(&parts[i]));
+
+        if (low < high)
+            parts[kept++] = (struct rsched_piece){low, (uint64_t)(high - low), 1, 0};
+    }
+    return kept;
+}
+
 /* What that takes, in ps, together with taking it back; measured from 16 KiB to 4 MiB:
  * docs/adopted.md. */
 static uint64_t adopt_time(uint64_t bytes)

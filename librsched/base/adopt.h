@@ -7,12 +7,23 @@
 #define RS_BASE_ADOPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include <rsched/engine.h>
 
 /** Adopt what may be adopted of [low, high), which nobody writes until this
  * returns. What was adopted, rs_shared_find() finds; why the rest was not is
  * counted. */
 void rs_adopt(char *low, char *high);
+
+/**
+ * The pages that lie wholly within parts of memory, pieces of one block each: in their place,
+ * in the order of addresses, and what touches is one.
+ *
+ * @return how many pieces they are
+ */
+size_t rs_adopt_pages(struct rsched_piece *parts, size_t number);
 
 /* When it is looked whether memory is adopted. Zero it to initialise. */
 struct rs_adopt_watch {

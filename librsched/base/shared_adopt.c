@@ -14,7 +14,9 @@
 #include "librsched/base/pin.h"
 #include "librsched/base/region.h"
 
-enum { MOST_ADOPTED = 256 << 20 };
+/* Bytes, which a fork copies, and parts, each of which is a mapping or two more of some
+ * 65000 that a process may have, and one more while it forks. */
+enum { MOST_ADOPTED = 256 << 20, MOST_PARTS = 8192 };
 
 /* Into the file, which takes two thirds of the time of faults and a copy: the pages need
  * not be cleared. A fault at pages that are not there could not fail; this can. */
@@ -108,20 +110,22 @@ static bool overlaps(const struct region *r, const char *low, const char *high)
 int rs_shared_adopt(char *address, uint64_t bytes)
 {
     struct region *r = calloc(1, sizeof(*r)), *other;
-    int error = RSCHED_ENOMEM;
+    int error = RSCHED_ENOMEM, parts = 0;
 
     if (r == NULL)
         return rs_fail(RSCHED_ENOMEM, "shared memory: no memory");
     r->kind = KIND_ADOPTED;
     rs_shared_lock();
     for (other = rs_shared.regions;
-         other != NULL && !overlaps(other, address, address + bytes);)
+         other != NULL && !overlaps(other, address, address + bytes);) {
+        parts += other->kind == KIND_ADOPTED;
         other = other->next;
+    }
     if (other != NULL && !rs_region_is_shared(other))
         error = RSCHED_ENOTSUP; /* of a parent, or the library's own */
     else if (other != NULL)
         error = RSCHED_ESTATE; /* another thread was here before */
-    else if (bytes > MOST_ADOPTED - rs_shared.adopted)
+    else if (bytes > MOST_ADOPTED - rs_shared.adopted || parts >= MOST_PARTS)
         error = RSCHED_ELIMIT;
     else
         error = rs_shared_use_file();

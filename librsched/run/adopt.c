@@ -41,48 +41,6 @@ static int append(struct parts *parts, char *low, char *high)
     return 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const struct rsched_piece *p = a, *q = b;
-
-    return p->address < q->address ? -1 : p->address > q->address;
-}
-
-/* In the order of addresses; what touches becomes one. */
-static void merge(struct parts *parts)
-{
-    size_t kept = 0;
-
-    if (parts->number > 0)
-        qsort(parts->at, parts->number, sizeof(*parts->at), compare);
-    for (size_t i = 0; i < parts->number; i++) {
-        const struct rsched_piece *p = &parts->at[i];
-        struct rsched_piece *last = kept > 0 ? &parts->at[kept - 1] : NULL;
-
-        if (last == NULL || p->address > end_of(last))
-            parts->at[kept++] = *p;
-        else if (end_of(p) > end_of(last))
-            last->bytes = (uint64_t)(end_of(p) - last->address);
-    }
-    parts->number = kept;
-}
-
-/* The pages that lie wholly within parts. */
-static void keep_pages(struct parts *parts)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < parts->number; i++) {
-        char *low = rs_page_up(parts->at[i].address);
-        char *high = rs_page_down(end_of(&parts->at[i]));
-
-        if (low < high)
-            parts->at[kept++] =
-                (struct rsched_piece){low, (uint64_t)(high - low), 1, 0};
-    }
-    parts->number = kept;
-}
-
 /* The blocks of a lane's message, or the pages that have a byte of them. Blocks of
  * strided pieces would be a part each, and are rarely pages. */
 static int add_blocks(struct parts *parts, struct rsched_lane *lane, bool pages)
@@ -144,7 +102,7 @@ static uint64_t bytes_of(const struct parts *parts)
     return bytes;
 }
 
-static int adopt_for(struct rsched_exchange *x, const struct parts *pages)
+static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
 {
     struct parts wanted = {0};
     int error = 0;
@@ -157,31 +115,37 @@ static int adopt_for(struct rsched_exchange *x, const struct parts *pages)
             error = add_blocks(&wanted, lane, true);
     }
     if (error == 0) {
-        merge(&wanted);
+        wanted.number = rs_adopt_pages(wanted.at, wanted.number);
         adopt_common(&wanted, pages);
     }
     free(wanted.at);
-    return error;
 }
 
-int rs_exchange_adopt(struct rsched_exchange *x)
+/* Who finds no memory for that adopts nothing. */
+static void consider(struct rsched_exchange *x)
 {
     struct parts pages = {0};
     int error = 0;
 
-    if (!rs_offer_any())
-        return 0;
     for (uint32_t i = 0; i < x->num_tx && error == 0; i++) {
         if (x->tx[i]->ops->tx_blocks != NULL)
             error = add_blocks(&pages, x->tx[i], false);
     }
     if (error == 0) {
-        merge(&pages);
-        keep_pages(&pages);
+        pages.number = rs_adopt_pages(pages.at, pages.number);
         if (rs_adopt_is_due(&x->adopt, saving(x, &pages), bytes_of(&pages)))
-            error = adopt_for(x, &pages);
+            adopt_for(x, &pages);
     }
     free(pages.at);
+}
+
+int rs_exchange_adopt(struct rsched_exchange *x)
+{
+    int error = 0;
+
+    if (!rs_offer_any())
+        return 0;
+    consider(x);
     for (uint32_t i = 0; i < x->num_tx && error == 0; i++) {
         if (x->tx[i]->ops->tx_blocks != NULL)
             error = x->tx[i]->ops->tx_remap(x->tx[i]);

@@ -180,3 +180,44 @@ Test(base_adopt, pieces_of_offers)
     cr_assert_eq(rsched_memory_reclaim(memory + 10), 0);
     cr_assert_eq(rsched_memory_reclaim(memory + 30), 0);
 }
+
+static struct rsched_piece part(char *memory, int low, int high)
+{
+    return (struct rsched_piece){memory + low, (uint64_t)(high - low), 1, 0};
+}
+
+Test(base_adopt, pages_of_parts_in_any_order)
+{
+    char *m = mmap(NULL, ALL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rsched_piece parts[] = {
+        part(m, 8 * PAGE, 9 * PAGE - 1),             /* no page */
+        part(m, 5 * PAGE + 7, 7 * PAGE),             /* its second half is behind it */
+        part(m, 4 * PAGE - 1, 5 * PAGE + 7),         /* they touch */
+        part(m, 0, PAGE + 1), part(m, 10, 3 * PAGE), /* they overlap */
+        part(m, PAGE, PAGE + 1),
+    };
+
+    cr_assert_eq(rs_adopt_pages(NULL, 0), 0);
+    cr_assert_eq(rs_adopt_pages(parts, sizeof(parts) / sizeof(parts[0])), 2);
+    cr_assert(parts[0].address == m && parts[0].bytes == 3 * PAGE);
+    cr_assert(parts[1].address == m + 4 * PAGE && parts[1].bytes == 3 * PAGE);
+    cr_assert(parts[0].count == 1 && parts[1].count == 1);
+}
+
+Test(base_adopt, no_more_parts_than_a_process_can_have)
+{
+    enum { MANY = 8200 };
+    char *m = mmap(NULL, 2 * MANY * PAGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int left = MANY, error;
+
+    cr_assert_neq(m, MAP_FAILED);
+    do
+        error = rs_shared_adopt(m + (size_t)(2 * left) * PAGE - PAGE, PAGE);
+    while (error == 0 && --left > 0);
+    cr_assert_eq(error, RSCHED_ELIMIT);
+    cr_assert_leq(MANY - left, 8192);
+    cr_assert_eq(rs_shared_unadopt(m + (size_t)(2 * left) * PAGE,
+                                   m + (size_t)(2 * left + 3) * PAGE), 0);
+    cr_assert_eq(rs_shared_adopt(m, PAGE), 0, "there is room again");
+}

@@ -254,6 +254,32 @@ static void use(void (*make)(struct transfer *t, char *send))
     CHECK(rsched_memory_adopted(NULL, SIZE_MAX, &first) == 0, "adopted, but free");
 }
 
+/* What was said before holds on: such a block is not adopted. */
+static void use_wiped(void)
+{
+    const int first = 8 * PAGE, end = 16 * PAGE;
+    char *send = aligned_alloc(PAGE, ALL);
+    uint64_t before = adopted();
+    struct transfer t;
+    pid_t child;
+    int status;
+
+    memset(send, 1, ALL);
+    CHECK(madvise(send + first, (size_t)(end - first), MADV_WIPEONFORK) == 0,
+          "MADV_WIPEONFORK: %m");
+    make_collective(&t, send);
+    run(&t, send, SETTLED);
+    CHECK(adopted() == before, "%" PRIu64 " bytes are adopted", adopted() - before);
+    child = fork();
+    if (child == 0)
+        _exit(!is_zero(send, first, end) || !holds(send, 0, first) ||
+              !holds(send, end, ALL));
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "child: %#x",
+          (unsigned)status);
+    release(&t);
+    free(send);
+}
+
 /* ---- a library that looks for such calls itself ---- */
 
 static int their_calls;
@@ -322,6 +348,7 @@ int main(int argc, char **argv)
     } else {
         use(make_collective);
         use(make_messages);
+        use_wiped();
     }
     free(receive);
     MPI_Comm_free(&ring);

@@ -158,6 +158,34 @@ static void send_secret(void)
     close(fd);
 }
 
+/* Pages are adopted whichever way the message goes through them. */
+static void send_adopted(void)
+{
+    enum { PAGE = 4096, HALF = 8 * PAGE };
+    char *memory = mmap(NULL, 2 * HALF, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rsched_piece pieces[] = {{memory + HALF, HALF, 1, 0}, {memory, HALF, 1, 0}};
+    struct rsched_message message = {.pieces = pieces,
+                                     .num_pieces = 2,
+                                     .bytes = 2 * HALF};
+    struct rsched_pull_source *source;
+    size_t adopted = 0;
+    void *first;
+
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 1, 2 * HALF);
+    rsched_memory_offer(memory, 2 * HALF);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
+    for (int i = 0; i < 500 && adopted == 0; i++) {
+        rsched_pull_source_start(source, 2 * HALF, NULL, NULL);
+        adopted = rsched_memory_adopted(memory, 2 * HALF, &first);
+    }
+    CHECK(adopted == 2 * HALF && first == memory);
+    rsched_pull_source_destroy(source);
+    CHECK(rsched_memory_reclaim(memory) == 0);
+    munmap(memory, 2 * HALF);
+}
+
 static char into[MESSAGES][BYTES];
 
 static void verify(const struct rsched_pull *pull, int message, bool mapped)
@@ -508,6 +536,7 @@ int main(void)
     CHECK(told != MAP_FAILED && common != MAP_FAILED && forged != MAP_FAILED);
     CHECK(rsched_pull_group_create(&group) == 0);
     send_secret();
+    send_adopted();
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
