@@ -45,28 +45,26 @@ static int make_table(struct lane *l)
 }
 
 /* The receiver reads the table only in an epoch that announces it, and none is
- * under way. */
-static int publish(struct rs_pull *pull, struct rs_announcement *a)
+ * under way. False: there is no memory for it that others can map. */
+static bool publish(struct rs_pull *pull, struct rs_announcement *a)
 {
     const struct rs_table_maker *t = &pull->table;
     uint64_t bytes = rs_table_bytes(t);
-    int error;
 
     if (bytes <= pull->place.bytes &&
         rs_table_is_written(t, pull->place.address))
-        return 0;
+        return true;
     if (bytes > pull->place.bytes) {
         rsched_free(pull->place.address);
         pull->place = (struct rs_place){0};
-        error = rs_shared_alloc(bytes, &pull->place);
-        if (error != 0)
-            return error;
+        if (rs_shared_alloc(bytes, &pull->place) != 0)
+            return false;
         a->offset = pull->place.offset;
         a->bytes = pull->place.bytes;
     }
     rs_table_write(t, pull->place.address);
     a->version++;
-    return 0;
+    return true;
 }
 
 static bool is_long(uint64_t bytes, uint64_t least)
@@ -194,9 +192,8 @@ int rs_pull_offer(struct lane *l)
     error = make_table(l);
     if (error != 0 || pull->table.reachable < l->bytes)
         return error;
-    error = publish(pull, &pull->offer);
-    pull->shares = error == 0;
-    return error;
+    pull->shares = publish(pull, &pull->offer);
+    return 0;
 }
 
 /* Mapped memory is copied once by all costs that anybody has measured, but for
@@ -246,9 +243,9 @@ int rs_pull_load(struct lane *l)
     pull->readable = 0;
     if (choice.cma || choice.huge)
         read_slots(l, choice);
-    error = publish(pull, &pull->announcement);
-    if (error == 0)
-        error = rs_pieces_compile(&pull->slots, l, &pull->rest);
+    if (!publish(pull, &pull->announcement))
+        return 0; /* all of it through slots */
+    error = rs_pieces_compile(&pull->slots, l, &pull->rest);
     if (error != 0)
         return error;
     pull->announcement.rest = pull->rest.num_chunks;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/runtime/halo.h"
@@ -87,6 +88,35 @@ static int run_bind(struct rank *self)
     RANK_CHECK(rsched_exchange_load(h->x, h->pattern,
                                     (const void *const *)h->send,
                                     h->receive) == RSCHED_ESTATE);
+    halo_destroy(h);
+    return 0;
+}
+
+/* Where messages lie is written where others can read it. If there is no more room for
+ * that they go another way. */
+static int run_no_room(struct rank *self)
+{
+    const struct halo_edge edges[] = {{0, 1, 100000 | HALO_SHARED},
+                                      {1, 0, 100000 | HALO_SHARED},
+                                      {0, 1, 100000}, {1, 0, 100000}};
+    struct rlimit limit;
+    struct rsched_stats stats;
+    struct halo *h;
+    void *memory;
+
+    RANK_CHECK(halo_create(self, edges, 4, 1, RSCHED_EXCHANGE_VARIABLE, &h) == 0);
+    RANK_CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = 1;
+    RANK_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    RANK_CHECK(rsched_alloc(1 << 20, &memory) == RSCHED_ENOMEM);
+    RANK_CHECK(rsched_exchange_load(h->x, h->pattern, (const void *const *)h->send,
+                                    h->receive) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    RANK_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    for (int epoch = 0; epoch < 3; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    rsched_exchange_get_stats(h->x, &stats);
+    RANK_CHECK(stats.way_bytes[RSCHED_WAY_LANDING] == 600000);
     halo_destroy(h);
     return 0;
 }
@@ -262,15 +292,17 @@ static const struct {
     const char *name;
     rank_fn *run;
     int num_ranks;
+    bool alone; /* not in one process with another rank */
     bool deadly;
 } cases[] = {
-    {"test-peer", run_test_peer, 3, false},
-    {"bind", run_bind, 2, false},
-    {"load", run_load, 2, false},
-    {"stats", run_stats, 2, false},
-    {"stats-while-active", run_stats_while_active, 2, false},
-    {"give-up", run_give_up, 2, false},
-    {"death", run_death, 2, true},
+    {"test-peer", run_test_peer, 3, false, false},
+    {"bind", run_bind, 2, false, false},
+    {"load", run_load, 2, false, false},
+    {"no-room", run_no_room, 2, true, false},
+    {"stats", run_stats, 2, false, false},
+    {"stats-while-active", run_stats_while_active, 2, false, false},
+    {"give-up", run_give_up, 2, false, false},
+    {"death", run_death, 2, true, true},
 };
 
 int main(int argc, char **argv)
@@ -282,7 +314,7 @@ int main(int argc, char **argv)
         int result;
 
         if ((argc > 2 && strcmp(argv[2], cases[i].name) != 0) ||
-            (threads && cases[i].deadly))
+            (threads && cases[i].alone))
             continue;
         result = ranks_run(cases[i].num_ranks, threads, cases[i].run, NULL);
         if (result != (cases[i].deadly ? RANKS_KILLED : 0)) {
