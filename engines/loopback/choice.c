@@ -12,6 +12,15 @@ static uint64_t bytes_of(const struct rs_pieces *pieces)
     return bytes;
 }
 
+/* Let the peer follow. */
+static void tell_way(struct lane *l, uint64_t way)
+{
+    if (l->told == way)
+        return;
+    l->told = way;
+    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
+}
+
 void rs_lane_load_trial(struct lane *l)
 {
     const struct rs_pull *p = &l->pull;
@@ -25,6 +34,8 @@ void rs_lane_load_trial(struct lane *l)
     /* Slots that have never been read are not in the receiver's cache. */
     rs_trial_load(&l->trial, ways, rs_stores_first(guess), 2 * l->ring.num_slots);
     l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
+    if (!l->chooses)
+        tell_way(l, 0);
 }
 
 /* The way of this epoch, where there are several. */
@@ -53,30 +64,24 @@ static unsigned start_trial(struct lane *l)
     return start.way;
 }
 
-/* The way that the peer goes, if it leads: it sends us about as much as we send it. */
-static bool find_leader(const struct lane *l, unsigned *way)
+/* The way that the peer goes, if it leads: it sends us about as much as we send it. What
+ * it has told when it last sent says nothing of when it sends no more. */
+static bool find_leader(struct lane *l, unsigned *way)
 {
     const struct lane *back = (const struct lane *)l->lane.back;
     const struct rsched_connection *c = l->lane.connection;
     uint64_t told;
 
     if (back == NULL || c->peer > c->engine->env.process ||
-        back->bytes / 2 > l->bytes || l->bytes / 2 > back->bytes)
+        back->bytes / 2 > l->bytes || l->bytes / 2 > back->bytes ||
+        back->ring.sequence + 1 == l->led_at)
         return false;
+    l->led_at = back->ring.sequence + 1;
     /* Relaxed: it goes with nothing. */
     told = atomic_load_explicit(&back->ring.words->way, memory_order_relaxed);
     *way = (unsigned)told - 1;
     return told > 0 && told <= RS_TRIAL_WAYS &&
            (l->trial.ways & RS_TRIAL_SET(*way)) != 0;
-}
-
-/* Let the peer follow. */
-static void tell_way(struct lane *l, uint64_t way)
-{
-    if (l->told == way)
-        return;
-    l->told = way;
-    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
 }
 
 unsigned rs_lane_choose_way(struct lane *l)

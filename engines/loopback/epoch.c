@@ -233,6 +233,18 @@ static int announce(struct lane *l)
     return RSCHED_LANE_DONE;
 }
 
+/* @return whether something has been copied for the receiver */
+static bool help(struct lane *l)
+{
+    uint64_t begin = l->timed != 0 ? rs_clock_now() : 0;
+
+    if (!rs_pull_help(l))
+        return false;
+    if (l->timed != 0)
+        l->took += rs_clock_now() - begin;
+    return true;
+}
+
 /* All that is announced is out: see whether the receiver has taken it. */
 static int __attribute__((noinline)) finish_pull(struct lane *l)
 {
@@ -244,7 +256,7 @@ static int __attribute__((noinline)) finish_pull(struct lane *l)
         atomic_load_explicit(&words->consumed, memory_order_acquire);
     if (l->consumed != l->ring.sequence) {
         /* The receiver may sleep until our last chunk is done. */
-        if (rs_pull_help(l))
+        if (help(l))
             wake_peer(l, l->tag);
         return RSCHED_LANE_PENDING;
     }
@@ -478,8 +490,10 @@ pull(struct lane *l, const struct rs_slot *slot)
     if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0))
         error = rs_pull_compile(l, &a);
     if (error == 0) {
-        if (rs_pull_copy(l) == RSCHED_LANE_PENDING)
+        if (rs_pull_copy(l) == RSCHED_LANE_PENDING) {
+            tell_time(l, slot, begin);
             return RSCHED_LANE_PENDING;
+        }
         error = rs_pull_read(l);
         if (error == RSCHED_EPEER)
             return error;

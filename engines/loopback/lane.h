@@ -59,6 +59,7 @@ struct lane {
                                  not slots by ordinary stores */
     bool nontemporal;         /* tx: slots are written so in this epoch */
     uint64_t told;            /* tx: the way that the peer has been told of */
+    uint64_t led_at;          /* tx: behind where its ring was when it was last followed */
     struct rs_block *block;   /* rx */
     bool abandoned;
     bool keeps;               /* tx: `pieces` are the loaded message's */

@@ -296,6 +296,8 @@ static uint64_t copy_chunks(struct lane *l, uint64_t epoch)
         uint32_t end = claim.before + claim.count;
         uint32_t first = l->sends ? last + 1 - end : claim.before;
 
+        if (l->sends)
+            RS_FAILPOINT("tx:claimed");
         for (uint32_t i = 0; i < claim.count; i++)
             bytes += copy_chunk(l, first + i);
         if (l->sends)
@@ -339,8 +341,10 @@ int rs_pull_copy(struct lane *l)
         l->lane.stats.nontemporal += rs_copies_run_pair(&pull->copies);
         return RSCHED_LANE_DONE;
     }
-    if (!pull->sharing)
+    if (!pull->sharing) {
         offer(l, epoch);
+        RS_FAILPOINT("rx:offered");
+    }
     pull->sharing = true;
     copy_chunks(l, epoch);
     /* All are claimed, and ours are done. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/failpoint.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,10 +17,11 @@
 enum action { ACTION_KILL, ACTION_STOP, ACTION_DELAY };
 
 enum { POINT_SIZE = 32, MAX_POINTS = 16 };
+#define EACH ULONG_MAX
 
 struct failpoint {
     char point[POINT_SIZE];
-    unsigned long hit; /* acts at this one, counted from 1 */
+    unsigned long hit; /* acts at this one, counted from 1, or EACH */
     enum action action;
     uint64_t delay_ps;
     atomic_ulong hits;
@@ -46,7 +48,7 @@ static bool parse_action(const char *text, struct failpoint *f)
            rs_config_parse_time(text + 6, &f->delay_ps);
 }
 
-/* POINT[@PROCESS][#HIT]=ACTION; `text` is cut up. */
+/* POINT[@PROCESS][#HIT|#each]=ACTION; `text` is cut up. */
 static int parse_failpoint(char *text, int process)
 {
     struct failpoint *f = &failpoints[num_failpoints];
@@ -60,7 +62,7 @@ static int parse_failpoint(char *text, int process)
     f->hit = 1;
     if ((hit = strchr(text, '#')) != NULL) {
         *hit++ = '\0';
-        f->hit = strtoul(hit, NULL, 10);
+        f->hit = strcmp(hit, "each") == 0 ? EACH : strtoul(hit, NULL, 10);
     }
     if ((at = strchr(text, '@')) != NULL) {
         *at++ = '\0';
@@ -112,9 +114,12 @@ void rs_failpoint_hit(const char *point)
 {
     for (size_t i = 0; i < num_failpoints; i++) {
         struct failpoint *f = &failpoints[i];
+        unsigned long hits;
 
-        if (strcmp(f->point, point) != 0 ||
-            atomic_fetch_add(&f->hits, 1) + 1 != f->hit)
+        if (strcmp(f->point, point) != 0)
+            continue;
+        hits = atomic_fetch_add(&f->hits, 1) + 1;
+        if (f->hit != EACH && f->hit != hits)
             continue;
         if (f->action == ACTION_DELAY)
             rs_clock_sleep(f->delay_ps);

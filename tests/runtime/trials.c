@@ -137,6 +137,72 @@ static int run_stores(struct rank *self)
     return failed;
 }
 
+/* Who leads sends no more, or less than is tried out: the other one tries for itself. */
+static struct halo_edge often[2], later[2];
+
+static int run_deserted(struct rank *self)
+{
+    enum { LATER = 200 };
+    const struct halo_edge *both[] = {often, later};
+    struct halo *halos[2];
+    struct rsched_stats stats;
+    uint64_t before = 0;
+    int failed = 0;
+
+    for (int i = 0; i < 2; i++)
+        RANK_CHECK(halo_create(self, both[i], 2, 7 + (uint64_t)i,
+                               i == 0 ? RSCHED_EXCHANGE_VARIABLE : 0,
+                               &halos[i]) == 0);
+    for (int epoch = 1; epoch <= EPOCHS + LATER && failed == 0; epoch++) {
+        struct halo *h = halos[epoch > EPOCHS];
+        struct rsched_exchange *x = halos[0]->x;
+
+        if (epoch == EPOCHS + 1) {
+            rsched_exchange_get_stats(x, &stats);
+            before = stats.trials;
+            RANK_CHECK((before == 0) == (self->rank == 1));
+        }
+        if (epoch == 1 || epoch == EPOCHS + 1)
+            RANK_CHECK(rsched_exchange_load(x, h->pattern,
+                                            (const void *const *)h->send,
+                                            h->receive) == 0);
+        halo_fill(h, epoch);
+        RANK_CHECK(rsched_exchange_start(x) == 0 && rsched_exchange_wait(x) == 0);
+        failed |= halo_wrong(h, epoch) != 0;
+    }
+    rsched_exchange_get_stats(halos[0]->x, &stats);
+    if (self->rank == 1 && stats.trials == before)
+        failed |= RANK_FAIL("rank 1 tries nothing out when rank 0 sends %llu bytes",
+                            (unsigned long long)later[0].bytes);
+    for (int i = 0; i < 2; i++)
+        halo_destroy(halos[i]);
+    return failed;
+}
+
+/* A sender that copies what it sends takes its time: slots are faster. */
+static int run_slow_help(struct rank *self)
+{
+    enum { STEPS = 300 };
+    struct rsched_stats stats;
+    struct halo *halo;
+    uint64_t once, slots;
+    int failed = 0;
+
+    RANK_CHECK(halo_create(self, choppy, 2 * BLOCKS, 7, 0, &halo) == 0);
+    for (int epoch = 1; epoch <= STEPS && failed == 0; epoch++)
+        failed = halo_step(halo, epoch);
+    rsched_exchange_get_stats(halo->x, &stats);
+    once = stats.way_bytes[RSCHED_WAY_PULL] + stats.way_bytes[RSCHED_WAY_DIRECT];
+    slots = stats.way_bytes[RSCHED_WAY_LANDING];
+    if (self->rank == 0 && (stats.way_bytes[RSCHED_WAY_DIRECT] == 0 || once > slots))
+        failed |= RANK_FAIL("%llu bytes in one copy, %llu of them by the sender, %llu "
+                            "through slots", (unsigned long long)once,
+                            (unsigned long long)stats.way_bytes[RSCHED_WAY_DIRECT],
+                            (unsigned long long)slots);
+    halo_destroy(halo);
+    return failed;
+}
+
 #define COST(rate) "{L: 1 us, o: 1 us, O: [{rate: " rate " MB/s}], g: 1 us, " \
                    "G: [{rate: " rate " MB/s}]}\n"
 #define HEAD "rsched: machine/1\nname: trials\nextends: host\nways:\n"
@@ -145,6 +211,7 @@ static int run_stores(struct rank *self)
 #define NO_KERNEL HEAD "  landing: " COST("10000")
 #define MAPPED HEAD "  landing: " COST("100") "  pull: " COST("1000") \
                     "  cma: " COST("1000")
+#define SHARED MAPPED "  shared: " COST("2000")
 #define PULL_ONLY HEAD "  landing: " COST("100") "  pull: " COST("1000")
 #define MAPPED_SLOWER HEAD "  landing: " COST("10000") "  pull: " COST("100")
 
@@ -234,11 +301,38 @@ static int check_built_in(const char *name, const char *value, bool trials)
     return status != 0;
 }
 
+static int check_deserted(const char *costs, uint64_t bytes, uint64_t later_bytes,
+                          uint64_t answer)
+{
+    often[0] = (struct halo_edge){0, 1, bytes};
+    often[1] = (struct halo_edge){1, 0, bytes};
+    later[0] = (struct halo_edge){0, 1, later_bytes};
+    later[1] = (struct halo_edge){1, 0, answer};
+    return run_by(costs, "yes", run_deserted, NULL);
+}
+
+static int check_slow_help(void)
+{
+    int failed;
+
+    for (int i = 0; i < 2 * BLOCKS; i++)
+        choppy[i] = (struct halo_edge){0, 1, BLOCK | HALO_SHARED};
+    setenv("RSCHED_FAILPOINTS", "tx:claimed#each=delay:1ms,rx:offered#each=delay:300us", 1);
+    failed = run_by(SHARED, "yes", run_slow_help, NULL);
+    unsetenv("RSCHED_FAILPOINTS");
+    return failed;
+}
+
 int main(void)
 {
     int failed = 0;
 
     failed |= check_all_stores();
+    setenv("RSCHED_SLOT_STORES", "auto", 1);
+#ifdef __x86_64__ /* where slots are written in two ways */
+    failed |= check_deserted(NO_KERNEL, 65536, 0, 65536);
+    failed |= check_deserted(NO_KERNEL, 65536, 4000, 5000);
+#endif
     setenv("RSCHED_SLOT_STORES", "ordinary", 1);
     for (int i = 0; i < 2 * BLOCKS; i++)
         choppy[i] = (struct halo_edge){i % 2, 1 - i % 2, BLOCK | HALO_SHARED};
@@ -271,6 +365,8 @@ int main(void)
                     (struct expected){false, true, 2 * BLOCKS, true});
     failed |= check(MAPPED_SLOWER, "auto",
                     (struct expected){false, false, 2 * BLOCKS, true});
+    failed |= check_deserted(SLOTS_FASTER, 65536, 0, 65536);
+    failed |= check_slow_help();
     failed |= check_built_in("RSCHED_CMA", "0", false);
     failed |= check_built_in("RSCHED_NODE", "", true);
     return failed;
