@@ -307,6 +307,12 @@ static void collect(struct rs_pair *pair)
     }
 }
 
+bool rs_incarnation_takes(const struct rs_pair *pair)
+{
+    return pair->view.open != 0 && !pair->view.sends && pair->pulls &&
+           has_open(pair);
+}
+
 /* A sender may wait for a message to be pulled, whatever we wait for. */
 static void look(struct rs_pair *pair)
 {
@@ -314,7 +320,7 @@ static void look(struct rs_pair *pair)
         return;
     if (!rs_pair_is_open(&pair->view))
         rs_incarnation_stop(pair);
-    else if (!pair->view.sends && pair->pulls && has_open(pair))
+    else if (rs_incarnation_takes(pair))
         collect(pair);
 }
 

@@ -56,6 +56,11 @@ struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world)
     return p;
 }
 
+struct rs_pair *rs_pairs_first(void)
+{
+    return all;
+}
+
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
 {
     for (struct rs_pair *p = all; p != NULL; p = p->next_all)

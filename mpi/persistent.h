@@ -184,6 +184,8 @@ bool rs_sender_is_readable(const struct rs_sender *sender);
 struct rsched_pull_reader rs_sender_reader(const struct rs_sender *sender);
 /** Call `visit` for all pairs. */
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair));
+/** The first of all, of which each has the next one. */
+struct rs_pair *rs_pairs_first(void);
 void rs_pairs_fini(void);
 
 /* ---- lanes by their tags (lanes.c) ---- */
@@ -257,7 +259,9 @@ void rs_incarnation_close(struct rs_pair *pair);
 void rs_incarnation_settle(struct rs_pair *pair);
 /** N4: likewise, for all pairs. */
 void rs_incarnations_settle(void);
-/** Learn of stops. */
+/** Whether the peer may announce what it waits for to be taken. */
+bool rs_incarnation_takes(const struct rs_pair *pair);
+/** Take what has been announced, and learn of stops. */
 void rs_incarnations_look(void);
 /** Before a native call that may block (N4). */
 static inline void rs_settle(void)

@@ -24,6 +24,7 @@ enum {
 
 struct bells {
     unsigned num;
+    unsigned wanted; /* the first ones are of what is waited for */
     _Atomic uint32_t *asleep[MOST_BELLS];
 };
 
@@ -35,13 +36,32 @@ struct look {
 
 /* ---- bells ---- */
 
-/* The one that rings when the request is complete, or can go on. */
-static _Atomic uint32_t *bell_of(const struct rs_request *request)
+/* The one that rings when something of the pair is complete, or can go on. */
+static _Atomic uint32_t *bell_of(const struct rs_pair *pair)
 {
-    const struct rs_pair_view *view = &request->message->lane->pair->view;
+    const struct rs_pair_view *view = &pair->view;
 
     return view->words == NULL ? NULL
                                : &view->words->bells[view->sends].asleep;
+}
+
+static bool has_bell(const struct bells *bells, const _Atomic uint32_t *asleep)
+{
+    for (unsigned i = 0; i < bells->num; i++) {
+        if (bells->asleep[i] == asleep)
+            return true;
+    }
+    return false;
+}
+
+/* A sender may wait for a message to be taken, whatever we wait for. */
+static void add_senders(struct bells *bells)
+{
+    for (const struct rs_pair *p = rs_pairs_first();
+         p != NULL && bells->num < MOST_BELLS; p = p->next_all) {
+        if (rs_incarnation_takes(p) && !has_bell(bells, bell_of(p)))
+            bells->asleep[bells->num++] = bell_of(p);
+    }
 }
 
 /* False: something of the array rings no bell of a pair. */
@@ -59,13 +79,17 @@ static bool collect(struct bells *bells, int count, const MPI_Request *handles)
             continue;
         if (request == NULL || request->message == NULL || request->state == RS_NATIVE)
             return false;
-        asleep = bell_of(request);
+        asleep = bell_of(request->message->lane->pair);
         if (asleep == NULL || bells->num == MOST_BELLS)
             return false;
         if (bells->num == 0 || bells->asleep[bells->num - 1] != asleep)
             bells->asleep[bells->num++] = asleep;
     }
-    return bells->num > 0;
+    bells->wanted = bells->num;
+    if (bells->num == 0)
+        return false;
+    add_senders(bells);
+    return true;
 }
 
 static bool is_any_complete(const struct look *look)
@@ -104,15 +128,10 @@ static int wait_for_any(const struct bells *bells, uint64_t until_ps)
 #endif
 
 /* @return whether this kernel, and what it allows, can do that */
-static bool wait_for_bells(const struct bells *bells, uint64_t limit_ps)
+static bool wait_for_all(const struct bells *bells, uint64_t limit_ps)
 {
     static atomic_bool only_one; /* at a time */
-    struct timespec limit = rs_clock_timespec(limit_ps);
 
-    if (bells->num == 1) {
-        syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, 1, &limit, NULL, 0);
-        return true;
-    }
     if (atomic_load_explicit(&only_one, memory_order_relaxed))
         return false;
     if (wait_for_any(bells, rs_clock_now() + limit_ps) >= 0 || errno == EAGAIN ||
@@ -120,6 +139,18 @@ static bool wait_for_bells(const struct bells *bells, uint64_t limit_ps)
         return true;
     atomic_store_explicit(&only_one, true, memory_order_relaxed);
     return false;
+}
+
+/* @return whether those of what is waited for are heard */
+static bool wait_for_bells(const struct bells *bells, uint64_t limit_ps)
+{
+    struct timespec limit = rs_clock_timespec(limit_ps);
+
+    if (bells->num > 1 && wait_for_all(bells, limit_ps))
+        return true;
+    if (bells->wanted == 1)
+        syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, 1, &limit, NULL, 0);
+    return bells->wanted == 1;
 }
 
 /* Sleep until one of the other sides rings or the time is over. A ring can be
@@ -136,6 +167,8 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
      * there. */
     for (unsigned i = 0; i < bells->num; i++)
         atomic_store(bells->asleep[i], 1);
+    if (bells->num > bells->wanted)
+        rs_incarnations_look();
     do
         is_ready = is_any_complete(look);
     while (!is_ready && rs_clock_now() - begin < LOOK_PS);
