@@ -103,6 +103,7 @@ static int load_pull(struct lane *l, const struct rsched_message *message)
     if (!rs_lane_may_pull(l)) {
         l->pull_in = PULL_SHORT_IN;
         l->ask_left = MOST_ASKS;
+        rs_lane_load_trial(l);
         return 0;
     }
     rs_huge_watch(&l->pull.huge);
@@ -129,7 +130,7 @@ int rs_loopback_tx_load(struct rsched_lane *lane,
     l->pull_in = 0;
     error = load_ring(l, message);
     if (error == 0 && (may_pull_short(l) || rs_lane_may_pull(l)))
-        error = load_pull(l, message);
+        return load_pull(l, message);
     rs_lane_load_trial(l);
     return error;
 }
@@ -346,7 +347,6 @@ static int __attribute__((cold)) renew_pull(struct lane *l)
     uint64_t reachable = l->pull.table.reachable;
     int error = rs_pull_load(l);
 
-    rs_lane_load_trial(l);
     if (error != 0)
         return error;
     /* Adopted memory has been freed; what is there now may be adopted. */
@@ -393,7 +393,6 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
     if (unlikely(l->pull_in != 0) && --l->pull_in == 0) {
         int error = rs_pull_load(l);
 
-        rs_lane_load_trial(l);
         if (error != 0)
             return error;
     }

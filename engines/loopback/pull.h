@@ -103,8 +103,8 @@ int rs_pieces_compile(const struct rs_pieces *pieces, struct lane *l,
 uint64_t rs_pull_shortest(const struct rsched_connection *connection);
 
 /** Sender, when a message has been loaded, or when memory has ceased to be
- * reachable since: make the table, and see whether it is worth while.
- * rs_lane_load_trial() comes next.
+ * reachable since: make the table, and see whether it is worth while, and which ways
+ * are to be tried out.
  * @return 0 or RSCHED_ENOMEM */
 int rs_pull_load(struct lane *l);
 

@@ -219,7 +219,7 @@ static struct rs_way_choice other_choice(const struct rs_way_parts *parts)
     return (struct rs_way_choice){mapped, !mapped, !mapped};
 }
 
-int rs_pull_load(struct lane *l)
+static int load(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
     struct rs_way_choice choice;
@@ -253,9 +253,9 @@ int rs_pull_load(struct lane *l)
     return 0;
 }
 
-static int reload(struct lane *l)
+int rs_pull_load(struct lane *l)
 {
-    int error = rs_pull_load(l);
+    int error = load(l);
 
     rs_lane_load_trial(l);
     return error;
@@ -301,7 +301,7 @@ int rs_loopback_tx_remap(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
 
-    return l->keeps ? reload(l) : 0;
+    return l->keeps ? rs_pull_load(l) : 0;
 }
 
 /* ---- huge pages ---- */
@@ -383,5 +383,5 @@ int rs_pull_consider_huge(struct lane *l)
         return error;
     rs_trial_forget(&l->trial); /* the kernel takes another time now */
     error = cut_pieces(l);
-    return error != 0 ? error : reload(l);
+    return error != 0 ? error : rs_pull_load(l);
 }
