@@ -67,7 +67,7 @@ static struct entry table[] = {
       "once is written by non-temporal stores, past the caches; auto: by the "
       "costs of the ways; 0: never"},
      KIND_LIMIT, FIELD(nontemporal_bytes), 0, RS_LIMIT_AUTO - 1, true},
-    {{"RSCHED_ADOPT", 0, "32", 0, "count",
+    {{"RSCHED_ADOPT", 0, "4", 0, "count",
       "in which start of what is loaded whole pages of send buffers are moved "
       "in place to where neighbors can map them, if their owner has offered "
       "them, as librsched-heap.so does for malloc; 0: in none"},

@@ -50,7 +50,7 @@ Test(base_adopt, it_is_due_when_it_pays)
 {
     const uint64_t ms = UINT64_C(1000000000), bytes = 1 << 20;
     struct rs_adopt_watch w = {.in = 0};
-    uint32_t starts = 32;
+    uint32_t starts = 4;
 
     cr_assert_not(rs_adopt_is_due(&w, 0, bytes));
     cr_assert_eq(w.in, 0, "what saves nothing is not looked at again");

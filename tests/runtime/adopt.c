@@ -449,10 +449,10 @@ static int run_refused(struct rank *self)
 
 /* ---- what nobody has set ---- */
 
-/* What is offered is adopted in the 32nd start, and nothing else ever. */
+/* What is offered is adopted in the 4th start, if that pays, and nothing else ever. */
 static int run_by_default(struct rank *self)
 {
-    enum { DEFAULT = 32 };
+    enum { DEFAULT = 4 };
     char *memory = map_memory(self->rank), *other = map_memory(self->rank);
     struct rsched_exchange *x;
 
