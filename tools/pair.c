@@ -51,7 +51,7 @@ struct pair {
     uint64_t meetings;
     struct rsched_context *context;
     uint64_t tags;
-    bool near;
+    bool near, any; /* class of blocks */
     const struct rs_numa_pair *where;
     unsigned blocks, mixed;
     unsigned num_lines;
@@ -183,13 +183,14 @@ static bool is_near(double ns)
 
 void pair_choose_class(struct pair *pair, const char *name)
 {
+    pair->any = name != NULL && strcmp(name, "any") == 0;
     pair->near = name != NULL ? strcmp(name, "near") == 0
                               : is_near(measure_line(pair));
 }
 
 const char *pair_class(const struct pair *pair)
 {
-    return pair->near ? "near" : "far";
+    return pair->any ? "any" : pair->near ? "near" : "far";
 }
 
 uint64_t pair_line(struct pair *pair)
@@ -479,7 +480,8 @@ static double run_in_class(struct pair *pair, const struct station *s,
             return -1;
         ns = meet(pair, ns);
         after = measure_line(pair);
-        if (is_near(before) == pair->near && is_near(after) == pair->near) {
+        if (pair->any ||
+            (is_near(before) == pair->near && is_near(after) == pair->near)) {
             if (pair->num_lines + 2 <= LINES) {
                 pair->lines[pair->num_lines++] = before;
                 pair->lines[pair->num_lines++] = after;

@@ -33,7 +33,7 @@ bool pair_is_first(const struct pair *pair);
 const struct rs_numa_pair *pair_where(const struct pair *pair);
 
 /** Blocks are to be of one class of a line's round trip: "near" or "far", or
- * NULL for the one that there is now. */
+ * NULL for the one that there is now; or of "any". */
 void pair_choose_class(struct pair *pair, const char *name);
 
 /** The class, and the median one-way time of a line in its blocks, in ps. */

@@ -288,6 +288,7 @@ static int run_gpus(struct request *request)
         request->gpu_probes[i] =
             (struct probe_gpu){.cores = request->pairs[0],
                                .where = request->gpu_pairs.of[i],
+                               .class = request->class,
                                .rounds = request->rounds,
                                .longest = request->longest};
         if (i > 0 || request->memory == MEMORY_ALL)
@@ -391,8 +392,8 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
         {"svg", 0, "FILE", "draw times by size, with the switch points",
          &request.svg, NULL},
         {"class", 0, "CLASS",
-         "near or far: keep to one class of a line's round trip", &request.class,
-         NULL},
+         "near or far: keep to one class of a line's round trip, by default that of the "
+         "beginning; any: to none", &request.class, NULL},
         {"rounds", 0, "N", "of which the lower quartile counts (7)", &rounds, NULL},
         {"longest", 0, "BYTES", "longest message (33554432)", &longest, NULL},
         {"memory", 0, "KIND", "host, gpu or all: which is measured (all)", &memory,
@@ -409,7 +410,7 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
         return status;
     request.longest = UINT64_C(32) << 20;
     if (request.class != NULL &&
-        tool_word("class", request.class, "near|far") < 0)
+        tool_word("class", request.class, "near|far|any") < 0)
         return TOOL_BAD_INPUT;
     kind = tool_word("memory", memory, "host|gpu|all");
     if (kind < 0)

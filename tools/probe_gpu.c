@@ -156,7 +156,7 @@ static int measure(struct pair *pair, void *arg)
 
     memset(here, true, sizeof(here));
 
-    pair_choose_class(pair, NULL);
+    pair_choose_class(pair, probe->class);
     /* Rounds around all, so that what disturbs for seconds is in one round. */
     for (unsigned r = 0; r < probe->rounds; r++) {
         for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++)
@@ -333,7 +333,7 @@ static int measure_table(struct pair *pair, void *arg)
     int status = TOOL_OK;
 
     memset(here, true, sizeof(here));
-    pair_choose_class(pair, NULL);
+    pair_choose_class(pair, t->probe.class);
     for (unsigned r = 0; r < t->probe.rounds; r++) {
         for (unsigned k = 0; k < t->num && status == TOOL_OK; k++)
             status = measure_row(pair, t, &t->rows[k], here);

@@ -15,6 +15,7 @@ struct probe_gpu {
     struct gpus_pair where;
     unsigned rounds;
     uint64_t longest;
+    const char *class; /* pair_choose_class() */
     uint64_t line; /* one way, ps */
     struct probe_way of[RS_NUM_GPU_WAYS];
     struct rs_way_costs costs[RS_NUM_GPU_WAYS]; /* fitted; given: it is possible */

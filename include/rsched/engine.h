@@ -53,6 +53,7 @@
 
 #include <rsched/error.h>
 #include <rsched/exchange.h>
+#include <rsched/piece.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,15 +72,6 @@ enum {
     RSCHED_MAX_RAILS = 8,
     /** Most pieces that a stage copies at a time. */
     RSCHED_STAGE_DEPTH = 4,
-};
-
-/** Blocks of user memory: block i is the `bytes` bytes at address + i*stride.
- * A struct rsched_run with an address. */
-struct rsched_piece {
-    char *address;
-    uint64_t bytes;
-    uint64_t count;
-    int64_t stride;
 };
 
 /** One epoch's message as one side sees it. */

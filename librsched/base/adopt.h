@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <rsched/engine.h>
+#include <rsched/piece.h>
 
 /** Adopt what may be adopted of [low, high), which nobody writes until this
  * returns. What was adopted, rs_shared_find() finds; why the rest was not is

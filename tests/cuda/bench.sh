@@ -25,7 +25,7 @@ has() {
 }
 
 bench() {
-    python3 -B "$run" --build "$build" --rounds 1 --longest 65536 --side 8 --words 64 \
+    python3 -B "$run" --build "$build" --rounds 1 --class any --longest 65536 --side 8 --words 64 \
         --sanitizer "$here/no-sanitizer" "$@" 2>&1
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rsched probe of GPU memory, over the driver in software, whose times mean nothing:
-# all of it runs, and what it writes can be read. Usage: probe.sh RSCHED FAKE GDR
+# rsched probe of GPU memory, over the driver in software, whose times mean nothing, so
+# that none is measured again: all of it runs, and what it writes can be read. Usage: probe.sh RSCHED FAKE GDR
 set -u
 rsched=$1 fake=$2 gdr=$3
 failed=0
@@ -19,7 +19,7 @@ fail() {
 }
 
 probe() {
-    env LD_LIBRARY_PATH="$fake:$gdr" "$rsched" probe --memory gpu --rounds "${rounds:-1}" --longest 65536 "$@"
+    env LD_LIBRARY_PATH="$fake:$gdr" "$rsched" probe --memory gpu --class any --rounds "${rounds:-1}" --longest 65536 "$@"
 }
 
 probe --output "$folder/ways.yaml" >"$folder/table" || fail probe

@@ -43,6 +43,7 @@ HEADER_OF = {
     "rsched/device_open.h": "librsched/run",
     "rsched/error.h": "librsched/base",
     "rsched/memory.h": "librsched/base",
+    "rsched/piece.h": "librsched/base",
     "rsched/version.h": "librsched/base",
     "rsched/pattern.h": "patterns",
     "rsched/machine.h": "models",
@@ -64,7 +65,7 @@ ENGINE_PARTS = {
 OUTSIDE = [
     (r"mpi(-ext)?\.h|rsched/mpi\.h",
      ["mpi", "bench", "examples", "tests/mpi", "include/rsched/mpi.h"], "MPI"),
-    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "bench/verbs", "tests"], "verbs"),
+    (r"infiniband/.*|rdma/.*", ["engines/verbs", "engines/mlx5", "bench/verbs", "heap", "tests"], "verbs"),
     (r"cuda.*\.h|cooperative_groups.*|nvml\.h|gdrapi\.h|cub/.*",
      ["engines/cuda", "tests/cuda", "bench/gpu", "examples/jacobi-device"], "CUDA"),
     (r"(simgrid|smpi|xbt)/.*", ["tests/world"], "SimGrid"),
