@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "engines/rdma/places.h"
 #include "engines/rdma/rdma.h"
 #include "librsched/base/error.h"
 
@@ -341,6 +342,20 @@ static int check_apart(const struct span *spans, size_t number)
     return 0;
 }
 
+/* A registration holds the pages that processors have. The driver takes managed
+ * memory from those to a GPU's when a kernel touches it, and does not ask who else
+ * has them, so a device would read and write what nobody sees. */
+static int check_stays(const struct rsched_message *message)
+{
+    struct rs_rdma_places places;
+    int error = rs_rdma_places_find(message, &places);
+
+    if (error != 0 || !places.managed)
+        return error;
+    return rs_fail(RSCHED_ENOTSUP, "a block in managed memory, whose pages the "
+                                   "driver moves");
+}
+
 int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             const struct rsched_message *message,
                             enum rs_rdma_access access,
@@ -355,7 +370,9 @@ int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
 
     if (spans == NULL || r.of == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory for registrations");
-    else
+    else if (gpu == NULL)
+        error = check_stays(message);
+    if (error == 0)
         error = list_spans(message, gpu, spans, &number);
     if (error == 0) {
         number = merge_spans(spans, number);

@@ -108,7 +108,8 @@ struct rs_rdma_regions {
 
 /** Register the pages of all pieces; those that touch are registered together, of
  * a GPU's if they lie in one allocation.
- * @return as rs_rdma_region_acquire(); on failure nothing is held */
+ * @return as rs_rdma_region_acquire(), RSCHED_ENOTSUP also of managed memory; on
+ *         failure nothing is held */
 int rs_rdma_regions_acquire(struct rs_rdma_memory *memory,
                             const struct rsched_message *message,
                             enum rs_rdma_access access,

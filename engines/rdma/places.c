@@ -8,7 +8,7 @@ int rs_rdma_places_find(const struct rsched_message *m,
 {
     const struct rsched_gpu_ops *gpus = rsched_gpus();
 
-    *places = (struct rs_rdma_places){-1, true};
+    *places = (struct rs_rdma_places){.gpu = -1, .all = true};
     if (gpus == NULL || !gpus->attach())
         return 0;
     for (size_t i = 0; i < m->num_pieces; i++) {
@@ -27,6 +27,8 @@ int rs_rdma_places_find(const struct rsched_message *m,
                            "memory, or of a GPU's primary context");
         if (place.kind == RSCHED_PLACE_GPU && places->gpu < 0)
             places->gpu = place.gpu;
+        places->managed =
+            places->managed || place.kind == RSCHED_PLACE_MANAGED;
         places->all = places->all && place.kind == RSCHED_PLACE_GPU &&
                       place.gpu == places->gpu;
     }

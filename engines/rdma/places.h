@@ -8,6 +8,7 @@
 struct rs_rdma_places {
     int gpu;  /* of the first that lies in GPU memory; -1: none does */
     bool all; /* the others do too, and on the same GPU */
+    bool managed; /* one lies in managed memory, which counts as the host's */
 };
 
 /** @return 0; RSCHED_ENOTSUP: a block that lies partly in one kind of memory */

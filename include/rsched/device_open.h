@@ -36,6 +36,7 @@
  *   - what arrives from a neighbor is at most 64 contiguous blocks in either set,
  *     and what is sent to it fits into half of the queue pair's ring;
  *   - sizes that do not change (no RSCHED_EXCHANGE_VARIABLE);
+ *   - no managed memory, whose pages the driver moves;
  *   - for kernels of a GPU: what arrives lies in its memory, what is sent there or
  *     in the host's; the GPU orders what devices write; and its driver maps queue
  *     pairs and their doorbells (docs/gpu.md). That has not run on hardware.

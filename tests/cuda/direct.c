@@ -3,12 +3,13 @@
  * Exchanges of GPU memory over RDMA devices, between two ranks that no other
  * engine joins, or does (`beside`), or does in one direction only (`one-way`):
  *
- *     cuda_direct dmabuf|peer|sent|coherent|staged|beside|one-way|cut
+ *     cuda_direct dmabuf|peer|sent|coherent|staged|beside|one-way|cut|managed
  *
  * The device is the interpreter of ../verbs, the driver the one in software. Said
  * is what they do: `dmabuf`, `peer`, devices get at GPU memory, registered so;
  * `sent`, what they write there cannot be made visible; `coherent`, the same of what
  * is registered as peer memory; `staged`, they do not get at it. The counters tell that it was so. `cut`: the wires are, once.
+ * `managed`: all memory is managed, and no device gets at any of it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,12 @@ static enum {
     BESIDE,
     ONE_WAY,
     CUT,
+    MANAGED,
     MODES
 } mode;
 
 static const char *const modes[] = {"dmabuf", "peer",   "sent",    "coherent",
-                                    "staged", "beside", "one-way", "cut"};
+                                    "staged", "beside", "one-way", "cut", "managed"};
 
 static const struct kind {
     uint64_t bytes;
@@ -262,6 +264,51 @@ static int one_kind(struct rank *self, struct world *w, int number)
     return 0;
 }
 
+static void managed_init(struct program *p, struct buffer *b, size_t bytes)
+{
+    CUdeviceptr device;
+
+    if (p->cuMemAllocManaged(&device, bytes, CU_MEM_ATTACH_GLOBAL) !=
+        CUDA_SUCCESS)
+        abort();
+    *b = (struct buffer){.bytes = bytes};
+    b->address = b->touch = (char *)(uintptr_t)device;
+}
+
+/* Processors move it, also where it is long, at the other end in GPU memory, or
+ * loaded later. */
+static int managed(struct rank *self, struct world *w, bool to_gpu)
+{
+    struct rsched_stats stats;
+
+    w->kind = &kinds[0];
+    w->number = to_gpu;
+    w->epoch = 0;
+    managed_init(&w->p, &w->send, span(w->kind));
+    if (to_gpu)
+        buffer_init(&w->p, &w->receive, span(w->kind), true);
+    else
+        managed_init(&w->p, &w->receive, span(w->kind));
+    RANK_CHECK(create(self, w) == 0);
+    RANK_CHECK(run(self, w) == 0);
+    RANK_CHECK(!interpreter_reaches(w->send.address, span(w->kind)));
+    rsched_exchange_get_stats(w->x, &stats);
+    RANK_CHECK(w->x->out[0].lane->stats.packed == EPOCHS * w->kind->bytes);
+    if (!to_gpu) {
+        RANK_CHECK(!interpreter_reaches(w->receive.address, span(w->kind)));
+        RANK_CHECK(stats.way_bytes[RSCHED_WAY_DIRECT] == 0);
+        mesh_barrier(self->end);
+        RANK_CHECK(rebind(self, w) == 0);
+        RANK_CHECK(!interpreter_reaches(w->send.address, span(w->kind)));
+        RANK_CHECK(!interpreter_reaches(w->receive.address, span(w->kind)));
+    }
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    w->p.cuMemFree((CUdeviceptr)(uintptr_t)w->send.address);
+    w->p.cuMemFree((CUdeviceptr)(uintptr_t)w->receive.address);
+    return 0;
+}
+
 /* Of rank 0 first, so that they touch. */
 static int neighbors_init(struct rank *self, struct world *w,
                           struct buffer *buffers)
@@ -391,6 +438,12 @@ static int rank_main(struct rank *self)
     program_begin(&w.p, self->rank);
     if (mode == CUT)
         RANK_CHECK(cut(self, &w) == 0);
+    if (mode == MANAGED) {
+        RANK_CHECK(managed(self, &w, false) == 0);
+        RANK_CHECK(managed(self, &w, true) == 0);
+        program_end(&w.p, self->rank);
+        return 0;
+    }
     for (int i = 0; i < KINDS; i++)
         RANK_CHECK(one_kind(self, &w, i) == 0);
     RANK_CHECK(neighbors(self, &w) == 0);

@@ -587,6 +587,16 @@ void interpreter_memory_release(struct rs_rdma_port *port,
     pthread_mutex_unlock(&lock);
 }
 
+bool interpreter_reaches(const void *address, uint64_t bytes)
+{
+    bool reaches;
+
+    pthread_mutex_lock(&lock);
+    reaches = memory_is_registered(address, bytes);
+    pthread_mutex_unlock(&lock);
+    return reaches;
+}
+
 static const struct rs_rdma_port_ops port_ops = {
     .address = interpreter_port_address,
     .check = interpreter_port_check,

@@ -41,6 +41,9 @@ int interpreter_memory_register(struct rs_rdma_port *port, void *address,
 void interpreter_memory_release(struct rs_rdma_port *port,
                                 struct rs_rdma_keys *keys);
 
+/** Whether devices get at any of these bytes. */
+bool interpreter_reaches(const void *address, uint64_t bytes);
+
 enum { INTERPRETER_ALL_RAILS = 3 };
 
 /** While the wires of rails (bit i: rail i) are cut no request over them is

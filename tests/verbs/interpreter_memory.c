@@ -62,3 +62,15 @@ const struct memory *memory_remote(uint32_t rkey, uint64_t address,
 {
     return find(rkey - FIRST_RKEY, address, bytes, RS_RDMA_REMOTE);
 }
+
+bool memory_is_registered(const char *address, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < num_memories; i++) {
+        const struct memory *m = &memories[i];
+
+        if (m->bytes > 0 && address < m->address + m->bytes &&
+            m->address < address + bytes)
+            return true;
+    }
+    return false;
+}

@@ -25,6 +25,9 @@ const struct memory *memory_local(uint32_t lkey, uint64_t address,
 const struct memory *memory_remote(uint32_t rkey, uint64_t address,
                                    uint64_t bytes);
 
+/** Whether a byte of these is registered. */
+bool memory_is_registered(const char *address, uint64_t bytes);
+
 static inline char *memory_touch(const struct memory *m, uint64_t address)
 {
     return m->touch + (address - (uintptr_t)m->address);
