@@ -373,9 +373,37 @@ static int enqueue(struct rsched_order *o, CUstream stream,
     return error;
 }
 
+/* Of what was enqueued last. A context that is not to be had tells nothing. */
+static CUresult query_last(const struct rsched_order *o)
+{
+    CUstreamCaptureMode mode;
+    CUresult result;
+
+    if (o->driver->cuCtxPushCurrent(o->word->context) != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_READY;
+    mode = rs_cuda_relax(o->driver);
+    result = o->driver->cuEventQuery(o->word->last);
+    rs_cuda_restore(o->driver, mode);
+    leave(o);
+    return result;
+}
+
+/* After an error in its context no stream comes to its host functions any more, so
+ * whoever waited for room would wait for ever. */
+static int check_streams(const struct rsched_order *o)
+{
+    CUresult result = query_last(o);
+
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return RSCHED_ORDER_FULL;
+    return check(o, result, "cuEventQuery");
+}
+
 int rs_cuda_order_start(struct rsched_order *o, void *stream)
 {
-    return enqueue(o, stream, enqueue_start);
+    int error = enqueue(o, stream, enqueue_start);
+
+    return error == RSCHED_ORDER_FULL ? check_streams(o) : error;
 }
 
 int rs_cuda_order_wait(struct rsched_order *o, void *stream)
@@ -396,21 +424,10 @@ void rs_cuda_order_complete(struct rsched_order *o)
     set_word(o, COMPLETE);
 }
 
-/* Whether the stream has passed what was enqueued last. */
+/* Whether the stream has passed what was enqueued last, or never will. */
 static bool is_passed(const struct rsched_order *o)
 {
-    CUstreamCaptureMode mode;
-    bool passed;
-
-    if (o->word == NULL)
-        return true;
-    if (o->driver->cuCtxPushCurrent(o->word->context) != CUDA_SUCCESS)
-        return false;
-    mode = rs_cuda_relax(o->driver);
-    passed = o->driver->cuEventQuery(o->word->last) != CUDA_ERROR_NOT_READY;
-    rs_cuda_restore(o->driver, mode);
-    leave(o);
-    return passed;
+    return o->word == NULL || query_last(o) != CUDA_ERROR_NOT_READY;
 }
 
 /* With late_lock. @return whether it is freed */

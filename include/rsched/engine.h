@@ -532,7 +532,8 @@ struct rsched_gpu_ops {
      * @return 0; RSCHED_ORDER_FULL, of a start: too many are enqueued that no
      *         stream has reached, try again later; RSCHED_EINVAL: a stream of
      *         another context; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what
-     *         the driver said */
+     *         the driver said, where there was no room also of what was enqueued
+     *         before */
     int (*order_start)(struct rsched_order *order, void *stream);
     int (*order_wait)(struct rsched_order *order, void *stream);
     /** Starts that streams have reached. Acquire: what was before them is

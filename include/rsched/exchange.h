@@ -270,8 +270,9 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  * Where streams have not reached 16 starts of the exchange that were enqueued
  * before, this waits until they have reached one; starts in graphs do not count.
  * So what the caller does later must not be what a stream, or a neighbor, needs to
- * come to these starts. Else it never waits. wait_on does not either, but as the
- * driver does where a stream is full.
+ * come to these starts. It gives up when the driver says that work in the stream
+ * has failed, or when the exchange has. Else it never waits. wait_on does not either,
+ * but as the driver does where a stream is full.
  *
  * @param stream a CUstream or cudaStream_t; NULL is the default stream
  * @return 0; RSCHED_ESTATE (the wait for the start before was not enqueued, an
@@ -279,8 +280,9 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *         RSCHED_ENOTSUP (built without cuda.h, no driver or too old a one,
  *         RSCHED_PROGRESS=0, a stream of a context that is not its GPU's primary
  *         one); RSCHED_EINVAL (a stream of another context than
- *         the first one's); RSCHED_ENOMEM, RSCHED_ESYS (what the driver said);
- *         the error by which the exchange has failed before
+ *         the first one's); RSCHED_ENOMEM, RSCHED_ESYS (what the driver said, also of
+ *         work that was enqueued before); the error by which the exchange has
+ *         failed before
  */
 RSCHED_API int rsched_exchange_start_on(struct rsched_exchange *exchange,
                                         void *stream);

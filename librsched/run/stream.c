@@ -155,6 +155,18 @@ static int check_start(struct rsched_exchange *x)
     return error;
 }
 
+/* Until there may be room for another start. */
+static int pause_start(struct rsched_exchange *x, struct rsched_pause *pause)
+{
+    int error;
+
+    rsched_context_pause(x->context, pause);
+    rs_exchange_own(x);
+    error = x->error == 0 ? 0 : rs_exchange_failed(x);
+    rs_exchange_leave(x);
+    return error;
+}
+
 /* The driver may block where a stream is full, until epochs are complete: so the
  * exchange is the progress thread's meanwhile. */
 int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
@@ -164,9 +176,10 @@ int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
 
     if (error != 0)
         return error;
-    while ((error = rsched_gpus()->order_start(x->order, stream)) ==
-           RSCHED_ORDER_FULL)
-        rsched_context_pause(x->context, &pause);
+    do
+        error = rsched_gpus()->order_start(x->order, stream);
+    while (error == RSCHED_ORDER_FULL &&
+           (error = pause_start(x, &pause)) == 0);
     x->stream_waits = error == 0;
     return error;
 }

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A program of two ranks that starts and waits for an exchange in a stream. */
+#ifndef TESTS_CUDA_STREAMS_H
+#define TESTS_CUDA_STREAMS_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <rsched/rsched.h>
+
+#include "tests/cuda/program.h"
+#include "tests/runtime/ranks.h"
+
+enum { BYTES = 200000, MOST = 8 };
+
+/* What the program has: what it computes lies in `result`, one for each epoch,
+ * is copied to `send` by the stream before the start, and `receive` to `copy`
+ * after the wait. */
+struct world {
+    struct program p;
+    CUstream stream;
+    CUdeviceptr send, receive, result[MOST], copy[MOST];
+    struct rsched_exchange *x;
+};
+
+static inline CUdeviceptr allocate(struct world *w)
+{
+    CUdeviceptr memory;
+
+    if (w->p.cuMemAlloc(&memory, BYTES) != CUDA_SUCCESS)
+        abort();
+    memset(w->p.fakeTouch(memory), 0, BYTES);
+    return memory;
+}
+
+/* An exchange with the rank beside it. */
+static inline int create(struct rank *self, struct world *w)
+{
+    struct rsched_put put = {
+        .bytes = BYTES, .source = self->rank, .destination = self->rank ^ 1};
+    const void *send = (const void *)(uintptr_t)w->send;
+    void *receive = (void *)(uintptr_t)w->receive;
+    struct rsched_pattern *pattern;
+    struct rsched_exchange_params params = {.send = &send, .receive = &receive};
+
+    RANK_CHECK(rsched_pattern_create("streams", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+    put.source = self->rank ^ 1;
+    put.destination = self->rank;
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+    params.pattern = pattern;
+    RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
+    rsched_pattern_destroy(pattern);
+    return 0;
+}
+
+static inline int begin(struct rank *self, struct world *w)
+{
+    *w = (struct world){0};
+    program_begin(&w->p, self->rank);
+    if (w->p.cuStreamCreate(&w->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        abort();
+    w->send = allocate(w);
+    w->receive = allocate(w);
+    for (int i = 0; i < MOST; i++) {
+        w->result[i] = allocate(w);
+        w->copy[i] = allocate(w);
+    }
+    return create(self, w);
+}
+
+static inline int end(struct rank *self, struct world *w)
+{
+    rsched_exchange_destroy(w->x);
+    mesh_barrier(self->end);
+    w->p.cuMemFree(w->send);
+    w->p.cuMemFree(w->receive);
+    for (int i = 0; i < MOST; i++) {
+        w->p.cuMemFree(w->result[i]);
+        w->p.cuMemFree(w->copy[i]);
+    }
+    RANK_CHECK(w->p.cuStreamDestroy(w->stream) == CUDA_SUCCESS);
+    program_end(&w->p, self->rank);
+    return 0;
+}
+
+static inline void compute(struct rank *self, struct world *w, int epoch)
+{
+    memset(w->p.fakeTouch(w->result[epoch % MOST]), self->rank * 100 + epoch,
+           BYTES);
+    memset(w->p.fakeTouch(w->copy[epoch % MOST]), 0, BYTES);
+}
+
+static inline bool came(struct rank *self, struct world *w, int slot, int epoch)
+{
+    const unsigned char *copy = w->p.fakeTouch(w->copy[slot]);
+
+    for (int i = 0; i < BYTES; i++) {
+        if (copy[i] != (unsigned char)((1 - self->rank) * 100 + epoch))
+            return false;
+    }
+    return true;
+}
+
+/* What the stream does in an epoch: all of it is done late. */
+static inline int enqueue(struct rank *self, struct world *w, int slot)
+{
+    RANK_CHECK(w->p.cuMemcpyAsync(w->send, w->result[slot], BYTES, w->stream) ==
+               CUDA_SUCCESS);
+    RANK_CHECK(rsched_exchange_start_on(w->x, w->stream) == 0);
+    RANK_CHECK(rsched_exchange_wait_on(w->x, w->stream) == 0);
+    RANK_CHECK(w->p.cuMemcpyAsync(w->copy[slot], w->receive, BYTES,
+                                  w->stream) == CUDA_SUCCESS);
+    return 0;
+}
+
+static inline int synchronize(struct rank *self, struct world *w)
+{
+    RANK_CHECK(w->p.cuStreamSynchronize(w->stream) == CUDA_SUCCESS);
+    return 0;
+}
+
+/* Ranks may be threads: the program of one does nothing that breaks a capture
+ * of the other. */
+static inline void begin_capture(struct rank *self, struct world *w)
+{
+    mesh_barrier(self->end);
+    if (w->p.cuStreamBeginCapture(w->stream, CU_STREAM_CAPTURE_MODE_GLOBAL) !=
+        CUDA_SUCCESS)
+        abort();
+}
+
+static inline int end_capture(struct rank *self, struct world *w, CUgraph *graph)
+{
+    CUresult result = w->p.cuStreamEndCapture(w->stream, graph);
+
+    mesh_barrier(self->end);
+    RANK_CHECK(result == CUDA_SUCCESS);
+    return 0;
+}
+
+#endif
