@@ -37,6 +37,9 @@ struct rsched_order {
     unsigned graphs; /* references of theirs */
     atomic_uint_fast64_t reached;
     atomic_uint ahead; /* starts that are enqueued and not reached, without graphs' */
+    bool waits;    /* a start is enqueued, and its wait is not */
+    bool captured; /* the same in a capture, which has the number: */
+    cuuint64_t capture;
     struct word *word; /* NULL: nothing has been enqueued yet */
     bool stays;   /* for ever: what was enqueued could not be marked */
 };
@@ -299,18 +302,47 @@ static int retain_by_graph(struct rsched_order *o, CUgraph graph)
     return error;
 }
 
-/* Before something is enqueued: a graph that it goes into keeps the order. */
-static int hold(struct rsched_order *o, CUstream stream, bool *captured)
+/* Where something goes that is enqueued: into a stream, or into what it is
+ * captured into. */
+struct goal {
+    CUgraph graph; /* NULL: no capture */
+    cuuint64_t capture; /* no other one of the process has had this number */
+};
+
+static int find_goal(const struct rsched_order *o, CUstream stream,
+                     struct goal *goal)
 {
     CUstreamCaptureStatus status;
-    CUgraph graph;
-    int error = check(o,
-                      o->driver->cuStreamGetCaptureInfo(stream, &status, NULL,
-                                                        &graph, NULL, NULL),
-                      "cuStreamGetCaptureInfo");
+    CUresult result;
 
-    *captured = error == 0 && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    return *captured ? retain_by_graph(o, graph) : error;
+    *goal = (struct goal){0};
+    result = o->driver->cuStreamGetCaptureInfo(stream, &status, &goal->capture,
+                                               &goal->graph, NULL, NULL);
+    if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        *goal = (struct goal){0};
+    return check(o, result, "cuStreamGetCaptureInfo");
+}
+
+/* Starts and waits take turns in what streams are told, and in each capture: what
+ * was captured is not done now, and a capture that fails is nothing. */
+static bool is_turn(const struct rsched_order *o, const struct goal *goal,
+                    bool wait)
+{
+    if (goal->graph == NULL)
+        return o->waits == wait;
+    return (o->captured && o->capture == goal->capture) == wait;
+}
+
+static void take_turn(struct rsched_order *o, const struct goal *goal, bool wait)
+{
+    if (goal->graph == NULL) {
+        o->waits = !wait;
+    } else {
+        o->captured = !wait;
+        o->capture = goal->capture;
+    }
 }
 
 /* Behind it. Without an event nothing tells when the stream has passed. */
@@ -339,14 +371,13 @@ static int enqueue_start(struct rsched_order *o, CUstream stream, bool captured)
 }
 
 /* If the second one fails, the next attempt does both, which is no mistake. */
-static int enqueue_wait(struct rsched_order *o, CUstream stream, bool captured)
+static int enqueue_wait(const struct rsched_order *o, CUstream stream)
 {
     int error = check(o, o->driver->cuStreamWaitValue32(
                              stream, o->word->word_of_stream, COMPLETE,
                              CU_STREAM_WAIT_VALUE_EQ),
                       "cuStreamWaitValue32");
 
-    (void)captured;
     if (error == 0)
         error = check(o, o->driver->cuStreamWriteValue32(
                              stream, o->word->word_of_stream, PENDING,
@@ -355,20 +386,39 @@ static int enqueue_wait(struct rsched_order *o, CUstream stream, bool captured)
     return error;
 }
 
-static int enqueue(struct rsched_order *o, CUstream stream,
-                   int (*what)(struct rsched_order *, CUstream, bool captured))
+/* The stream's context is current, with the word. */
+static int enqueue_there(struct rsched_order *o, CUstream stream,
+                         const struct goal *goal, bool wait)
 {
-    bool captured = false;
+    bool captured = goal->graph != NULL;
+    int error;
+
+    if (!is_turn(o, goal, wait))
+        return rs_fail(RSCHED_ESTATE,
+                       wait ? "no start on a stream to wait for"
+                            : "started on a stream before the wait for the "
+                              "start before");
+    error = captured ? retain_by_graph(o, goal->graph) : 0;
+    if (error != 0)
+        return error;
+    error = wait ? enqueue_wait(o, stream) : enqueue_start(o, stream, captured);
+    if (!captured && error != RSCHED_ORDER_FULL)
+        mark(o, stream);
+    if (error == 0)
+        take_turn(o, goal, wait);
+    return error;
+}
+
+static int enqueue(struct rsched_order *o, CUstream stream, bool wait)
+{
+    struct goal goal;
     int error = enter(o, stream);
 
     if (error != 0)
         return error;
-    error = hold(o, stream, &captured);
-    if (error == 0) {
-        error = what(o, stream, captured);
-        if (!captured && error != RSCHED_ORDER_FULL)
-            mark(o, stream);
-    }
+    error = find_goal(o, stream, &goal);
+    if (error == 0)
+        error = enqueue_there(o, stream, &goal, wait);
     leave(o);
     return error;
 }
@@ -401,14 +451,14 @@ static int check_streams(const struct rsched_order *o)
 
 int rs_cuda_order_start(struct rsched_order *o, void *stream)
 {
-    int error = enqueue(o, stream, enqueue_start);
+    int error = enqueue(o, stream, false);
 
     return error == RSCHED_ORDER_FULL ? check_streams(o) : error;
 }
 
 int rs_cuda_order_wait(struct rsched_order *o, void *stream)
 {
-    return enqueue(o, stream, enqueue_wait);
+    return enqueue(o, stream, true);
 }
 
 /* ---- the exchange's side ---- */

@@ -526,14 +526,15 @@ struct rsched_gpu_ops {
      * @return 0; RSCHED_ENOTSUP: no driver, or too old a one; RSCHED_ENOMEM */
     int (*order_create)(void (*reached)(void *arg), void *arg,
                         struct rsched_order **order);
-    /** Enqueue a start, or the wait for the start before it. They take turns.
-     * The driver may block where a stream is full, until the stream goes on: who
-     * calls must not have what epochs need.
+    /** Enqueue a start, or the wait for the start before it. They take turns, in
+     * streams and in each capture; what went into a capture that is over does not
+     * count. The driver may block where a stream is full, until the stream goes on:
+     * who calls must not have what epochs need.
      * @return 0; RSCHED_ORDER_FULL, of a start: too many are enqueued that no
-     *         stream has reached, try again later; RSCHED_EINVAL: a stream of
-     *         another context; RSCHED_ENOTSUP, RSCHED_ENOMEM, RSCHED_ESYS: what
-     *         the driver said, where there was no room also of what was enqueued
-     *         before */
+     *         stream has reached, try again later; RSCHED_ESTATE: it is not its
+     *         turn; RSCHED_EINVAL: a stream of another context; RSCHED_ENOTSUP,
+     *         RSCHED_ENOMEM, RSCHED_ESYS: what the driver said, where there was no
+     *         room also of what was enqueued before */
     int (*order_start)(struct rsched_order *order, void *stream);
     int (*order_wait)(struct rsched_order *order, void *stream);
     /** Starts that streams have reached. Acquire: what was before them is

@@ -222,7 +222,8 @@ rsched_exchange_is_active(const struct rsched_exchange *exchange);
  *
  * - Starts and waits take turns, in the order in which the GPU comes to them.
  *   They may be in different streams, of one context, if something orders these
- *   (an event). A graph that has a start has its wait too.
+ *   (an event). A graph that has a start has its wait too; of a capture that fails
+ *   nothing is left.
  * - The buffers belong to the exchange from the start to the wait, as the stream
  *   sees it: work before the start may write them, work behind the wait may read
  *   and write them.

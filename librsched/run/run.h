@@ -161,7 +161,6 @@ struct rsched_exchange {
     uint64_t loaded_at; /* stats.epochs when it was loaded last */
     uint64_t begun;    /* epochs for starts that streams have reached */
     bool by_stream;    /* the epoch under way is one */
-    bool stream_waits; /* the next thing to be enqueued is a wait */
     bool open;         /* for kernels */
     unsigned flags;
     uint64_t tag;

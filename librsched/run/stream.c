@@ -76,16 +76,8 @@ bool rs_stream_is_busy(const struct rsched_exchange *x)
     return x->by_stream || is_asked(x);
 }
 
-static int check(const struct rsched_exchange *x, bool wait)
+static int check(const struct rsched_exchange *x)
 {
-    if (x->stream_waits != wait)
-        return rs_fail(RSCHED_ESTATE,
-                       wait ? "exchange %llu: no start on a stream to wait for"
-                            : "exchange %llu: started on a stream before the "
-                              "wait for the start before",
-                       (unsigned long long)x->tag);
-    if (wait)
-        return 0;
     if ((x->active && !x->by_stream) || !x->loaded)
         return rs_fail(RSCHED_ESTATE,
                        "exchange %llu: started on a stream while %s",
@@ -146,13 +138,20 @@ static int check_start(struct rsched_exchange *x)
     int error;
 
     rs_exchange_own(x);
-    error = check(x, false);
+    error = check(x);
     if (error == 0 && x->order == NULL)
         error = make_order(x);
     if (error == 0)
         warn_of_opening(x);
     rs_exchange_leave(x);
     return error;
+}
+
+static int told(const struct rsched_exchange *x, int error)
+{
+    return error == 0 ? 0
+                      : rs_fail_within(error, "exchange %llu",
+                                       (unsigned long long)x->tag);
 }
 
 /* Until there may be room for another start. */
@@ -176,20 +175,20 @@ int rsched_exchange_start_on(struct rsched_exchange *x, void *stream)
 
     if (error != 0)
         return error;
-    do
-        error = rsched_gpus()->order_start(x->order, stream);
-    while (error == RSCHED_ORDER_FULL &&
-           (error = pause_start(x, &pause)) == 0);
-    x->stream_waits = error == 0;
-    return error;
+    while ((error = rsched_gpus()->order_start(x->order, stream)) ==
+           RSCHED_ORDER_FULL) {
+        error = pause_start(x, &pause);
+        if (error != 0)
+            return error;
+    }
+    return told(x, error);
 }
 
 int rsched_exchange_wait_on(struct rsched_exchange *x, void *stream)
 {
-    int error = check(x, true);
-
-    if (error == 0)
-        error = rsched_gpus()->order_wait(x->order, stream);
-    x->stream_waits = x->stream_waits && error != 0;
-    return error;
+    if (x->order == NULL)
+        return rs_fail(RSCHED_ESTATE,
+                       "exchange %llu: no start on a stream to wait for",
+                       (unsigned long long)x->tag);
+    return told(x, rsched_gpus()->order_wait(x->order, stream));
 }

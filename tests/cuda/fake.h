@@ -27,7 +27,8 @@
  *     are done, unless an end has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS; that is set in
  *     a context of the memory's GPU
  *   - while a stream is captured (mode GLOBAL), what the capture could miss is
- *     refused in all threads that have not said RELAXED, and breaks the capture
+ *     refused in all threads that have not said RELAXED, and breaks the capture; a
+ *     broken one takes nothing any more
  *   - host functions and destructors do not call the driver
  *   - who frees, closes, unmaps or unregisters memory, or unloads a module,
  *     waits for streams that wait for a word, and for kernels of the program

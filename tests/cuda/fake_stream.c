@@ -19,6 +19,7 @@ struct CUstream_st {
     CUgraph captured; /* NULL: no capture */
     CUstream next;    /* destroyed */
     unsigned broken;  /* captures there were when it began */
+    cuuint64_t capture; /* its number */
 };
 
 struct CUevent_st {
@@ -28,6 +29,13 @@ struct CUevent_st {
     unsigned asked;
     uint64_t recorded_ps; /* when */
 };
+
+static atomic_uint breaks; /* of captures */
+
+static bool is_broken(CUstream s)
+{
+    return s->captured != NULL && breaks != s->broken;
+}
 
 static CUresult make(void **object, size_t bytes, enum fake_count what)
 {
@@ -303,6 +311,8 @@ API CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
     if (stream == NULL || event->context != stream->context ||
         fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (is_broken(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream->captured != NULL)
         fake_die("records an event of others into a graph", event);
     pthread_mutex_lock(&fake_lock);
@@ -404,6 +414,8 @@ CUresult fake_enqueue(CUstream stream, const struct fake_work *work)
 {
     if (stream == NULL || fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (is_broken(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     pthread_mutex_lock(&fake_lock);
     wait_for_room(stream);
     append(stream, work);
@@ -422,6 +434,8 @@ static CUresult enqueue(CUstream stream, CUdeviceptr to, size_t to_pitch,
 
     if (fake_current() != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (is_broken(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     pthread_mutex_lock(&fake_lock);
     wait_for_room(stream);
     result = find_end(stream->context, to, width, height, to_pitch, &c.to);
@@ -527,8 +541,6 @@ API CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
 static _Thread_local CUstreamCaptureMode mode; /* GLOBAL is 0 */
 static _Thread_local unsigned capturing;       /* streams, not relaxed */
 static atomic_uint capturing_globally;
-static atomic_uint breaks; /* of captures */
-
 static bool is_prohibited(CUstream stream)
 {
     if (stream != NULL && stream->captured != NULL)
@@ -561,6 +573,7 @@ cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *other)
 API CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
                                           CUstreamCaptureMode wanted)
 {
+    static _Atomic cuuint64_t captures;
     CUresult result = fake_check(stream, 1);
 
     if (result != CUDA_SUCCESS)
@@ -569,6 +582,7 @@ API CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
         return CUDA_ERROR_ILLEGAL_STATE;
     stream->captured = fake_graph_create();
     stream->broken = breaks;
+    stream->capture = ++captures;
     capturing++;
     capturing_globally++;
     return CUDA_SUCCESS;
@@ -577,23 +591,26 @@ API CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
 API CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     CUresult result = fake_check(stream, 1);
+    bool broken;
 
     if (result != CUDA_SUCCESS)
         return result;
     if (stream->captured == NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
+    broken = is_broken(stream);
     *graph = stream->captured;
     stream->captured = NULL;
     capturing--;
     capturing_globally--;
-    if (breaks == stream->broken)
+    if (!broken)
         return CUDA_SUCCESS;
     cuGraphDestroy(*graph);
     *graph = NULL;
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-/* Later versions only newer drivers have. */
+/* Later versions only newer drivers have. Number and graph are of captures that are
+ * not broken. */
 API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
                                             CUstreamCaptureStatus *status,
                                             cuuint64_t *id, CUgraph *graph,
@@ -602,13 +619,19 @@ API CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
 {
     CUresult result = fake_check(stream, 1);
 
-    if (id != NULL || nodes != NULL || number != NULL)
+    if (nodes != NULL || number != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    *status = stream->captured == NULL ? CU_STREAM_CAPTURE_STATUS_NONE
-                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    *graph = stream->captured;
+    if (stream->captured == NULL) {
+        *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    } else if (is_broken(stream)) {
+        *status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    } else {
+        *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        *id = stream->capture;
+        *graph = stream->captured;
+    }
     return CUDA_SUCCESS;
 }
 
