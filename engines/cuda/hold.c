@@ -20,11 +20,25 @@ static int attribute_of(const struct rsched_gpu_hold *h,
     return value;
 }
 
-/* Whose writes the GPU's own work sees in their order needs nothing done. */
+/* Where the GPU uses the host's page tables what a device writes to its memory comes
+ * through the processors' memory system, be it registered as a dma-buf or by its
+ * address. The attribute of ordering is of what comes over the bus, and says nothing
+ * of that. */
+static bool has_host_tables(const struct rsched_gpu_hold *h)
+{
+    return attribute_of(
+               h,
+               CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) !=
+           0;
+}
+
+/* Whose writes the GPU's own work sees in their order needs nothing done; a flush is
+ * for all that there is. */
 static int flush_of(const struct rsched_gpu_hold *h)
 {
-    if (attribute_of(h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
-        CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+    if (!has_host_tables(h) &&
+        attribute_of(h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+            CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
         return FLUSH_NONE;
     if (h->driver->no_direct == NULL &&
         (attribute_of(
@@ -140,24 +154,6 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
     return error;
 }
 
-/* Where the GPU uses the host's page tables its memory is the host's to the RDMA
- * stack, without a kernel module of the GPU's. What a device writes then comes
- * through the processors' memory system, of which the attribute of ordering says
- * nothing; a flush is for all that there is. */
-int rs_cuda_peer_memory(struct rsched_gpu_hold *h)
-{
-    if (h->flush == FLUSH_NEEDED ||
-        attribute_of(
-            h,
-            CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ==
-            0)
-        return 0;
-    return rs_fail(RSCHED_ENOTSUP,
-                   "GPU %d uses the host's page tables, and does not say that it "
-                   "orders what devices write so",
-                   h->gpu);
-}
-
 int rs_cuda_flush(struct rsched_gpu_hold *h)
 {
     CUstreamCaptureMode mode;
@@ -184,10 +180,14 @@ int rs_cuda_flush(struct rsched_gpu_hold *h)
 
 int rs_cuda_orders(struct rsched_gpu_hold *h)
 {
-    return h->flush == FLUSH_NONE
-               ? 0
-               : rs_fail(RSCHED_ENOTSUP,
-                         "kernels of GPU %d do not see what devices write in "
-                         "its order",
-                         h->gpu);
+    if (h->flush == FLUSH_NONE)
+        return 0;
+    if (has_host_tables(h))
+        return rs_fail(RSCHED_ENOTSUP,
+                       "GPU %d uses the host's page tables, and tells no order of "
+                       "what devices write so",
+                       h->gpu);
+    return rs_fail(RSCHED_ENOTSUP,
+                   "kernels of GPU %d do not see what devices write in its order",
+                   h->gpu);
 }

@@ -39,10 +39,8 @@ int rs_rdma_gpu_register(struct rs_rdma_port *port, struct rsched_gpu_hold *gpu,
     if (error == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", rsched_last_error());
-    error = access == RS_RDMA_REMOTE ? rsched_gpus()->peer_memory(gpu) : 0;
-    if (error == 0)
-        error = port->ops->memory_register(port, (void *)address, bytes, access,
-                                           keys);
+    error = port->ops->memory_register(port, (void *)address, bytes, access,
+                                       keys);
     if (error == 0)
         return 0;
     return rs_fail(RSCHED_ENOTSUP,

@@ -579,10 +579,6 @@ struct rsched_gpu_ops {
      * driver does not; or what the driver said */
     int (*dmabuf)(struct rsched_gpu_hold *hold, const void *address,
                   uint64_t bytes, int *fd);
-    /** Whether the GPU's memory may be registered by its address, for devices that
-     * write to it; asked where there is no dma-buf. @return 0, or RSCHED_ENOTSUP:
-     * a flush would not order what they write so */
-    int (*peer_memory)(struct rsched_gpu_hold *hold);
     /** Make what a device has written to the GPU's memory, and has said to a
      * processor to have written, visible to whatever the GPU does from now on.
      * Nothing is done where the GPU orders such writes.

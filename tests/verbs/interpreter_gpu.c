@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -84,14 +85,22 @@ char *interpreter_gpu_map(int fd, uint64_t bytes)
     return touch;
 }
 
+static int setting(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? atoi(text) : 0;
+}
+
 void interpreter_gpu_write(char *to, const char *from, uint64_t bytes)
 {
-    const char *ordering = getenv("FAKE_CUDA_ORDERING");
+    bool ordered = setting("FAKE_CUDA_ORDERING") >= 100 &&
+                   setting("FAKE_CUDA_HOST_TABLES") == 0;
     struct write *w;
 
     pthread_mutex_lock(&lock);
     writes++;
-    if (ordering != NULL && atoi(ordering) >= 100) {
+    if (ordered) {
         memcpy(to, from, bytes);
     } else {
         w = malloc(sizeof(*w) + bytes);

@@ -2,7 +2,7 @@
 /*
  * GPU memory for the interpreter. What is written to it is visible, to whoever
  * looks, once the driver is told to flush (FAKE_CUDA_ORDERING=100 in the
- * environment: at once).
+ * environment, without FAKE_CUDA_HOST_TABLES=1: at once).
  */
 #ifndef TESTS_VERBS_INTERPRETER_GPU_H
 #define TESTS_VERBS_INTERPRETER_GPU_H
