@@ -397,6 +397,7 @@ const struct rsched_gpu_ops rs_cuda_gpu_ops = {
     .dmabuf = rs_cuda_dmabuf,
     .flush = rs_cuda_flush,
     .orders = rs_cuda_orders,
+    .peer_memory = rs_cuda_peer_memory,
     .pages_map = rs_cuda_pages_map,
     .pages_unmap = rs_cuda_pages_unmap,
     .pages_create = rs_cuda_pages_create,

@@ -7,8 +7,8 @@
 
 enum { FLUSH_NEEDED, FLUSH_NONE, FLUSH_IMPOSSIBLE };
 
-static int attribute_of(const struct rsched_gpu_hold *h,
-                        CUdevice_attribute attribute)
+static int attribute_or(const struct rsched_gpu_hold *h,
+                        CUdevice_attribute attribute, int otherwise)
 {
     CUdevice device;
     int value = 0;
@@ -16,8 +16,14 @@ static int attribute_of(const struct rsched_gpu_hold *h,
     if (h->driver->cuDeviceGet(&device, h->gpu) != CUDA_SUCCESS ||
         h->driver->cuDeviceGetAttribute(&value, attribute, device) !=
             CUDA_SUCCESS)
-        return 0;
+        return otherwise;
     return value;
+}
+
+static int attribute_of(const struct rsched_gpu_hold *h,
+                        CUdevice_attribute attribute)
+{
+    return attribute_or(h, attribute, 0);
 }
 
 /* Where the GPU uses the host's page tables what a device writes to its memory comes
@@ -152,6 +158,15 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *h, const void *address,
                           "cuMemGetHandleForAddressRange");
     rs_cuda_leave(h, mode);
     return error;
+}
+
+/* The RDMA stack would register what it takes for the host's, if anything. A driver
+ * that does not know the question has no such GPU. */
+int rs_cuda_peer_memory(struct rsched_gpu_hold *h)
+{
+    if (attribute_or(h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1) != 0)
+        return 0;
+    return rs_fail(RSCHED_ENOTSUP, "GPU %d has no GPUDirect RDMA", h->gpu);
 }
 
 int rs_cuda_flush(struct rsched_gpu_hold *h)

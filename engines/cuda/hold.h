@@ -22,6 +22,7 @@ int rs_cuda_dmabuf(struct rsched_gpu_hold *hold, const void *address,
                    uint64_t bytes, int *fd);
 int rs_cuda_flush(struct rsched_gpu_hold *hold);
 int rs_cuda_orders(struct rsched_gpu_hold *hold);
+int rs_cuda_peer_memory(struct rsched_gpu_hold *hold);
 
 /** Calls of this thread are for the GPU until leave(). */
 int rs_cuda_enter(const struct rsched_gpu_hold *hold, CUstreamCaptureMode *mode);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Registrations of GPU memory. A dma-buf needs nothing but the two drivers. Peer
- * memory needs a kernel module by which the RDMA stack asks the GPU's driver
- * whose address it is (nvidia_peermem); then it is registered like the host's.
+ * memory needs a GPU that other drivers may map, and a kernel module by which the
+ * RDMA stack asks the GPU's driver whose address it is (nvidia_peermem); then it is
+ * registered like the host's.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -39,8 +40,10 @@ int rs_rdma_gpu_register(struct rs_rdma_port *port, struct rsched_gpu_hold *gpu,
     if (error == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", rsched_last_error());
-    error = port->ops->memory_register(port, (void *)address, bytes, access,
-                                       keys);
+    error = rsched_gpus()->peer_memory(gpu);
+    if (error == 0)
+        error = port->ops->memory_register(port, (void *)address, bytes, access,
+                                           keys);
     if (error == 0)
         return 0;
     return rs_fail(RSCHED_ENOTSUP,

@@ -579,6 +579,9 @@ struct rsched_gpu_ops {
      * driver does not; or what the driver said */
     int (*dmabuf)(struct rsched_gpu_hold *hold, const void *address,
                   uint64_t bytes, int *fd);
+    /** Whether devices may be given the GPU's memory by its address, in any way;
+     * asked where there is no dma-buf. @return 0, or RSCHED_ENOTSUP */
+    int (*peer_memory)(struct rsched_gpu_hold *hold);
     /** Make what a device has written to the GPU's memory, and has said to a
      * processor to have written, visible to whatever the GPU does from now on.
      * Nothing is done where the GPU orders such writes.
