@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
 
 /* ---- exporting ---- */
 
@@ -364,8 +365,6 @@ static void close_now(struct rs_cuda_opened *o)
     if (o->region.kind == RS_CUDA_DESCRIPTOR) {
         driver->cuMemUnmap(address, o->reserved);
         driver->cuMemAddressFree(address, o->reserved);
-        if (o->fd >= 0)
-            close(o->fd);
     } else if (o->region.kind == RS_CUDA_LEGACY &&
                driver->cuCtxPushCurrent(o->context) == CUDA_SUCCESS) {
         driver->cuIpcCloseMemHandle(address);
@@ -386,12 +385,16 @@ void rs_cuda_region_close(struct rs_cuda_opened *opened)
         return;
     if (!opened->stale)
         close_now(opened);
+    RS_FAILPOINT("region:closed");
     pthread_mutex_lock(&lock);
     while (*at != opened)
         at = &(*at)->next;
     *at = opened->next;
     pthread_cond_broadcast(&closed);
     pthread_mutex_unlock(&lock);
+    /* Not before: those who find it in the list have its descriptor copied. */
+    if (opened->fd >= 0)
+        close(opened->fd);
     free(opened);
 }
 

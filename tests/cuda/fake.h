@@ -97,6 +97,7 @@
     XX(cuMemFreeHost)                                                        \
     XX(cuMemCreate)                                                          \
     XX(cuMemRelease)                                                         \
+    XX(cuMemExportToShareableHandle)                                         \
     XX(cuMemAddressReserve)                                                  \
     XX(cuMemAddressFree)                                                     \
     XX(cuMemMap)                                                             \

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engines/cuda/region.h"
+#include "librsched/base/failpoint.h"
 #include "tests/cuda/program.h"
 
 enum { BYTES = 1 << 20, OPENERS = 2, LINGER_US = 300000 };
@@ -219,4 +220,66 @@ Test(region, it_is_closed_in_contexts_of_all_gpus)
     rs_cuda_region_close(stale);
     p.cuDevicePrimaryCtxRelease(1);
     end();
+}
+
+/* ---- descriptors ---- */
+
+/* Memory of GPU 0, of which the descriptor has been sent to this process. */
+static struct rs_cuda_region send_descriptor(struct rs_cuda_notes *from)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const struct rs_cuda_region r = {.kind = RS_CUDA_DESCRIPTOR,
+                                     .fd = -1,
+                                     .buffer = 7,
+                                     .owner = 1,
+                                     .start = 4096,
+                                     .bytes = BYTES};
+    const struct rs_cuda_note note = {1, 1, r.buffer, r.start};
+    CUmemGenericAllocationHandle memory;
+    int fd;
+
+    cr_assert_eq(p.cuMemCreate(&memory, BYTES, &prop, 0), CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemExportToShareableHandle(
+                     &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                 CUDA_SUCCESS);
+    cr_assert_eq(p.cuMemRelease(memory), CUDA_SUCCESS);
+    rs_cuda_notes_init(from);
+    rs_cuda_notes_init(&connection.notes);
+    connection.notes.in = rs_cuda_notes_open(from);
+    cr_assert_eq(rs_cuda_notes_send(from, &note, fd), 0);
+    close(fd);
+    return r;
+}
+
+/* Another GPU's context opens it while the first one's is being closed: by the
+ * descriptor that came for that. */
+Test(region, what_is_being_closed_has_its_descriptor)
+{
+    struct rs_cuda_opened *first, *second;
+    struct rs_cuda_region region;
+    struct rs_cuda_notes from;
+    CUcontext other;
+    pthread_t closer;
+
+    setenv("RSCHED_FAILPOINTS", "region:closed=delay:300ms", 1);
+    cr_assert_eq(rs_failpoints_arm(0), 0);
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    cr_assert_eq(p.cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+    region = send_descriptor(&from);
+    first = must_open(&region);
+    pthread_create(&closer, NULL, close_last, first);
+    usleep(LINGER_US / 3); /* it is at it */
+    p.cuCtxSetCurrent(other);
+    cr_assert_eq(rs_cuda_region_open(&connection, &region, other, 1, &second),
+                 0, "%s", rsched_last_error());
+    pthread_join(closer, NULL);
+    rs_cuda_region_close(second);
+    rs_cuda_notes_fini(&connection.notes);
+    rs_cuda_notes_fini(&from);
+    p.cuDevicePrimaryCtxRelease(1);
+    program_end(&p, 0);
 }
