@@ -123,7 +123,8 @@ void rs_rdma_lanes_say_last(struct rs_rdma_link *link)
     if (rs_rdma_link_is_broken(link))
         link->owing = NULL;
     while ((lane = link->owing) != NULL && may_write_word(lane) &&
-           rs_rdma_link_post(link, lane->last, 1, &lane->said_through)) {
+           rs_rdma_link_post(link, lane->last, 1 + lane->counted,
+                             &lane->said_through)) {
         link->owing = lane->next_owing;
         atomic_store(&lane->said_ps, rs_clock_now());
         posted = true;

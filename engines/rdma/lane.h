@@ -48,9 +48,11 @@ enum {
 static_assert(RS_RDMA_MAX_SLOTS <= (int)RSCHED_STAGE_DEPTH,
               "copies from all slots may be under way");
 
-/* Written by the sender; with RS_NOTIFY_IMM the receiver counts `arrived`. */
+/* Written by the sender; with RS_NOTIFY_IMM the receiver counts `arrived`. Nothing says
+ * that completions of what came before `last` are seen before it. */
 struct rs_rdma_arrivals {
-    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
+    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1 (see memory.h) and how many
+                                                         notifications are counted */
     atomic_uint_fast64_t arrived; /* notifications that are not in a slot */
 };
 static_assert(sizeof(struct rs_rdma_arrivals) == RS_RDMA_LINE, "shared layout");
@@ -156,6 +158,7 @@ struct rs_rdma_lane {
     struct rs_rdma_bundle alone;   /* of a lane without a group */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
+    uint64_t counted; /* tx: notifications that have been posted, if all are counted */
     uint64_t meta;    /* of the loaded message */
     uint64_t bytes;
 };

@@ -59,7 +59,7 @@ static bool is_free(const struct rs_rdma_block *b)
         return false;
     /* Acquire: all that the writer wrote before its last write is over. */
     return b->writer == NULL || rs_rdma_link_is_broken(b->writer) ||
-           atomic_load_explicit(last, memory_order_acquire) == 1;
+           atomic_load_explicit(last, memory_order_acquire) != 0;
 }
 
 bool rs_rdma_block_has_pages(const struct rs_rdma_block *block)

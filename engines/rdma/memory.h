@@ -16,7 +16,7 @@
 struct rs_rdma_link;
 
 /* Own memory, aligned to cache lines. A peer that writes to it says with its
- * last write that it is the last: it makes the first word 1. */
+ * last write that it is the last: it makes the first word something else than 0. */
 struct rs_rdma_block {
     struct rs_rdma_block *next;
     char *memory;

@@ -196,13 +196,6 @@ void rs_rdma_rx_abandon(struct rsched_lane *lane)
     rs_rdma_lane_abandon(&rs_rdma_rx_of(lane)->lane);
 }
 
-int rs_rdma_rx_check(struct rsched_lane *lane)
-{
-    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
-
-    return rs_rdma_lane_check(&rx->lane, &rx->arrivals->last);
-}
-
 static uint64_t arrived(const struct rs_rdma_rx *rx)
 {
     struct rs_rdma_link *link = rx->lane.link;
@@ -216,12 +209,31 @@ static uint64_t arrived(const struct rs_rdma_rx *rx)
     return atomic_load_explicit(&rx->arrivals->arrived, memory_order_acquire);
 }
 
+/* Whether what the sender had posted before it gave up is still to come, or has not
+ * been counted. */
+static bool is_on_its_way(const struct rs_rdma_rx *rx)
+{
+    uint64_t last = atomic_load_explicit(&rx->arrivals->last, memory_order_acquire);
+
+    return last > 1 && arrived(rx) < last - 1;
+}
+
+int rs_rdma_rx_check(struct rsched_lane *lane)
+{
+    struct rs_rdma_rx *rx = rs_rdma_rx_of(lane);
+    struct rs_rdma_link *link = rx->lane.link;
+
+    if (is_on_its_way(rx))
+        return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;
+    return rs_rdma_lane_check(&rx->lane, &rx->arrivals->last);
+}
+
 /* Whether the sender may be about to write into the receive buffers. */
 static bool may_be_written(const struct rs_rdma_rx *rx)
 {
     return rx->is_direct && rx->lane.epoch > 0 && rx->lane.ring.next == 0 &&
            !rx->lane.bundle->ready_due && arrived(rx) == rx->lane.notices &&
-           atomic_load(&rx->arrivals->last) == 0 &&
+           (atomic_load(&rx->arrivals->last) == 0 || is_on_its_way(rx)) &&
            !rs_rdma_link_is_broken(rx->lane.link);
 }
 

@@ -219,6 +219,7 @@ static bool post_chunk(struct rs_rdma_tx *tx)
                            rs_rdma_ring_number(ring) + 1, &l->completed))
         return false;
     ring->next++;
+    l->counted += l->serial;
     return true;
 }
 
@@ -230,6 +231,7 @@ static bool post_direct(struct rs_rdma_tx *tx)
                            &l->completed))
         return false;
     tx->next++;
+    l->counted += l->serial && tx->next == tx->direct.num_lists;
     return true;
 }
 

@@ -53,8 +53,7 @@ static struct softnic_cqe *make(struct rs_softnic_qp *qp, struct softnic_cq *cq)
     }
     fill(qp->nic, cqe->bytes);
     if (cq->made == cq->shown)
-        cq->delay =
-            (uint32_t)softnic_draw(qp->nic, qp->nic->options.late_steps + 1);
+        cq->delay = (uint32_t)softnic_draw(qp->nic, cq->late + 1);
     cq->made++;
     return cqe;
 }
@@ -114,7 +113,7 @@ static const struct softnic_cqe *show(struct rs_softnic *nic,
     atomic_store_explicit((_Atomic uint64_t *)(void *)(to + QPN), end,
                           memory_order_release);
     cq->shown++;
-    cq->delay = (uint32_t)softnic_draw(nic, nic->options.late_steps + 1);
+    cq->delay = (uint32_t)softnic_draw(nic, cq->late + 1);
     nic->stats.completions++;
     return cqe;
 }

@@ -282,6 +282,8 @@ static struct rs_softnic_qp *qp_allocate(struct rs_softnic *nic,
     qp->rings = softnic_pages_allocate(qp->ring_bytes);
     qp->send_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
     qp->receive_cq.queue = calloc(a->cq_entries, sizeof(struct softnic_cqe));
+    qp->send_cq.late = nic->options.late_steps;
+    qp->receive_cq.late = nic->options.late_steps + nic->options.late_receives;
     qp->hashes = calloc(a->send_blocks, sizeof(*qp->hashes));
     qp->window = calloc(SOFTNIC_WINDOW, sizeof(*qp->window));
     if (qp->rings == NULL || qp->send_cq.queue == NULL ||

@@ -43,7 +43,8 @@ struct softnic_cqe {
 struct softnic_cq {
     struct rs_softnic_cq_view view;
     uint64_t made, shown; /* completions */
-    uint32_t delay;       /* steps until the next one is shown */
+    uint32_t late;        /* steps until one is shown, at most */
+    uint32_t delay;       /* until the next one is */
     struct softnic_cqe *queue; /* a ring of as many as there are entries */
 };
 

@@ -49,6 +49,8 @@ struct rs_softnic_options {
     uint32_t drop_percent;
     /** A completion becomes visible up to so many steps late. */
     uint32_t late_steps;
+    /** And one of a receive so many more: what is written later may be seen before. */
+    uint32_t late_receives;
     /** Steps that a write with immediate waits for a receive of the peer before
      * it fails; 0: for ever. */
     uint32_t rnr_steps;

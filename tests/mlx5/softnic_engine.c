@@ -277,6 +277,14 @@ static const struct rs_rdma_port_ops port_ops = {
     .queue_is_in_order = queue_is_in_order,
 };
 
+/* Steps by which what has come is told later than it comes, at most. */
+static uint32_t late_receives(void)
+{
+    const char *steps = getenv("SOFTNIC_LATE");
+
+    return steps != NULL ? (uint32_t)strtoul(steps, NULL, 10) : 0;
+}
+
 static int port_open(const struct rsched_engine_env *env, uint32_t rail,
                      struct rs_rdma_port **port)
 {
@@ -284,6 +292,7 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
         .seed = (uint64_t)env->process * RAILS + rail,
         .drop_percent = rail == 0 ? 10 : 0,
         .late_steps = 5,
+        .late_receives = late_receives(),
         .relaxed = order_is("relaxed"),
         .check_sources = true,
         .free_ends = true,
