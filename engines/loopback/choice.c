@@ -21,6 +21,14 @@ static void tell_way(struct lane *l, uint64_t way)
     atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
 }
 
+/* All slots, twice: those that have never been read are written in no time. */
+static uint32_t starts_until_used(const struct lane *l)
+{
+    uint32_t chunks = l->copies.num_chunks > 0 ? l->copies.num_chunks : 1;
+
+    return (2 * l->ring.num_slots + chunks - 1) / chunks;
+}
+
 void rs_lane_load_trial(struct lane *l)
 {
     const struct rs_pull *p = &l->pull;
@@ -31,8 +39,7 @@ void rs_lane_load_trial(struct lane *l)
         ways = p->worth_trials ? twice | once : once;
         guess = p->guess ? once : twice;
     }
-    /* Slots that have never been read are not in the receiver's cache. */
-    rs_trial_load(&l->trial, ways, rs_stores_first(guess), 2 * l->ring.num_slots);
+    rs_trial_load(&l->trial, ways, rs_stores_first(guess), starts_until_used(l));
     l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
     if (!l->chooses)
         tell_way(l, 0);

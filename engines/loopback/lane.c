@@ -28,13 +28,24 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Small messages get many slots, so that the sender looks at the receiver's
- * `consumed` (a line that travels) only now and then; larger ones few, so that
- * the slots stay in the cache. */
-static void choose_geometry(const struct rsched_engine_env *env,
-                            uint64_t bytes, struct descriptor *d)
+/* Of all edges of an exchange together twice what the receiver's cache has. Then slots
+ * have left it when they are written again, and are had from a cache that both share, in a
+ * quarter of the time (docs/onecopy.md). */
+static uint64_t ring_bytes(const struct rsched_engine_env *env,
+                           const struct rsched_lane_spec *spec)
 {
-    uint64_t chunk = bytes;
+    uint64_t share = spec->edges > 0 ? env->slots_bytes / spec->edges : 0;
+
+    return share > env->ring_bytes ? share : env->ring_bytes;
+}
+
+/* Small messages get many slots, so that the sender looks at the receiver's
+ * `consumed` (a line that travels) only now and then. */
+static void choose_geometry(const struct rsched_engine_env *env,
+                            const struct rsched_lane_spec *spec,
+                            struct descriptor *d)
+{
+    uint64_t bytes = spec->bytes, chunk = bytes;
     uint64_t slots;
 
     if (bytes == 0 || bytes > env->chunk_bytes)
@@ -42,7 +53,7 @@ static void choose_geometry(const struct rsched_engine_env *env,
     d->stride = RS_LINE;
     if (chunk > RS_SLOT_INLINE)
         d->stride += round_up(chunk, RS_LINE);
-    slots = env->ring_bytes / d->stride;
+    slots = ring_bytes(env, spec) / d->stride;
     if (bytes != 0 && bytes <= chunk && slots > MAX_SLOTS)
         slots = MAX_SLOTS;
     d->num_slots = slots < MIN_SLOTS ? MIN_SLOTS : (uint32_t)slots;
@@ -115,7 +126,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         l->lane.passive = true;
         d.rx = (uint64_t)(uintptr_t)l;
     } else {
-        choose_geometry(&engine->env, spec->bytes, &d);
+        choose_geometry(&engine->env, spec, &d);
         error = rs_segment_allocate(
             &engine->segment, sizeof(struct rs_control) + d.stride * d.num_slots,
             is_sparse(spec), connection, rs_connection_is_dead, &l->block);

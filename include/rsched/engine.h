@@ -124,6 +124,7 @@ struct rs_ways;
 struct rsched_lane_spec {
     uint64_t bytes; /**< of each message; 0 if they vary */
     uint32_t rail;  /**< below the connection's number of rails */
+    uint32_t edges; /**< of the exchange, that bring it something; 0: not known */
     struct rsched_place place; /**< of this end's first buffer, as far as it is
                                     known by then, if `gpus` */
     bool gpus; /**< either end may lie in GPU memory, now or after a load */
@@ -206,7 +207,10 @@ struct rsched_engine_env {
     uint64_t node;        /**< processes with different ones may not use what
                                they share: a hash of RSCHED_NODE */
     uint64_t chunk_bytes; /**< RSCHED_CHUNK */
-    uint64_t ring_bytes;  /**< RSCHED_RING */
+    uint64_t ring_bytes;  /**< RSCHED_RING, or what is usual */
+    uint64_t slots_bytes; /**< that an exchange's slots between processors' processes
+                               have together, if that is more than ring_bytes for each
+                               edge; 0: no matter */
     const struct rs_ways *ways; /**< what ways within the node cost; stays
                                      where it is, as long as the engine */
     const struct rs_sources *sources; /**< what strided memory costs a device;

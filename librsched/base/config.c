@@ -51,9 +51,10 @@ static struct entry table[] = {
     {{"RSCHED_CHUNK", 0, "64k", 0, "bytes",
       "longest piece of an edge that one landing slot holds"},
      KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},
-    {{"RSCHED_RING", 0, "512k", 0, "bytes",
-      "landing slots of one edge together; longer epochs are pipelined"},
-     KIND_BYTES, FIELD(ring_bytes), 128, 1 << 30, true},
+    {{"RSCHED_RING", 0, "auto", 0, "bytes|auto",
+      "landing slots of one edge together; longer epochs are pipelined; auto: 512k, and "
+      "where an exchange has few edges twice a core's cache for all of them"},
+     KIND_LIMIT, FIELD(ring_bytes), 128, 1 << 30, true},
     {{"RSCHED_MAPPED", 0, "auto", 0, "bytes|auto",
       "shortest edge that is copied once, straight out of the sender's memory "
       "where that can be mapped; auto: by the costs of the ways; 0: none is"},

@@ -47,7 +47,8 @@ struct rs_config {
     uint64_t log_level;      /* RSCHED_LOG_LEVEL: enum rs_log_level */
     const char *node;        /* RSCHED_NODE */
     uint64_t chunk_bytes;    /* RSCHED_CHUNK: longest piece in one slot */
-    uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together */
+    uint64_t ring_bytes;     /* RSCHED_RING: slots of one edge together; or
+                                RS_LIMIT_AUTO */
     uint64_t mapped_bytes;   /* RSCHED_MAPPED: 0: no mapped pages; or
                                 RS_LIMIT_AUTO */
     uint64_t cma_bytes;      /* RSCHED_CMA: likewise */

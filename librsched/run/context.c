@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -17,6 +18,9 @@
 /* With fewer cores than processes whoever spins takes the core from the one
  * it waits for, and whoever yields from others, now and then. */
 enum { SPIN_POLLS_CROWDED = 2, YIELD_POLLS_CROWDED = 200 };
+
+/* Of the slots of an edge, where RSCHED_RING does not say. */
+enum { RING_BYTES = 512 << 10 };
 
 /* What has been left to say to peers whose connections go is waited for, so long
  * for all of them together. */
@@ -85,6 +89,15 @@ static void close_engines(struct rsched_context *context)
     }
 }
 
+/* Of a core, not shared with others: the second level, mostly. */
+static uint64_t cache_bytes(void)
+{
+    enum { USUAL = 1 << 20, MOST = 4 << 20 };
+    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    return bytes <= 0 ? USUAL : bytes > MOST ? MOST : (uint64_t)bytes;
+}
+
 /* Open all engines that this machine can. @return 0, or why there is none */
 static int open_engines(struct rsched_context *context)
 {
@@ -94,7 +107,9 @@ static int open_engines(struct rsched_context *context)
         .job = context->params.job,
         .node = XXH64(config->node, strlen(config->node), 0),
         .chunk_bytes = config->chunk_bytes,
-        .ring_bytes = config->ring_bytes,
+        .ring_bytes = config->ring_bytes != RS_LIMIT_AUTO ? config->ring_bytes
+                                                          : RING_BYTES,
+        .slots_bytes = config->ring_bytes != RS_LIMIT_AUTO ? 0 : 2 * cache_bytes(),
         .ways = &context->ways,
         .sources = context->machine != NULL
                        ? rs_machine_sources(context->machine)

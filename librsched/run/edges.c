@@ -123,6 +123,16 @@ static int find_group(struct rsched_exchange *x, const struct rs_edge *edge,
     return 0;
 }
 
+/* Edges by which other processes send something. */
+static uint32_t count_senders(const struct rsched_exchange *x)
+{
+    uint32_t senders = 0;
+
+    for (uint32_t i = 0; i < x->num_in; i++)
+        senders += x->in[i].peer->process != x->context->params.process;
+    return senders;
+}
+
 /* Each message is as long as the sizes that its put and receive have. */
 static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
                                          const struct rs_edge *edge,
@@ -130,6 +140,7 @@ static struct rsched_lane_spec lane_spec(const struct rs_creation *c,
 {
     struct rsched_lane_spec spec = {.rail = which == 0 ? edge->rail
                                                        : edge->beside_rail,
+                                    .edges = count_senders(c->x),
                                     .gpus = rs_peer_has_gpus(edge->peer),
                                     .beside = which != 0,
                                     .place = {RSCHED_PLACE_HOST, -1}};

@@ -49,7 +49,7 @@ static int open_second(struct rsched_context *context)
     struct rsched_engine_env env = {.process = context->params.process,
                                     .job = context->params.job,
                                     .chunk_bytes = rs_config()->chunk_bytes,
-                                    .ring_bytes = rs_config()->ring_bytes,
+                                    .ring_bytes = 524288,
                                     .ways = &context->ways};
 
     if (e->ops != NULL)

@@ -142,7 +142,7 @@ static struct halo_edge often[2], later[2];
 
 static int run_deserted(struct rank *self)
 {
-    enum { LATER = 200 };
+    enum { BEFORE = 120, LATER = 200 }; /* all slots are used before the first trial */
     const struct halo_edge *both[] = {often, later};
     struct halo *halos[2];
     struct rsched_stats stats;
@@ -153,16 +153,16 @@ static int run_deserted(struct rank *self)
         RANK_CHECK(halo_create(self, both[i], 2, 7 + (uint64_t)i,
                                i == 0 ? RSCHED_EXCHANGE_VARIABLE : 0,
                                &halos[i]) == 0);
-    for (int epoch = 1; epoch <= EPOCHS + LATER && failed == 0; epoch++) {
-        struct halo *h = halos[epoch > EPOCHS];
+    for (int epoch = 1; epoch <= BEFORE + LATER && failed == 0; epoch++) {
+        struct halo *h = halos[epoch > BEFORE];
         struct rsched_exchange *x = halos[0]->x;
 
-        if (epoch == EPOCHS + 1) {
+        if (epoch == BEFORE + 1) {
             rsched_exchange_get_stats(x, &stats);
             before = stats.trials;
             RANK_CHECK((before == 0) == (self->rank == 1));
         }
-        if (epoch == 1 || epoch == EPOCHS + 1)
+        if (epoch == 1 || epoch == BEFORE + 1)
             RANK_CHECK(rsched_exchange_load(x, h->pattern,
                                             (const void *const *)h->send,
                                             h->receive) == 0);
