@@ -508,7 +508,7 @@ static unsigned choose_epochs(double ns)
  * begins when all slots have been used, of which there are many for short messages. */
 static unsigned settled_after(uint64_t bytes)
 {
-    return bytes > 64 << 10 ? 64 : 280;
+    return bytes > 64 << 10 ? 64 : 300;
 }
 
 /* @return ns of an epoch, the least of the blocks, or below 0 */

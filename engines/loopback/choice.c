@@ -21,12 +21,12 @@ static void tell_way(struct lane *l, uint64_t way)
     atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
 }
 
-/* All slots, twice: those that have never been read are written in no time. */
+/* All slots: those that have never been read are written in no time. */
 static uint32_t starts_until_used(const struct lane *l)
 {
     uint32_t chunks = l->copies.num_chunks > 0 ? l->copies.num_chunks : 1;
 
-    return (2 * l->ring.num_slots + chunks - 1) / chunks;
+    return (l->ring.num_slots + chunks - 1) / chunks;
 }
 
 void rs_lane_load_trial(struct lane *l)

@@ -8,8 +8,9 @@
 #include "librsched/base/error.h"
 
 enum {
-    MAX_SLOTS = 16,  /* for messages of one chunk */
-    MIN_SLOTS = 2,   /* one epoch ahead */
+    MAX_SLOTS = 16,    /* for messages of one chunk, at least */
+    MANY_SLOTS = 256,  /* for any, at most, where a share says so */
+    MIN_SLOTS = 2,     /* one epoch ahead */
 };
 
 struct descriptor {
@@ -28,15 +29,16 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Of all edges of an exchange together twice what the receiver's cache has. Then slots
- * have left it when they are written again, and are had from a cache that both share, in a
- * quarter of the time (docs/onecopy.md). */
-static uint64_t ring_bytes(const struct rsched_engine_env *env,
-                           const struct rsched_lane_spec *spec)
+/* As many as an edge has of what the exchange's slots are to have together: twice what the
+ * receiver's cache has. Then they have left it when they are written again, and are had
+ * from a cache that both share, in a quarter of the time (docs/onecopy.md). Lines that hold
+ * a message go from one core to the other in any case. */
+static uint64_t slots_of_share(const struct rsched_engine_env *env,
+                               const struct rsched_lane_spec *spec, uint64_t stride)
 {
-    uint64_t share = spec->edges > 0 ? env->slots_bytes / spec->edges : 0;
+    uint64_t slots = spec->edges > 0 ? env->slots_bytes / spec->edges / stride : 0;
 
-    return share > env->ring_bytes ? share : env->ring_bytes;
+    return stride == RS_LINE ? 0 : slots < MANY_SLOTS ? slots : MANY_SLOTS;
 }
 
 /* Small messages get many slots, so that the sender looks at the receiver's
@@ -46,16 +48,19 @@ static void choose_geometry(const struct rsched_engine_env *env,
                             struct descriptor *d)
 {
     uint64_t bytes = spec->bytes, chunk = bytes;
-    uint64_t slots;
+    uint64_t slots, share;
 
     if (bytes == 0 || bytes > env->chunk_bytes)
         chunk = env->chunk_bytes;
     d->stride = RS_LINE;
     if (chunk > RS_SLOT_INLINE)
         d->stride += round_up(chunk, RS_LINE);
-    slots = ring_bytes(env, spec) / d->stride;
+    slots = env->ring_bytes / d->stride;
     if (bytes != 0 && bytes <= chunk && slots > MAX_SLOTS)
         slots = MAX_SLOTS;
+    share = slots_of_share(env, spec, d->stride);
+    if (slots < share)
+        slots = share;
     d->num_slots = slots < MIN_SLOTS ? MIN_SLOTS : (uint32_t)slots;
 }
 
