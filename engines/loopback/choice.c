@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way each epoch of a lane goes: by the costs, by what is tried out, or as the peer
  * does, which tries it out for both. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "engines/loopback/lane.h"
 
 static uint64_t bytes_of(const struct rs_pieces *pieces)
@@ -29,6 +32,19 @@ static uint32_t starts_until_used(const struct lane *l)
     return (l->ring.num_slots + chunks - 1) / chunks;
 }
 
+/* Slots that have never been used take as long as the kernel needs to make their pages:
+ * not in a trial. From Linux 5.14 on; else the next trials have them. */
+static void have_pages(struct lane *l)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t low = (uintptr_t)l->ring.slots / page * page;
+    uintptr_t high = (uintptr_t)l->ring.slots + l->ring.stride * l->ring.num_slots;
+
+    if (!l->has_pages)
+        madvise((void *)low, high - low, MADV_POPULATE_WRITE);
+    l->has_pages = true;
+}
+
 void rs_lane_load_trial(struct lane *l)
 {
     const struct rs_pull *p = &l->pull;
@@ -40,6 +56,8 @@ void rs_lane_load_trial(struct lane *l)
         guess = p->guess ? once : twice;
     }
     rs_trial_load(&l->trial, ways, rs_stores_first(guess), starts_until_used(l));
+    if (l->trial.possible && (rs_stores_first(guess) & RS_TRIAL_ONCE) != 0)
+        have_pages(l);
     l->chooses = p->possible || l->trial.possible || l->trial.way != 0;
     if (!l->chooses)
         tell_way(l, 0);

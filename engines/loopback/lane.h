@@ -58,6 +58,7 @@ struct lane {
     bool chooses;             /* tx: a start has more than one way, or one that is
                                  not slots by ordinary stores */
     bool nontemporal;         /* tx: slots are written so in this epoch */
+    bool has_pages;           /* tx: all slots have, though few may be used */
     uint64_t told;            /* tx: the way that the peer has been told of */
     uint64_t led_at;          /* tx: behind where its ring was when it was last followed */
     struct rs_block *block;   /* rx */
