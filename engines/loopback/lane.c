@@ -29,24 +29,29 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* As many as an edge has of what the exchange's slots are to have together: twice what the
- * receiver's cache has. Then they have left it when they are written again, and are had
- * from a cache that both share, in a quarter of the time (docs/onecopy.md). Lines that hold
- * a message go from one core to the other in any case. */
-static uint64_t slots_of_share(const struct rsched_engine_env *env,
+/* As many as an edge has of what is missing to twice the receiver's cache. With so many in
+ * all, slots have left it when they are written again, and are had from a cache that both
+ * share, in a quarter of the time (docs/onecopy.md). Lines that hold a message go from one
+ * core to the other in any case. */
+static uint64_t slots_of_share(const struct rsched_engine *engine,
                                const struct rsched_lane_spec *spec, uint64_t stride)
 {
-    uint64_t slots = spec->edges > 0 ? env->slots_bytes / spec->edges / stride : 0;
+    uint64_t all = engine->env.slots_bytes;
+    uint64_t there = atomic_load_explicit(&engine->slots, memory_order_relaxed);
+    uint64_t slots = 0;
 
-    return stride == RS_LINE ? 0 : slots < MANY_SLOTS ? slots : MANY_SLOTS;
+    if (spec->edges > 0 && there < all && stride > RS_LINE)
+        slots = (all - there) / spec->edges / stride;
+    return slots < MANY_SLOTS ? slots : MANY_SLOTS;
 }
 
 /* Small messages get many slots, so that the sender looks at the receiver's
  * `consumed` (a line that travels) only now and then. */
-static void choose_geometry(const struct rsched_engine_env *env,
+static void choose_geometry(const struct rsched_engine *engine,
                             const struct rsched_lane_spec *spec,
                             struct descriptor *d)
 {
+    const struct rsched_engine_env *env = &engine->env;
     uint64_t bytes = spec->bytes, chunk = bytes;
     uint64_t slots, share;
 
@@ -58,7 +63,7 @@ static void choose_geometry(const struct rsched_engine_env *env,
     slots = env->ring_bytes / d->stride;
     if (bytes != 0 && bytes <= chunk && slots > MAX_SLOTS)
         slots = MAX_SLOTS;
-    share = slots_of_share(env, spec, d->stride);
+    share = slots_of_share(engine, spec, d->stride);
     if (slots < share)
         slots = share;
     d->num_slots = slots < MIN_SLOTS ? MIN_SLOTS : (uint32_t)slots;
@@ -131,7 +136,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         l->lane.passive = true;
         d.rx = (uint64_t)(uintptr_t)l;
     } else {
-        choose_geometry(&engine->env, spec, &d);
+        choose_geometry(engine, spec, &d);
         error = rs_segment_allocate(
             &engine->segment, sizeof(struct rs_control) + d.stride * d.num_slots,
             is_sparse(spec), connection, rs_connection_is_dead, &l->block);
@@ -146,6 +151,9 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         atomic_store_explicit(&l->ring.words->reads, connection->reads,
                               memory_order_relaxed);
         l->tag = tag_of(&d);
+        if (!is_sparse(spec))
+            l->counted = d.stride * d.num_slots;
+        atomic_fetch_add_explicit(&engine->slots, l->counted, memory_order_relaxed);
     }
     memcpy(descriptor, &d, sizeof(d));
     *lane = &l->lane;
@@ -304,6 +312,8 @@ void rs_loopback_rx_destroy(struct rsched_lane *lane)
     if (l->other != NULL)
         l->other->other = NULL;
     rs_loopback_rx_abandon(lane);
+    atomic_fetch_sub_explicit(&lane->connection->engine->slots, l->counted,
+                              memory_order_relaxed);
     if (l->block != NULL)
         rs_segment_release(l->block, lane->attached);
     lane_free(l);

@@ -62,6 +62,7 @@ struct lane {
     uint64_t told;            /* tx: the way that the peer has been told of */
     uint64_t led_at;          /* tx: behind where its ring was when it was last followed */
     struct rs_block *block;   /* rx */
+    uint64_t counted;         /* rx: bytes of the engine's `slots` */
     bool abandoned;
     bool keeps;               /* tx: `pieces` are the loaded message's */
     uint32_t pull_in;         /* tx: starts until it is looked whether a short

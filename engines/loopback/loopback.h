@@ -21,6 +21,7 @@ struct rsched_engine {
     uint64_t spaces; /* of this process: hand.h */
     int numa_node;   /* that it runs on, or RS_NUMA_UNKNOWN */
     atomic_uint_fast64_t wakes;
+    atomic_uint_fast64_t slots; /* bytes of those that others write, of sizes that stay */
 };
 
 struct rsched_connection {

@@ -208,9 +208,8 @@ struct rsched_engine_env {
                                they share: a hash of RSCHED_NODE */
     uint64_t chunk_bytes; /**< RSCHED_CHUNK */
     uint64_t ring_bytes;  /**< RSCHED_RING, or what is usual */
-    uint64_t slots_bytes; /**< that an exchange's slots between processors' processes
-                               have together, if that is more than ring_bytes for each
-                               edge; 0: no matter */
+    uint64_t slots_bytes; /**< that the slots of a process are to have together at
+                               least, within a node; 0: no matter */
     const struct rs_ways *ways; /**< what ways within the node cost; stays
                                      where it is, as long as the engine */
     const struct rs_sources *sources; /**< what strided memory costs a device;

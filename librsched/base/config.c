@@ -52,8 +52,8 @@ static struct entry table[] = {
       "longest piece of an edge that one landing slot holds"},
      KIND_BYTES, FIELD(chunk_bytes), 64, 1 << 26, true},
     {{"RSCHED_RING", 0, "auto", 0, "bytes|auto",
-      "landing slots of one edge together; longer epochs are pipelined; auto: 512k, and "
-      "where an exchange has few edges twice a core's cache for all of them"},
+      "landing slots of one edge together; longer epochs are pipelined; auto: 512k, or "
+      "more while a process has less than twice a core's cache in all"},
      KIND_LIMIT, FIELD(ring_bytes), 128, 1 << 30, true},
     {{"RSCHED_MAPPED", 0, "auto", 0, "bytes|auto",
       "shortest edge that is copied once, straight out of the sender's memory "

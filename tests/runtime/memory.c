@@ -75,6 +75,66 @@ static int run_ring(struct rank *self)
     return 0;
 }
 
+/* What an exchange between two adds to the memory that a process shares. */
+static int add_exchange(struct rank *self, uint64_t tag, struct rsched_exchange **x,
+                        uint64_t *added)
+{
+    static char send[BYTES], receive[BYTES];
+    const void *from[] = {send};
+    void *to[] = {receive};
+    struct rsched_put put = {.bytes = BYTES, .source = self->rank,
+                             .destination = 1 - self->rank};
+    struct rsched_exchange_params params = {.send = from, .receive = to, .tag = tag};
+    struct rsched_context_stats before, after;
+    struct rsched_pattern *pattern;
+
+    RANK_CHECK(rsched_pattern_create("pair", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) >= 0);
+    put = (struct rsched_put){.bytes = BYTES, .source = 1 - self->rank,
+                              .destination = self->rank};
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) >= 0);
+    params.pattern = pattern;
+    rsched_context_get_stats(self->context, &before);
+    RANK_CHECK(rsched_exchange_create(self->context, &params, x) == 0);
+    rsched_context_get_stats(self->context, &after);
+    *added = after.shared_bytes - before.shared_bytes;
+    RANK_CHECK(rsched_exchange_start(*x) == 0 && rsched_exchange_wait(*x) == 0);
+    rsched_pattern_destroy(pattern);
+    return 0;
+}
+
+/* Slots for more than a cache has, once, unless it is said how many an edge has. */
+static int run_shares(struct rank *self)
+{
+    enum { FEW = 16 * (BYTES + 200), MANY = 80 * BYTES };
+    bool shares = *(const bool *)self->arg;
+    struct rsched_exchange *x[4];
+    uint64_t added[4];
+
+    for (uint64_t i = 0; i < 4; i++)
+        RANK_CHECK(add_exchange(self, i + 1, &x[i], &added[i]) == 0);
+    if (self->rank == 0)
+        printf("%s: %llu, then %llu bytes of slots\n", shares ? "auto" : "512k",
+               (unsigned long long)added[0], (unsigned long long)added[3]);
+    RANK_CHECK((added[0] >= MANY) == shares && added[3] <= 2 * FEW);
+    mesh_barrier(self->end);
+    for (int i = 0; i < 4; i++)
+        rsched_exchange_destroy(x[i]);
+    return 0;
+}
+
+static int check_shares(void)
+{
+    bool shares = true;
+    int failed = ranks_run(2, false, run_shares, &shares);
+
+    shares = false;
+    setenv("RSCHED_RING", "512k", 1);
+    failed |= ranks_run(2, false, run_shares, &shares);
+    unsetenv("RSCHED_RING");
+    return failed;
+}
+
 int main(void)
 {
     struct cost *costs = mmap(NULL, 2 * sizeof(*costs), PROT_READ | PROT_WRITE,
@@ -98,5 +158,7 @@ int main(void)
         fprintf(stderr, "the cost of a rank depends on the number of ranks\n");
         return 1;
     }
+    if (check_shares() != 0)
+        return 1;
     return 0;
 }
