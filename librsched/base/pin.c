@@ -19,7 +19,7 @@ struct rsched_pin {
 
 /* Which file a descriptor was: another one may have its number later. */
 struct device {
-    int fd; /* or -1 */
+    int fd;
     dev_t on, is;
     ino_t inode;
 };
