@@ -11,7 +11,10 @@
 #include "tests/mpi/hope.h"
 
 enum { MOST = 300000, TAG = 5, ROUNDS = 40,
-       SLOT = 8192 /* doubles, by default */ };
+       SLOT = 8192, /* doubles, by default */
+       /* Rounds from stop to stop. A pair opens again up to 1024 rounds later (T4): that is
+        * to be soon after one of these, not just before. */
+       STOPS = 31 };
 
 /* Of doubles; blocks of the kernel's kind. */
 static const struct plan {
@@ -59,7 +62,7 @@ static void run_round(const struct plan *p, MPI_Comm comm, int round)
         }
     }
     MPI_Startall(2 * p->requests, requests);
-    if (p->stops && round % 25 == 24)
+    if (p->stops && round % STOPS == STOPS - 1)
         MPI_Sendrecv(&round, 1, MPI_INT, peer, TAG + 1, in[1], 1, MPI_INT, peer,
                      MPI_ANY_TAG, comm, MPI_STATUS_IGNORE);
     MPI_Waitall(2 * p->requests, requests, MPI_STATUSES_IGNORE);
