@@ -135,12 +135,18 @@ static bool is_bound_to_slots(const struct rs_message *message, uint64_t room)
                                       message->bytes <= RS_LANE_SHORT_BYTES);
 }
 
+/* How many it goes through, if it does. */
+static uint32_t num_slots(const struct rs_message *message)
+{
+    return message->bytes <= message->slots->room ? message->slots->num : 1;
+}
+
 /* How it goes where slots have room for so many bytes. */
 static enum rsched_pull_way way_of(struct rs_message *message, uint64_t room)
 {
     if (is_bound_to_slots(message, room))
         return RSCHED_PULL_SLOTS;
-    return have_source(message) ? rsched_pull_source_way(message->source, room)
+    return have_source(message) ? rsched_pull_source_way(message->source, room, num_slots(message))
                                 : RSCHED_PULL_NOT;
 }
 
@@ -185,7 +191,7 @@ static struct rsched_pull_start start_of(struct rs_message *message)
         return start;
     if (message->timed != 0)
         learn_time(message);
-    return rsched_pull_source_start(message->source, room,
+    return rsched_pull_source_start(message->source, room, num_slots(message),
                                     &message->lane->pair->view.words->told,
                                     told_of(message->lane->pair));
 }

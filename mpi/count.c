@@ -284,6 +284,8 @@ static bool live_counter(const char *name, uint64_t *value)
         *value = comms;
     else if (strcmp(name, "lanes") == 0)
         *value = rs_lanes_count();
+    else if (strcmp(name, "lane_slot_bytes") == 0)
+        *value = rs_lanes_slot_bytes();
     else if (strcmp(name, "lane_offers") == 0)
         *value = rs_notes_offers();
     else if (strcmp(name, "offers_kept") == 0)

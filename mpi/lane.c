@@ -10,6 +10,7 @@
 enum {
     WORDS_BYTES = 8192,
     FIRST_ROW = 1024, MOST_ROW = 65536,
+    MORE_BYTES = 16 << 20, /* of a pair, for more slots than the least number */
     UNIT = 16, /* of places */
     ALIGNED_ROOM = 256, /* from here on data begins with a line */
 };
@@ -23,14 +24,32 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 
 /* ---- places ---- */
 
-/* Of a place, in units: room in the lowest 17 bits, stride in 18, and where the
- * first slot is above them. */
-enum { ROOM_BITS = 17, STRIDE_BITS = 18 };
+/* Of a place, from the lowest bits on: room and stride, in units; the number of slots, a
+ * power of two; and where the first one is, in units. */
+enum { ROOM_BITS = 17, STRIDE_BITS = 18, NUM_BITS = 4, AT_BITS = 25 };
+static_assert(ROOM_BITS + STRIDE_BITS + NUM_BITS + AT_BITS == 64, "a word");
 
-static uint64_t make_place(uint64_t at, uint64_t stride, uint64_t room)
+static uint64_t make_place(uint64_t at, unsigned num, uint64_t stride, uint64_t room)
 {
-    return at / UNIT << (ROOM_BITS + STRIDE_BITS) |
-           stride / UNIT << ROOM_BITS | room / UNIT;
+    return ((at / UNIT << NUM_BITS | (unsigned)__builtin_ctz(num)) << STRIDE_BITS |
+            stride / UNIT)
+               << ROOM_BITS |
+           room / UNIT;
+}
+
+static uint64_t place_stride(uint64_t place)
+{
+    return (place >> ROOM_BITS) % (1 << STRIDE_BITS) * UNIT;
+}
+
+static unsigned place_num(uint64_t place)
+{
+    return 1u << (place >> (ROOM_BITS + STRIDE_BITS)) % (1 << NUM_BITS);
+}
+
+static uint64_t place_at(uint64_t place)
+{
+    return (place >> (ROOM_BITS + STRIDE_BITS + NUM_BITS)) * UNIT;
 }
 
 uint64_t rs_place_room(uint64_t place)
@@ -38,87 +57,133 @@ uint64_t rs_place_room(uint64_t place)
     return place % (1 << ROOM_BITS) * UNIT;
 }
 
-static unsigned num_slots(uint64_t room)
+uint64_t rs_place_bytes(uint64_t place)
 {
-    return room <= RS_LANE_FEW_BYTES ? RS_LANE_MOST_SLOTS
-                                     : RS_LANE_LEAST_SLOTS;
+    return place == 0 ? 0 : place_num(place) * (UNIT + rs_place_room(place));
+}
+
+static unsigned least_slots(uint64_t room)
+{
+    return room <= RS_LANE_FEW_BYTES ? RS_LANE_FEW_SLOTS : RS_LANE_LEAST_SLOTS;
 }
 
 /* Each lane twice as much again and again, and the most in the end: together
- * less than three times that. Rows are not full. */
+ * less than three times that. Rows are not full. And what some have more. */
 size_t rs_pair_bytes(uint64_t most)
 {
-    size_t few = RS_LANE_MOST_SLOTS * (size_t)(RS_LANE_FEW_BYTES + UNIT);
+    size_t few = RS_LANE_FEW_SLOTS * (size_t)(RS_LANE_FEW_BYTES + 2 * RS_LANE_LINE);
     size_t many = RS_LANE_LEAST_SLOTS * (size_t)(most + 2 * RS_LANE_LINE);
 
-    return WORDS_BYTES + RS_LANES * (4 * few + 3 * many);
+    return WORDS_BYTES + RS_LANES * (4 * few + 3 * many) + MORE_BYTES;
 }
 
-static uint64_t take_many_bytes(struct rs_rows *rows, uint64_t room,
-                                uint64_t most)
+/* How many come closest to a share. */
+static unsigned choose_num(uint64_t stride, unsigned least, uint64_t share)
+{
+    unsigned num = least;
+
+    while (num < RS_LANE_MOST_SLOTS && num * stride + num * stride / 2 < share)
+        num *= 2;
+    return num;
+}
+
+/* Of these what there is memory for. */
+static unsigned no_more(const struct rs_rows *rows, uint64_t stride, unsigned least,
+                        unsigned num)
+{
+    while (num > least && rows->more + (num - least) * stride > MORE_BYTES)
+        num /= 2;
+    return num;
+}
+
+static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uint64_t share)
 {
     uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
     uint64_t at = rows->end + RS_LANE_LINE - UNIT; /* data begins with a line */
+    unsigned least = RS_LANE_LEAST_SLOTS, num = choose_num(stride, least, share);
 
-    if (at + RS_LANE_LEAST_SLOTS * stride > rs_pair_bytes(most))
+    num = no_more(rows, stride, least, num);
+    if (at + num * stride > rs_pair_bytes(most))
         return 0;
-    rows->end = round_up(at + RS_LANE_LEAST_SLOTS * stride, RS_LANE_LINE);
-    return make_place(at, stride, room);
+    rows->more += (num - least) * stride;
+    rows->end = round_up(at + num * stride, RS_LANE_LINE);
+    return make_place(at, num, stride, room);
 }
 
-/* Begin rows of more room than the last ones. */
-static bool begin_rows(struct rs_rows *rows, uint64_t least, uint64_t most)
+/* Where the slot of another lane begins in the rows of a block. */
+static uint64_t next_in_row(const struct rs_block *block, uint64_t room)
 {
-    uint64_t room = rows->room == 0 ? FIRST_ROW : 2 * rows->room, stride;
+    return room < ALIGNED_ROOM ? block->used
+                               : round_up(block->used + UNIT, RS_LANE_LINE) - UNIT;
+}
 
-    if (room > MOST_ROW)
-        room = MOST_ROW;
-    while (room < least)
-        room *= 2;
+/* Begin others, of more room if these are full. */
+static bool begin_rows(struct rs_rows *rows, struct rs_block *block, uint64_t room,
+                       unsigned least, unsigned num, uint64_t most)
+{
+    bool full = next_in_row(block, room) + UNIT + room > block->room;
+    uint64_t row = block->room == 0 ? FIRST_ROW : full ? 2 * block->room : block->room;
+    uint64_t stride;
+
+    if (row > MOST_ROW)
+        row = MOST_ROW;
+    while (row < RS_LANE_LINE + room)
+        row *= 2;
     /* An odd number of lines: not all in the same sets of a cache. */
-    stride = room + RS_LANE_LINE;
-    if (rows->end + RS_LANE_MOST_SLOTS * stride > rs_pair_bytes(most))
+    stride = row + RS_LANE_LINE;
+    num = no_more(rows, stride, least, num);
+    if (!full && num <= block->num)
+        return true;
+    if (rows->end + num * stride > rs_pair_bytes(most))
         return false;
-    *rows = (struct rs_rows){.at = rows->end, .stride = stride, .room = room,
-                             .end = rows->end + RS_LANE_MOST_SLOTS * stride};
+    rows->more += (num - least) * stride;
+    *block = (struct rs_block){.at = rows->end, .stride = stride, .room = row, .num = num};
+    rows->end += num * stride;
     return true;
 }
 
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most)
+/* Of a block that has more rows than these slots are to be, the first ones. */
+static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
+                            uint64_t share)
+{
+    unsigned kind = (room > RS_LANE_FEWEST_BYTES) + (room > RS_LANE_FEW_BYTES);
+    struct rs_block *block = &rows->blocks[kind];
+    unsigned least = least_slots(room);
+    unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0);
+    uint64_t at = next_in_row(block, room);
+
+    if (at + UNIT + room > block->room || num > block->num) {
+        if (!begin_rows(rows, block, room, least, num, most))
+            return 0;
+        at = next_in_row(block, room);
+    }
+    block->used = at + UNIT + room;
+    return make_place(block->at + at, num < block->num ? num : block->num, block->stride,
+                      room);
+}
+
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share)
 {
     uint64_t room = bytes <= RS_LANE_LEAST_ROOM ? RS_LANE_LEAST_ROOM
                                                 : round_up(bytes, UNIT);
-    uint64_t at;
 
     if (bytes > most)
         return 0;
     if (rows->end == 0)
         rows->end = WORDS_BYTES;
-    if (room > RS_LANE_FEW_BYTES)
-        return take_many_bytes(rows, room, most);
-    for (;;) {
-        at = rows->used;
-        if (room >= ALIGNED_ROOM)
-            at = round_up(at + UNIT, RS_LANE_LINE) - UNIT;
-        if (at + UNIT + room <= rows->room)
-            break;
-        if (!begin_rows(rows, RS_LANE_LINE + room, most))
-            return 0;
-    }
-    rows->used = at + UNIT + room;
-    return make_place(rows->at + at, rows->stride, room);
+    return room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share)
+                                     : take_own(rows, room, most, share);
 }
 
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t place, uint64_t most)
 {
     struct rs_pair_words *words = pair->words;
-    uint64_t room = rs_place_room(place);
-    uint64_t stride = (place >> ROOM_BITS) % (1 << STRIDE_BITS) * UNIT;
-    uint64_t at = (place >> (ROOM_BITS + STRIDE_BITS)) * UNIT;
-    uint64_t num = num_slots(room);
+    uint64_t room = rs_place_room(place), stride = place_stride(place);
+    uint64_t at = place_at(place), num = place_num(place);
 
     if (index >= RS_LANES || at < WORDS_BYTES || room < RS_LANE_LEAST_ROOM ||
+        num < least_slots(room) || num > RS_LANE_MOST_SLOTS || stride < UNIT + room ||
         at + (num - 1) * stride + UNIT + room > rs_pair_bytes(most))
         return false;
     slots->place = place;

@@ -27,11 +27,15 @@ enum {
     RS_LANES = 64, /* of a pair; bits of a word */
     RS_LANE_LINE = 64,
     RS_LANE_LEAST_ROOM = 48, /* of a slot; with its number a line */
-    RS_LANE_FEW_BYTES = 4096, /* up to these a lane has many slots */
+    RS_LANE_FEWEST_BYTES = 512, /* up to these a lane has FEW_SLOTS */
+    RS_LANE_FEW_BYTES = 4096, /* up to these it has so many at least */
+    RS_LANE_ROW_BYTES = 16384, /* up to these slots lie in rows */
+    RS_LANE_MOST_BYTES = 1 << 20, /* that slots can have room for */
     /* Longer sends may wait for their receiver (3.4), as Open MPI's do from
      * 4 KiB on, headers included. Up to these all messages go through slots. */
     RS_LANE_SHORT_BYTES = 3072,
-    RS_LANE_MOST_SLOTS = 8,
+    RS_LANE_MOST_SLOTS = 256,
+    RS_LANE_FEW_SLOTS = 8,
     RS_LANE_LEAST_SLOTS = 2,
     RS_LANE_MOST_NUMBERS = 1 << 30, /* of an incarnation, and a few more */
 };
@@ -125,13 +129,18 @@ static inline bool rs_slot_is_on_gpu(const struct rs_slot *slot)
     return (slot->bytes & RS_SLOT_ON_GPU) != 0;
 }
 
-/** Which memory is taken; the receiver's. The k-th slots of all lanes of few
+/** Which memory is taken; the receiver's. The k-th slots of lanes of about as many
  * bytes lie side by side, in a **row**, in the order in which the lanes were
- * made: what is sent to a process in one go is written and read in one go. */
+ * made: what is sent to a process in one go is written and read in one go, lies on few pages,
+ * and all over the sets of a cache. */
 struct rs_rows {
-    uint64_t at, stride, room; /* of the rows that are being filled */
-    uint64_t used;             /* of each of them */
-    uint64_t end;              /* of all that is taken */
+    struct rs_block {
+        uint64_t at, stride, room; /* of the rows that are being filled */
+        uint64_t used;             /* of each of them */
+        unsigned num;              /* of them */
+    } blocks[3];                   /* for lanes of fewest bytes, of few, of more */
+    uint64_t end;                  /* of all that is taken */
+    uint64_t more;                 /* bytes of slots beyond the least number */
 };
 
 /** One side's view of a lane. */
@@ -161,10 +170,14 @@ struct rs_pair_view {
 size_t rs_pair_bytes(uint64_t most);
 /** Take memory for the slots of a lane, for messages of up to `bytes`, at most
  * `most`. Returns the place, one word that the other side can take over at
- * once; 0: there is none. */
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most);
+ * once; 0: there is none.
+ * @param share bytes that slots of this lane are to have together: about so many, if it is
+ *              not one of fewest bytes; the least number anyway */
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share);
 /** Bytes of a message that slots there have room for. */
 uint64_t rs_place_room(uint64_t place);
+/** Bytes of all slots there. */
+uint64_t rs_place_bytes(uint64_t place);
 /** This side's view of lane `index`. False: the place cannot be right. */
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t place, uint64_t most);

@@ -61,6 +61,7 @@ static int start_native(struct rs_request *request)
     message->natives++;
     request->state = RS_NATIVE;
     lane->started = ++lane->pair->native_starts;
+    rs_cohort_started = true;
     if (message->sends) {
         lane->quiet = false;
         message->native_number = ++lane->natives;

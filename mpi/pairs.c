@@ -155,7 +155,6 @@ struct rs_lane *rs_lane_of(struct rs_pair *pair, int tag)
 
 uint64_t rs_lane_most(void)
 {
-    enum { LIMIT = 1 << 20 };
     static uint64_t most;
     char *end;
 
@@ -166,8 +165,8 @@ uint64_t rs_lane_most(void)
                  : *end == 'm' || *end == 'M' ? 20
                  : *end == 'g' || *end == 'G' ? 30
                                               : 0;
-        if (most > LIMIT)
-            most = LIMIT;
+        if (most > RS_LANE_MOST_BYTES)
+            most = RS_LANE_MOST_BYTES;
     }
     return most;
 }
@@ -268,14 +267,17 @@ static void touch(const struct rs_slots *slots)
 
 /* The receiver's choice of where a lane's slots shall be; *slots is its view of
  * them. */
-static bool take_place(struct rs_pair *pair, unsigned index, uint64_t bytes,
+static bool take_place(struct rs_lane *lane, unsigned index, uint64_t bytes,
                        struct rs_slots *slots)
 {
-    uint64_t place = rs_rows_take(&pair->rows, bytes, rs_lane_most());
+    struct rs_pair *pair = lane->pair;
+    uint64_t place =
+        rs_rows_take(&pair->rows, bytes, rs_lane_most(), rs_cohort_share(lane));
 
     if (place == 0 ||
         !rs_slots_init(slots, &pair->view, index, place, rs_lane_most()))
         return false;
+    rs_cohort_place(lane, bytes > 0, rs_place_bytes(place));
     touch(slots);
     /* Release: pairs with rs_slots_move(). */
     atomic_store_explicit(&pair->view.words->places[index], place,
@@ -296,7 +298,7 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
     if (pair->view.sends)
         rs_lane_move(lane);
     else
-        take_place(pair, index, bytes, lane->slots);
+        take_place(lane, index, bytes, lane->slots);
     if (lane->slots->place == 0)
         return false;
     lane->attached = true;
@@ -352,8 +354,7 @@ static void grow(struct rs_lane *lane)
     if (wanted <= room || wanted > most || lane->full)
         return;
     bytes = 2 * room < most ? 2 * room : most;
-    lane->full = !take_place(pair, lane->index,
-                             wanted > bytes ? wanted : bytes, &slots);
+    lane->full = !take_place(lane, lane->index, wanted > bytes ? wanted : bytes, &slots);
 }
 
 void rs_pair_grow(struct rs_pair *pair)
@@ -452,6 +453,7 @@ static void pair_unlink(struct rs_pair *pair)
 static void lane_destroy(struct rs_lane *lane)
 {
     unretire(lane);
+    rs_cohort_leave(lane);
     rs_lane_remove(lane);
     if (lane->sync != MPI_REQUEST_NULL)
         leave_orphan(lane);
@@ -502,7 +504,8 @@ void rs_lane_release(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
 
-    lane->requests--;
+    if (--lane->requests == 0)
+        rs_cohort_leave(lane);
     if (is_forgettable(lane))
         retire(lane);
     if (--pair->requests == 0 && pair->name->comm == MPI_COMM_NULL)
@@ -549,7 +552,8 @@ struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
         return NULL;
     }
     pair->requests++;
-    lane->requests++;
+    if (lane->requests++ == 0)
+        rs_cohort_join(lane);
     return lane;
 }
 

@@ -73,6 +73,9 @@ struct rs_lane {
     bool barred_for_good;
     uint64_t covers;    /* nonblocking receives that covered it */
     bool full;          /* there is no memory for more room */
+    struct rs_cohort *cohort; /* while it has requests, or NULL */
+    bool placed;          /* its slots have room for messages */
+    uint64_t slots_bytes; /* of all its slots; 0: it has none yet */
     unsigned posted;    /* natively, and not complete (O2) */
 };
 
@@ -197,6 +200,20 @@ void rs_lane_remove(struct rs_lane *lane);
 /** Of all pairs. */
 size_t rs_lanes_count(void);
 void rs_lanes_fini(void);
+
+/* ---- how many slots they have (cohorts.c) ---- */
+
+/** A start has gone natively, as the first ones of a lane do. */
+extern bool rs_cohort_started;
+/** The lane has got requests; it has none any more. */
+void rs_cohort_join(struct rs_lane *lane);
+void rs_cohort_leave(struct rs_lane *lane);
+/** Bytes that its slots are to have together. */
+uint64_t rs_cohort_share(const struct rs_lane *lane);
+/** It has slots of so many bytes; `placed`: with room for messages. */
+void rs_cohort_place(struct rs_lane *lane, bool placed, uint64_t bytes);
+/** Of all slots of lanes that receive from others and have requests. */
+uint64_t rs_lanes_slot_bytes(void);
 
 /* ---- how lanes are made (notes.c) ---- */
 

@@ -142,7 +142,7 @@ void rsched_pull_source_destroy(struct rsched_pull_source *s)
 {
     if (s == NULL)
         return;
-    rs_trial_join(&s->trial, NULL, 0, 0, 0);
+    rs_trial_join(&s->trial, NULL, 0, 0, 0, 0);
     if (s->is_shared)
         rsched_free(s->packed);
     else
@@ -312,7 +312,7 @@ static struct rs_trial_group *group_of(const struct rsched_pull_source *s,
 }
 
 /* What is tried out for a message that by the costs goes in one copy or not. */
-static void join(struct rsched_pull_source *s, bool once)
+static void join(struct rsched_pull_source *s, bool once, uint32_t round)
 {
     unsigned in_one = rs_stores_ways_once(rs_ends_bytes(&s->ends));
     unsigned ways = s->tries < KINDS ? s->stores | RS_TRIAL_SET(RS_TRIAL_ONCE)
@@ -323,19 +323,19 @@ static void join(struct rsched_pull_source *s, bool once)
     bool several = (ways & (ways - 1)) != 0 && !s->reader.itself;
 
     rs_trial_join(&s->trial, several ? group_of(s, kind) : NULL, s->bytes, ways,
-                  first);
+                  first, round);
     s->usual = several ? rs_trial_group_way(&s->trial) : first;
 }
 
 enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
-                                            uint64_t room)
+                                            uint64_t room, uint32_t slots)
 {
     enum rsched_pull_way guess;
 
     if (look(s) != 0)
         return RSCHED_PULL_NOT;
     guess = s->bytes <= room ? s->way : s->load;
-    join(s, guess == RSCHED_PULL_IN_PLACE);
+    join(s, guess == RSCHED_PULL_IN_PLACE, slots);
     return s->trial.group != NULL && guess != RSCHED_PULL_NOT
                ? way_in(s, room, s->usual)
                : guess;
@@ -427,7 +427,7 @@ static void tell(const struct rsched_pull_source *s, struct rsched_pull_told *to
 }
 
 struct rsched_pull_start
-rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room,
+rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room, uint32_t slots,
                          struct rsched_pull_told *own,
                          const struct rsched_pull_told *others)
 {
@@ -437,7 +437,7 @@ rsched_pull_source_start(struct rsched_pull_source *s, uint64_t room,
 
     if (s->adopt.in != 0 && --s->adopt.in == 0)
         consider_adopting(s);
-    start.way = rsched_pull_source_way(s, room);
+    start.way = rsched_pull_source_way(s, room, slots);
     way = s->usual;
     if (start.way != RSCHED_PULL_NOT && s->trial.group != NULL) {
         trial = rs_trial_member_start(&s->trial, hear(s, others));

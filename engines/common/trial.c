@@ -4,6 +4,8 @@
 enum {
     EACH = 16,     /* starts from one that is timed to the next */
     FIRST = 16,    /* starts before the first trial: caches and pages are warm */
+    LAPS = 2,      /* rounds through new slots until their lines are where they always
+                      will be, mostly */
     SHARE = 64,    /* trials may cost one in so many */
     SOON = 4,      /* so many times that where times have changed */
     WORTH = 16,    /* one copy or two must gain one in so many to be taken instead */
@@ -23,17 +25,27 @@ void rs_trial_forget(struct rs_trial *t)
     *t = (struct rs_trial){.trials = t->trials, .changes = t->changes};
 }
 
-void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t least)
+static bool is_once(unsigned way)
+{
+    return (way & RS_TRIAL_ONCE) != 0;
+}
+
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t round)
 {
     bool possible = (ways & (ways - 1)) != 0;
 
+    round = round < 1 ? 1 : round < UINT16_MAX ? round : UINT16_MAX;
+    t->round = (uint16_t)round;
     if (possible && t->ways == ways && t->guess == guess)
         return;
     rs_trial_forget(t);
     t->possible = possible;
+    t->round = (uint16_t)round;
     t->ways = (uint8_t)ways;
     t->guess = t->way = t->at = (uint8_t)guess;
-    t->in = least > FIRST ? least : FIRST;
+    t->in = FIRST;
+    if (!is_once(guess) && LAPS * t->round >= FIRST)
+        t->in = LAPS * t->round + 1u; /* the first slot again */
     t->left = 0;
 }
 
@@ -63,8 +75,20 @@ static void begin(struct rs_trial *t)
         t->least[way] = UINT64_MAX;
     t->phase = USUAL;
     t->at = t->way;
-    t->prepared = true;
+    t->warm = 0;
     t->odd = 0;
+}
+
+/* Starts that go another way in a phase before one that is timed: where slots are not used
+ * otherwise, as if they were new, and where they were written by other stores, one round. */
+static unsigned preparation(const struct rs_trial *t, unsigned phase, unsigned way)
+{
+    const unsigned slots = RS_TRIAL_SET(0) | RS_TRIAL_SET(RS_TRIAL_NONTEMPORAL);
+    bool both = (t->ways & slots) == slots;
+
+    if (is_once(way))
+        return 1;
+    return phase == OTHERS && is_once(t->way) ? LAPS * t->round : both ? t->round : 1;
 }
 
 static void wait_for(struct rs_trial *t, uint64_t starts)
@@ -77,22 +101,34 @@ static void wait_for(struct rs_trial *t, uint64_t starts)
     t->in = EACH;
 }
 
+/* Starts that make up for so many in which something took `other` instead of `usual`. */
+static uint64_t starts_for(uint64_t starts, uint64_t other, uint64_t usual, bool changed)
+{
+    return !changed && other > usual && usual > 0
+               ? SHARE * starts * (other - usual) / usual
+               : SHARE * starts;
+}
+
 /* What the epochs of other ways cost more than the usual ones would have, as a
- * part of one of these, is what the starts up to the next trial make up for. */
+ * part of one of these, is what the starts up to the next trial make up for. Those that
+ * prepare slots are taken to cost twice what others do, and those of the usual way, too. */
 static uint64_t pause_after(const struct rs_trial *t, bool changed)
 {
     uint64_t usual = t->least[t->way], starts = 0;
+    unsigned again = preparation(t, USUAL_AGAIN, t->way) - 1u;
 
+    if (t->phase >= USUAL_AGAIN)
+        starts += starts_for(again, 2 * usual, usual, changed);
     for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
-        uint64_t other = t->least[way], share = SHARE * 2;
+        uint64_t other = t->least[way];
+        unsigned phases = t->phase == OTHERS_AGAIN && !is_hopeless(t, way) ? 2 : 1;
 
         if (!is_other(t, way))
             continue;
-        if (t->phase == OTHERS_AGAIN && !is_hopeless(t, way))
-            share *= 2;
-        starts += !changed && other > usual && usual > 0
-                      ? share * (other - usual) / usual
-                      : share;
+        starts += starts_for(2 * phases, other, usual, changed);
+        for (unsigned p = 0; p < phases; p++)
+            starts += starts_for(preparation(t, p == 0 ? OTHERS : OTHERS_AGAIN, way) - 1u,
+                                 2 * other, usual, changed);
     }
     return starts < SHARE ? SHARE : starts;
 }
@@ -136,6 +172,8 @@ static void end(struct rs_trial *t)
     if (changed)
         t->way = (uint8_t)best;
     t->at = t->way;
+    if (!is_once(t->way) && t->round >= EACH)
+        t->in = t->round + 1u; /* another way has been gone */
     t->phase = RESTING;
     t->trials++;
     t->changes += changed;
@@ -147,7 +185,7 @@ static void come_due(struct rs_trial *t)
     t->in = EACH;
     t->soonest -= t->soonest < EACH ? t->soonest : EACH;
     t->left -= t->left < EACH ? t->left : EACH;
-    t->prepared = true;
+    t->warm = 0;
     if (t->left == 0 || (t->odd >= 2 && t->soonest == 0))
         begin(t);
 }
@@ -157,11 +195,10 @@ static void advance(struct rs_trial *t)
 {
     unsigned next = RS_TRIAL_WAYS;
 
-    if (!t->prepared) {
-        t->prepared = true;
+    if (t->warm > 0) {
+        t->warm--;
         return;
     }
-    t->prepared = false;
     if (t->phase == OTHERS || t->phase == OTHERS_AGAIN)
         next = next_other(t, t->phase, t->at + 1u);
     if (next == RS_TRIAL_WAYS) {
@@ -169,6 +206,7 @@ static void advance(struct rs_trial *t)
         next = t->phase == USUAL_AGAIN ? t->way : next_other(t, t->phase, 0);
     }
     t->at = (uint8_t)next;
+    t->warm = preparation(t, t->phase, next);
 }
 
 struct rs_trial_start rs_trial_start(struct rs_trial *t)
@@ -180,7 +218,7 @@ struct rs_trial_start rs_trial_start(struct rs_trial *t)
     } else if (!t->pending) {
         advance(t);
     }
-    if (t->pending || !t->prepared)
+    if (t->pending || t->warm > 0)
         return (struct rs_trial_start){t->at, false};
     t->pending = true;
     return (struct rs_trial_start){t->at, true};
@@ -244,5 +282,5 @@ void rs_trial_lost(struct rs_trial *t)
     if (t->phase == USUAL)
         t->phase = RESTING;
     else
-        t->prepared = false;
+        t->warm = 1;
 }

@@ -12,7 +12,9 @@
  *
  * A trial times the way that is taken twice, and each other one twice, or once if that
  * has shown that it takes more than two times as long. The start before one that is
- * timed goes the same way and prepares the caches. Of each way the least time counts,
+ * timed goes the same way and prepares the caches. Slots that have not been used
+ * for long, or that were written by stores of the other kind, lie in other caches than they would:
+ * all of them are used twice first, or once. Of each way the least time counts,
  * since other work only ever adds to one. One copy is taken in place of two, or two in
  * place of one, if it takes a sixteenth less. Trials are so far apart that what they cost
  * is at most a sixty-fourth, twice as far each time that nothing changes.
@@ -59,7 +61,8 @@ struct rs_trial {
     uint8_t way;   /* that is taken, trials aside */
     uint8_t phase; /* of a trial, from 1 on; 0: none is under way */
     uint8_t at;    /* the way that is taken now */
-    bool prepared; /* caches are, and it is timed */
+    uint16_t round; /* starts in which all slots are used once */
+    uint32_t warm; /* starts that still prepare caches before one is timed */
     uint8_t rests; /* trials in a row that changed nothing, up to a limit */
     uint8_t odd;   /* epochs in a row that took longer or shorter than they did */
     uint32_t in;   /* starts until something is to be timed */
@@ -80,9 +83,8 @@ struct rs_trial_start {
  *
  * @param ways  a set: those that it can go, and that are to be tried out
  * @param guess by the costs; it is taken even if it is not in the set
- * @param least starts before the first trial, at least: until the memory is as it is from
- *              then on */
-void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t least);
+ * @param round starts in which all slots are used once; 0: as for 1 */
+void rs_trial_load(struct rs_trial *t, unsigned ways, unsigned guess, uint32_t round);
 
 /** A message of another length is about to be loaded, or this one can take no way
  * but one any more: forget what is known. */

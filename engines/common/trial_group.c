@@ -40,29 +40,30 @@ static void leave(struct rs_trial_member *m)
     g->timed = 0;
 }
 
-static void begin(struct rs_trial_group *g, unsigned ways, unsigned guess)
+static void begin(struct rs_trial_group *g, unsigned ways, unsigned guess, uint32_t round)
 {
     rs_trial_forget(&g->trial);
-    rs_trial_load(&g->trial, ways, guess, 0);
+    rs_trial_load(&g->trial, ways, guess, round);
     g->start = (struct rs_trial_start){g->trial.way, false};
     g->timed = 0;
 }
 
 void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
-                   uint64_t bytes, unsigned ways, unsigned guess)
+                   uint64_t bytes, unsigned ways, unsigned guess, uint32_t round)
 {
     bool stays = m->group == group;
 
-    if (stays && (group == NULL || m->guess == guess))
+    if (stays && (group == NULL || (m->guess == guess && m->round == round)))
         return;
     if (!stays && m->group != NULL)
         leave(m);
     m->bytes = bytes;
     m->guess = guess;
+    m->round = round;
     if (group == NULL)
         return;
     if (group->members == 0 || stays)
-        begin(group, ways, guess);
+        begin(group, ways, guess, round);
     if (stays)
         return;
     m->group = group;

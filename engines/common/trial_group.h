@@ -41,6 +41,7 @@ struct rs_trial_member {
     struct rs_trial_group *group; /* NULL: it is in none */
     uint64_t bytes;
     unsigned guess; /* by the costs of this message */
+    uint32_t round; /* starts in which its slots are used once */
     uint64_t step;  /* the last one that it has been in */
     uint64_t timed; /* the one of its message that is timed, or 0 */
     uint64_t trials, changes; /* that its times have ended */
@@ -51,9 +52,11 @@ struct rs_trial_member {
  *
  * @param group NULL: in none
  * @param ways  a set: those that its members can go, the same for all
- * @param guess by the costs. The first member's counts. */
+ * @param guess by the costs. The first member's counts.
+ * @param round as for rs_trial_load(), the first member's counts. If it is another than
+ *              before the member has got other slots, and what is known is forgotten. */
 void rs_trial_join(struct rs_trial_member *m, struct rs_trial_group *group,
-                   uint64_t bytes, unsigned ways, unsigned guess);
+                   uint64_t bytes, unsigned ways, unsigned guess, uint32_t round);
 
 /** The way of the members, trials aside. */
 unsigned rs_trial_group_way(const struct rs_trial_member *m);

@@ -158,6 +158,15 @@ rsched_context_leaves_node(const struct rsched_context *context);
 RSCHED_API const struct rs_ways *
 rsched_context_ways(const struct rsched_context *context);
 
+/**
+ * Bytes that the slots of one process are to have together, for protocols that have slots
+ * of their own: with so many, those that are written again have left its cache, where
+ * they would be written in four times the time. More than that gains nothing.
+ *
+ * @return 0 where RSCHED_RING says how many an edge has: few will do then
+ */
+RSCHED_API uint64_t rsched_slots_bytes(void);
+
 /** What all exchanges of a context have done; see struct rsched_stats. */
 struct rsched_context_stats {
     uint64_t connections;    /**< peers that engines are connected to */

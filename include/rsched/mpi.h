@@ -148,6 +148,8 @@ extern "C" {
  *     lanes                         that exist now: tags of persistent
  *                                   point-to-point requests, for each
  *                                   communicator, process and direction
+ *     lane_slot_bytes               of slots for what comes on lanes that have
+ *                                   requests now
  *     lane_offers                   lanes that this process has offered to others
  *     offers_kept                   offers of others that are kept now, for lanes
  *                                   on which it has no persistent receive

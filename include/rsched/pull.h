@@ -144,9 +144,11 @@ enum rsched_pull_way {
  *
  * @param room bytes of the longest message that the protocol's slots can hold;
  *             0: as rsched_pull_source_load() does it
+ * @param slots how many it has for this message now, or 1: slots that are new, or have not
+ *              been used for long, are used in turn before it is judged what they cost
  */
 RSCHED_API enum rsched_pull_way
-rsched_pull_source_way(struct rsched_pull_source *source, uint64_t room);
+rsched_pull_source_way(struct rsched_pull_source *source, uint64_t room, uint32_t slots);
 
 /** How a message goes, and whether it is to be said how long it is copied. */
 struct rsched_pull_start {
@@ -165,13 +167,13 @@ struct rsched_pull_start {
  * the next start, if that is known by then; the group waits for it some starts long. The answer of rsched_pull_source_way() may be another
  * one after that.
  *
- * @param room as there
+ * @param room, slots as there
  * @param own    what this process tells the receiver; NULL: nothing
  * @param others what the receiver tells this process, if that is to follow it: of two
  *               that send each other messages one is; else NULL
  */
 RSCHED_API struct rsched_pull_start
-rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room,
+rsched_pull_source_start(struct rsched_pull_source *source, uint64_t room, uint32_t slots,
                          struct rsched_pull_told *own,
                          const struct rsched_pull_told *others);
 

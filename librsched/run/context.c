@@ -98,6 +98,11 @@ static uint64_t cache_bytes(void)
     return bytes <= 0 ? USUAL : bytes > MOST ? MOST : (uint64_t)bytes;
 }
 
+uint64_t rsched_slots_bytes(void)
+{
+    return rs_config()->ring_bytes != RS_LIMIT_AUTO ? 0 : 2 * cache_bytes();
+}
+
 /* Open all engines that this machine can. @return 0, or why there is none */
 static int open_engines(struct rsched_context *context)
 {
@@ -109,7 +114,7 @@ static int open_engines(struct rsched_context *context)
         .chunk_bytes = config->chunk_bytes,
         .ring_bytes = config->ring_bytes != RS_LIMIT_AUTO ? config->ring_bytes
                                                           : RING_BYTES,
-        .slots_bytes = config->ring_bytes != RS_LIMIT_AUTO ? 0 : 2 * cache_bytes(),
+        .slots_bytes = rsched_slots_bytes(),
         .ways = &context->ways,
         .sources = context->machine != NULL
                        ? rs_machine_sources(context->machine)

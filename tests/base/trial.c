@@ -162,12 +162,81 @@ Test(trial, begins_when_all_has_been_used)
 
     rs_trial_load(&r.trial, BOTH, TWICE, 100);
     r.time[TWICE] = 20; /* for nobody has read it yet */
-    starts(&r, 99);
+    starts(&r, 200);
     cr_assert_eq(r.went[ONCE], 0);
     r.time[TWICE] = 400;
-    starts(&r, 16);
+    starts(&r, 116);
     cr_assert_eq(r.trial.trials, 1);
     cr_assert_eq(r.trial.way, ONCE);
+}
+
+/* Slots are fast once all of them have been used, and written by the same stores. */
+struct ring {
+    unsigned round;
+    uint64_t cold, warm[RS_TRIAL_WAYS];
+    unsigned way, used; /* last, and starts in a row */
+};
+
+static void start_ring(struct run *r, struct ring *ring)
+{
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
+        bool cold = (way & ONCE) == 0 && (way != ring->way || ring->used < ring->round);
+
+        r->time[way] = cold ? ring->cold : ring->warm[way];
+    }
+    start(r);
+    ring->used = r->trial.at == ring->way ? ring->used + 1 : 1;
+    ring->way = r->trial.at;
+}
+
+Test(trial, slots_are_used_all_round_first)
+{
+    static const struct {
+        unsigned guess, best;
+        uint64_t warm[RS_TRIAL_WAYS];
+    } cases[] = {{ONCE, TWICE, {150, 200, 190, 200}},
+                 {ONCE, PAST, {400, 300, 150, 300}},
+                 {TWICE, PAST, {500, 300, 200, 300}},
+                 {PAST, TWICE, {100, 300, 200, 300}}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (unsigned round = 1; round < 300; round += 23) {
+            struct run r = {.delay = 1};
+            struct ring ring = {.round = round, .cold = 550};
+
+            memcpy(ring.warm, cases[i].warm, sizeof(ring.warm));
+            rs_trial_load(&r.trial, ALL, cases[i].guess, round);
+            for (unsigned k = 0; k < 16 + 8 * round + 16; k++)
+                start_ring(&r, &ring);
+            cr_assert_eq(r.trial.trials, 1, "%zu, %u", i, round);
+            cr_assert_eq(r.trial.way, cases[i].best, "%zu, %u: %u", i, round, r.trial.way);
+        }
+    }
+}
+
+Test(trial, rounds_cost_little)
+{
+    static const uint64_t warm[][RS_TRIAL_WAYS] = {
+        {250, 200, 220, 250}, {300, 200, 900, 250}, {200, 300, 150, 300}, {200, 500, 500, 500}};
+
+    for (size_t i = 0; i < sizeof(warm) / sizeof(warm[0]); i++) {
+        struct run r = {.delay = 1};
+        struct ring ring = {.round = 100, .cold = 900};
+        unsigned way = warm[i][ONCE] < warm[i][TWICE] ? ONCE : TWICE;
+        uint64_t spent;
+
+        memcpy(ring.warm, warm[i], sizeof(ring.warm));
+        rs_trial_load(&r.trial, ALL, way, ring.round);
+        for (unsigned k = 0; k < 1000; k++)
+            start_ring(&r, &ring);
+        cr_assert_eq(r.trial.way, way);
+        spent = r.spent;
+        for (unsigned k = 0; k < 2000000; k++)
+            start_ring(&r, &ring);
+        cr_assert_leq((double)(r.spent - spent), (1 + 1. / 64) * 2e6 * (double)warm[i][way],
+                      "%zu: %g", i, (double)(r.spent - spent) / 2e6);
+        cr_assert_gt(r.trial.trials, 2, "%zu", i);
+    }
 }
 
 /* A receiver that is behind tells the time later; nothing is timed meanwhile. */

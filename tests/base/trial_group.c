@@ -24,7 +24,7 @@ struct run {
 static void join(struct run *r, bool guess)
 {
     for (int i = 0; i < MEMBERS; i++)
-        rs_trial_join(&r->members[i], &r->group, BYTES, BOTH, guess ? RS_TRIAL_ONCE : 0);
+        rs_trial_join(&r->members[i], &r->group, BYTES, BOTH, guess ? RS_TRIAL_ONCE : 0, 0);
 }
 
 /* Slots take 300 for each. The kernel takes 600 for a call, which reads all that go
@@ -90,7 +90,7 @@ Test(trial_group, one_alone_finds_what_is_faster_for_it)
 {
     struct run r = {0};
 
-    rs_trial_join(&r.members[0], &r.group, BYTES, BOTH, RS_TRIAL_ONCE);
+    rs_trial_join(&r.members[0], &r.group, BYTES, BOTH, RS_TRIAL_ONCE, 0);
     for (int i = 0; i < 40; i++)
         step(&r, 1);
     cr_assert_not(r.once[0]);
@@ -134,7 +134,7 @@ Test(trial_group, members_may_go)
 
     join(&r, false);
     step_until_timed(&r);
-    rs_trial_join(&r.members[MEMBERS - 1], NULL, 0, 0, 0);
+    rs_trial_join(&r.members[MEMBERS - 1], NULL, 0, 0, 0, 0);
     cr_assert_eq(r.group.members, MEMBERS - 1);
     cr_assert(goes_on(&r, MEMBERS - 1));
 }
@@ -253,13 +253,18 @@ Test(trial_group, is_forgotten)
     cr_assert(r.group.trial.way);
     /* The costs of one are others now: they start anew, also its time. */
     step_until_timed(&r);
-    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, RS_TRIAL_ONCE);
-    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, 0);
+    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, RS_TRIAL_ONCE, 0);
+    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, 0, 0);
+    cr_assert_not(r.group.trial.way);
+    cr_assert(goes_on(&r, MEMBERS));
+    cr_assert(r.group.trial.way);
+    /* It has other slots now. */
+    rs_trial_join(&r.members[2], &r.group, BYTES, BOTH, 0, 2);
     cr_assert_not(r.group.trial.way);
     cr_assert(goes_on(&r, MEMBERS));
     cr_assert(r.group.trial.way);
     for (int i = 0; i < MEMBERS; i++)
-        rs_trial_join(&r.members[i], NULL, 0, 0, 0);
+        rs_trial_join(&r.members[i], NULL, 0, 0, 0, 0);
     cr_assert_eq(r.group.members, 0);
     cr_assert_not(r.group.trial.possible);
     join(&r, false);

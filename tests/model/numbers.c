@@ -18,7 +18,7 @@ static void make_pair(void)
     size_t bytes = (rs_pair_bytes(4096) + 4095) / 4096 * 4096;
     struct rs_pair_words *words = aligned_alloc(4096, bytes);
     struct rs_rows rows = {0};
-    uint64_t place = rs_rows_take(&rows, BYTES, 4096);
+    uint64_t place = rs_rows_take(&rows, BYTES, 4096, 0);
 
     CHECK(words != NULL && place != 0);
     memset(words, 0, bytes);
@@ -92,7 +92,7 @@ int main(void)
     skip((UINT64_C(1) << 32) - MANY / 2);
     for (i = 0; i < MANY && send(); i++)
         ;
-    CHECK(i <= RS_LANE_MOST_SLOTS);
+    CHECK(i <= RS_LANE_FEW_SLOTS);
     check_stop();
     free(sender.words);
     printf("numbers: ok\n");

@@ -10,15 +10,18 @@ static struct rs_pair_words *words;
 static unsigned char *taken; /* bytes of the memory */
 static uint64_t most;
 
+static uint64_t share; /* of each lane */
+
 static struct rs_slots take(struct rs_rows *rows, uint64_t bytes)
 {
     struct rs_pair_view view = {.words = words};
-    uint64_t place = rs_rows_take(rows, bytes, most);
+    uint64_t place = rs_rows_take(rows, bytes, most, share);
     struct rs_slots slots;
 
     CHECK(place != 0 && rs_place_room(place) >= bytes);
     CHECK(rs_slots_init(&slots, &view, 0, place, most));
     CHECK(slots.room == rs_place_room(place));
+    CHECK(rs_place_bytes(place) == slots.num * (sizeof(struct rs_slot) + slots.room));
     for (unsigned k = 0; k < slots.num; k++) {
         const struct rs_slot *slot = rs_slots_at(&slots, k);
         size_t at = (size_t)((const char *)slot - (const char *)words);
@@ -67,7 +70,7 @@ static void check_any(uint64_t limit)
         seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
         take(&rows, (seed >> 33) % (limit + 1) >> (seed >> 20) % 12);
     }
-    CHECK(rs_rows_take(&rows, limit + 1, limit) == 0);
+    CHECK(rs_rows_take(&rows, limit + 1, limit, 0) == 0);
 }
 
 static void check_rows(void)
@@ -82,6 +85,28 @@ static void check_rows(void)
           other.stride == one.stride && other.room == 64);
 }
 
+/* About as many bytes as the share has, or the least number; and what is taken beyond
+ * that leaves enough for all other lanes: see check_growth(). */
+static void check_shares(void)
+{
+    static const struct {
+        uint64_t bytes, share;
+        unsigned num;
+    } cases[] = {{8, 1 << 20, 8},       {512, 1 << 20, 8},     {1024, 1 << 20, 256},
+                 {1024, 1 << 17, 128},  {2000, 1 << 18, 128},  {4096, 0, 8},
+                 {4096, 1 << 18, 64},   {4096, 200000, 64},    {4096, 180000, 32},
+                 {16384, 0, 2},         {16384, 1 << 18, 16},  {65536, 1 << 20, 16},
+                 {65536, 4 << 20, 64},  {65536, 64 << 20, 256}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct rs_rows rows = {0};
+
+        begin(65536);
+        share = cases[i].share;
+        CHECK(take(&rows, cases[i].bytes).num == cases[i].num);
+    }
+}
+
 static void check_wrong_places(void)
 {
     struct rs_pair_view view = {.words = words};
@@ -94,10 +119,14 @@ static void check_wrong_places(void)
 
 int main(void)
 {
-    for (uint64_t limit = 4096; limit <= 1 << 18; limit *= 8) {
-        check_growth(limit);
-        check_any(limit);
+    for (share = 0; share <= 1 << 24; share = share * 16 + 4096) {
+        for (uint64_t limit = 4096; limit <= 1 << 18; limit *= 8) {
+            check_growth(limit);
+            check_any(limit);
+        }
     }
+    CHECK(rs_pair_bytes(RS_LANE_MOST_BYTES) <= 1 << 29); /* a place has so many bits */
+    check_shares();
     check_rows();
     check_wrong_places();
     free(words);

@@ -134,7 +134,7 @@ static void begin_side(struct side *side, bool sends)
         struct rs_lane *lane = &side->lanes[i];
 
         if (!sends)
-            places[i] = rs_rows_take(&rows, 8, MOST);
+            places[i] = rs_rows_take(&rows, 8, MOST, 0);
         lane->pair = &side->pair;
         lane->index = i;
         lane->tag = (int)i;

@@ -8,7 +8,7 @@
 /* It may take many rounds: where processes have no core of their own,
  * incarnations are stopped again and again. New ones must come. */
 enum {
-    PATIENCE = 4000, /* rounds without one */
+    PATIENCE = 20000, /* rounds without one; trials are up to 5600 apart */
     AT_ONCE = 60,    /* rounds in which all processes are to have it at once */
 };
 

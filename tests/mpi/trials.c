@@ -95,9 +95,10 @@ static bool went_both_ways(const struct plan *p, const struct numbers *before)
     uint64_t mapped = now.mapped - before->mapped;
     uint64_t packed = now.packed - before->packed;
 
-    /* No slots are made for what is copied where it lies, so it is packed. */
+    /* No slots are made for what is copied where it lies, so it is packed, unless that is
+     * found to be faster. */
     if (p->given)
-        return packed > 0 && mapped > packed;
+        return packed > 0 && mapped > 0;
     if (p->blocks * p->numbers > SLOT)
         return mapped > 0 && pulls > mapped;
     return pulls > 0 && now.receives - before->receives > pulls;

@@ -150,7 +150,7 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     if (rsched_pull_memory_open(&memory) != 0 ||
         rsched_pull_group_create(&group) != 0 ||
         rsched_pull_source_create(&message, ways, &reader, group, &source) != 0 ||
-        rsched_pull_source_way(source, 0) != RSCHED_PULL_IN_PLACE)
+        rsched_pull_source_way(source, 0, 1) != RSCHED_PULL_IN_PLACE)
         return RANK_FAIL("a source: %s", rsched_last_error());
     for (int load = 1; load <= SOURCE_LOADS && failed == 0; load++) {
         failed = rsched_pull_source_load(source, &notice);

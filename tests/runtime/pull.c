@@ -108,7 +108,7 @@ static void send_all(int ready, int over)
             piece.address[i] = value(m, i);
         CHECK(rsched_pull_source_create(&message, &ways, &reader, group,
                                         &sources[m]) == 0);
-        CHECK(rsched_pull_source_way(sources[m], BYTES) == RSCHED_PULL_IN_PLACE);
+        CHECK(rsched_pull_source_way(sources[m], BYTES, 1) == RSCHED_PULL_IN_PLACE);
         CHECK(rsched_pull_source_load(sources[m], &told->notices[m]) == 0);
     }
     sources[MESSAGES] = send_common();
@@ -147,13 +147,13 @@ static void send_secret(void)
         mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(pieces[1].address != MAP_FAILED);
     CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
-    CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_SLOTS);
-    CHECK(rsched_pull_source_way(source, BYTES) == RSCHED_PULL_PACKED);
+    CHECK(rsched_pull_source_way(source, 2 * BYTES, 1) == RSCHED_PULL_SLOTS);
+    CHECK(rsched_pull_source_way(source, BYTES, 1) == RSCHED_PULL_PACKED);
     rsched_pull_source_destroy(source);
     munmap(pieces[1].address, BYTES);
     pieces[1].address = pieces[0].address;
     CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
-    CHECK(rsched_pull_source_way(source, 2 * BYTES) == RSCHED_PULL_IN_PLACE);
+    CHECK(rsched_pull_source_way(source, 2 * BYTES, 1) == RSCHED_PULL_IN_PLACE);
     rsched_pull_source_destroy(source);
     close(fd);
 }
@@ -177,7 +177,7 @@ static void send_adopted(void)
     rsched_memory_offer(memory, 2 * HALF);
     CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
     for (int i = 0; i < 500 && adopted == 0; i++) {
-        rsched_pull_source_start(source, 2 * HALF, NULL, NULL);
+        rsched_pull_source_start(source, 2 * HALF, 1, NULL, NULL);
         adopted = rsched_memory_adopted(memory, 2 * HALF, &first);
     }
     CHECK(adopted == 2 * HALF && first == memory);
