@@ -80,15 +80,14 @@ static void begin(struct rs_trial *t)
 }
 
 /* Starts that go another way in a phase before one that is timed: where slots are not used
- * otherwise, as if they were new, and where they were written by other stores, one round. */
+ * otherwise, as if they were new. */
 static unsigned preparation(const struct rs_trial *t, unsigned phase, unsigned way)
 {
-    const unsigned slots = RS_TRIAL_SET(0) | RS_TRIAL_SET(RS_TRIAL_NONTEMPORAL);
-    bool both = (t->ways & slots) == slots;
+    const unsigned twice = 0;
+    bool first = way == twice || !is_other(t, twice);
 
-    if (is_once(way))
-        return 1;
-    return phase == OTHERS && is_once(t->way) ? LAPS * t->round : both ? t->round : 1;
+    return phase == OTHERS && is_once(t->way) && !is_once(way) && first ? LAPS * t->round
+                                                                        : 1;
 }
 
 static void wait_for(struct rs_trial *t, uint64_t starts)
@@ -110,25 +109,20 @@ static uint64_t starts_for(uint64_t starts, uint64_t other, uint64_t usual, bool
 }
 
 /* What the epochs of other ways cost more than the usual ones would have, as a
- * part of one of these, is what the starts up to the next trial make up for. Those that
- * prepare slots are taken to cost twice what others do, and those of the usual way, too. */
+ * part of one of these, is what the starts up to the next trial make up for. Slots that have
+ * not been used for long are taken to cost twice what they do then. */
 static uint64_t pause_after(const struct rs_trial *t, bool changed)
 {
     uint64_t usual = t->least[t->way], starts = 0;
-    unsigned again = preparation(t, USUAL_AGAIN, t->way) - 1u;
 
-    if (t->phase >= USUAL_AGAIN)
-        starts += starts_for(again, 2 * usual, usual, changed);
     for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
         uint64_t other = t->least[way];
-        unsigned phases = t->phase == OTHERS_AGAIN && !is_hopeless(t, way) ? 2 : 1;
+        bool again = t->phase == OTHERS_AGAIN && !is_hopeless(t, way);
 
         if (!is_other(t, way))
             continue;
-        starts += starts_for(2 * phases, other, usual, changed);
-        for (unsigned p = 0; p < phases; p++)
-            starts += starts_for(preparation(t, p == 0 ? OTHERS : OTHERS_AGAIN, way) - 1u,
-                                 2 * other, usual, changed);
+        starts += starts_for(again ? 4 : 2, other, usual, changed);
+        starts += starts_for(preparation(t, OTHERS, way) - 1u, 2 * other, usual, changed);
     }
     return starts < SHARE ? SHARE : starts;
 }
@@ -172,8 +166,6 @@ static void end(struct rs_trial *t)
     if (changed)
         t->way = (uint8_t)best;
     t->at = t->way;
-    if (!is_once(t->way) && t->round >= EACH)
-        t->in = t->round + 1u; /* another way has been gone */
     t->phase = RESTING;
     t->trials++;
     t->changes += changed;

@@ -13,8 +13,8 @@
  * A trial times the way that is taken twice, and each other one twice, or once if that
  * has shown that it takes more than two times as long. The start before one that is
  * timed goes the same way and prepares the caches. Slots that have not been used
- * for long, or that were written by stores of the other kind, lie in other caches than they would:
- * all of them are used twice first, or once. Of each way the least time counts,
+ * for long, where one copy is usual, lie in other caches than they would: all of them are used
+ * twice first. Of each way the least time counts,
  * since other work only ever adds to one. One copy is taken in place of two, or two in
  * place of one, if it takes a sixteenth less. Trials are so far apart that what they cost
  * is at most a sixty-fourth, twice as far each time that nothing changes.

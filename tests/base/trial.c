@@ -170,23 +170,29 @@ Test(trial, begins_when_all_has_been_used)
     cr_assert_eq(r.trial.way, ONCE);
 }
 
-/* Slots are fast once all of them have been used, and written by the same stores. */
+enum { OTHERS = 8 };
+
+/* Slots are fast once all of them have been used, and not after many others. */
 struct ring {
     unsigned round;
     uint64_t cold, warm[RS_TRIAL_WAYS];
-    unsigned way, used; /* last, and starts in a row */
+    unsigned used, others; /* starts that went so, and since then another way */
 };
 
 static void start_ring(struct run *r, struct ring *ring)
 {
     for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
-        bool cold = (way & ONCE) == 0 && (way != ring->way || ring->used < ring->round);
+        bool cold = (way & ONCE) == 0 && ring->used < ring->round;
 
         r->time[way] = cold ? ring->cold : ring->warm[way];
     }
     start(r);
-    ring->used = r->trial.at == ring->way ? ring->used + 1 : 1;
-    ring->way = r->trial.at;
+    if ((r->trial.at & ONCE) == 0) {
+        ring->others = 0;
+        ring->used++;
+    } else if (++ring->others > OTHERS) {
+        ring->used = ring->others = 0;
+    }
 }
 
 Test(trial, slots_are_used_all_round_first)
@@ -206,9 +212,9 @@ Test(trial, slots_are_used_all_round_first)
 
             memcpy(ring.warm, cases[i].warm, sizeof(ring.warm));
             rs_trial_load(&r.trial, ALL, cases[i].guess, round);
-            for (unsigned k = 0; k < 16 + 8 * round + 16; k++)
+            for (unsigned k = 0; k < 16 + 5 * round + 16; k++)
                 start_ring(&r, &ring);
-            cr_assert_eq(r.trial.trials, 1, "%zu, %u", i, round);
+            cr_assert_geq(r.trial.trials, 1, "%zu, %u", i, round);
             cr_assert_eq(r.trial.way, cases[i].best, "%zu, %u: %u", i, round, r.trial.way);
         }
     }
