@@ -328,6 +328,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"huge", RS_NUMBER_HUGE},
         {"incarnations", RS_NUMBER_INCARNATIONS},
         {"stops", RS_NUMBER_STOPS},
+        {"withdrawn", RS_NUMBER_WITHDRAWN},
         {"crowded", RS_NUMBER_CROWDED},
     };
     struct rs_counts counts;

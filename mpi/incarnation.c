@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Incarnations: when pairs open, and what stops them. The rules' names are
  * those of docs/persistent.md. */
+#include "mpi/native.h"
 #include "mpi/message.h"
 
 #include <sched.h>
@@ -12,7 +13,12 @@ enum {
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
     MOST_LATER = 16, /* messages of a lane in one go */
+    MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
+
+unsigned rs_num_alone;
+
+RS_NATIVE(Iprobe)
 
 uint64_t rs_now_ns(void)
 {
@@ -34,11 +40,14 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
         if (done) {
             free(lane->copy);
             lane->copy = NULL;
-            lane->passed = 0;
-            if (lane->natives == lane->sync_number)
+            if (lane->natives == lane->sync_number) {
                 lane->quiet = true;
-            else if (!lane->quiet) /* it was not the last one in one go */
+                if (lane->passed > lane->in_go) /* it was put off for too long */
+                    lane->later = lane->in_go;
+            } else if (!lane->quiet) { /* it was not the last one in one go */
                 lane->later = (lane->later + 1) % MOST_LATER;
+            }
+            lane->passed = lane->in_go = 0;
         }
     }
     return lane->quiet;
@@ -79,11 +88,6 @@ static uint64_t quiet_lanes(struct rs_pair *pair)
 /* O2 */
 static bool receiver_is_clear(const struct rs_pair *pair)
 {
-    uint64_t both = atomic_load(&pair->view.words->joined) &
-                    atomic_load(&pair->view.words->barred);
-
-    if (both != 0)
-        return false; /* the sender has not seen it yet */
     if (pair->num_taken > 0)
         return false; /* slots and numbers are used again */
     for (unsigned i = 0; i < pair->num_attached; i++) {
@@ -93,7 +97,20 @@ static bool receiver_is_clear(const struct rs_pair *pair)
     return true;
 }
 
-static void enter(struct rs_pair *pair)
+static void begin_numbers(const struct rs_pair *pair)
+{
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane == NULL)
+            continue;
+        lane->slots->number = rs_pair_base(&pair->view);
+        lane->slots->seen = rs_pair_base(&pair->view);
+    }
+}
+
+/* The pair has been opened. */
+static void begin_lanes(struct rs_pair *pair)
 {
     for (unsigned i = 0; i < pair->num_attached; i++) {
         struct rs_lane *lane = pair->attached[i];
@@ -103,8 +120,6 @@ static void enter(struct rs_pair *pair)
         lane->outside = 0;
         if (!pair->view.sends)
             rs_lane_move(lane); /* G3 */
-        lane->slots->number = rs_pair_base(&pair->view);
-        lane->slots->seen = rs_pair_base(&pair->view);
         if (!(pair->view.joined >> i & 1))
             lane->limit = 0;
         else if (!pair->view.sends || rs_pair_pulls(pair))
@@ -112,8 +127,14 @@ static void enter(struct rs_pair *pair)
         else
             lane->limit = lane->slots->room + 1;
     }
-    pair->ready = (struct rs_ready){0};
+    pair->vain = pair->shy = 0;
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
+}
+
+static void enter(struct rs_pair *pair)
+{
+    begin_numbers(pair);
+    begin_lanes(pair);
 }
 
 static void move_lanes(const struct rs_pair *pair)
@@ -124,33 +145,51 @@ static void move_lanes(const struct rs_pair *pair)
     }
 }
 
+static void set_wants(const struct rs_pair *pair, bool wants)
+{
+    _Atomic uint32_t *word = &pair->view.words->wants;
+
+    if (atomic_load_explicit(word, memory_order_relaxed) != wants)
+        atomic_store_explicit(word, wants, memory_order_relaxed);
+}
+
+static bool open_as_sender(struct rs_pair *pair)
+{
+    bool ready = rs_pair_is_ready(&pair->view);
+    uint64_t joined;
+
+    if (pair->skip > 0)
+        return false;
+    joined = quiet_lanes(pair);
+    if (joined == 0)
+        return false;
+    if (!ready) {
+        set_wants(pair, true);
+        return false;
+    }
+    move_lanes(pair); /* G3 */
+    return rs_pair_open(&pair->view, joined);
+}
+
+static bool open_as_receiver(struct rs_pair *pair)
+{
+    rs_pair_grow(pair); /* G1 */
+    if (rs_pair_enter(&pair->view))
+        return true;
+    if (receiver_is_clear(pair))
+        rs_pair_ready(&pair->view);
+    return false;
+}
+
 bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
-    uint64_t joined = 0;
 
     if (view->words == NULL || view->open != 0)
         return view->open != 0;
-    if (!view->sends)
-        rs_pair_grow(pair); /* G1 */
-    else if (!rs_pair_is_ready(view))
-        move_lanes(pair); /* G3 */
-    if (rs_pair_enter(view)) {
-        enter(pair);
-    } else {
-        if (view->sends) {
-            if (pair->skip > 0)
-                return false;
-            joined = quiet_lanes(pair);
-            if (joined == 0)
-                return false;
-        } else if (!receiver_is_clear(pair)) {
-            return false;
-        }
-        if (!rs_pair_ready(view, joined))
-            return false;
-        enter(pair);
-    }
+    if (!(view->sends ? open_as_sender(pair) : open_as_receiver(pair)))
+        return false;
+    enter(pair);
     /* A lane was barred between our look and the opening. */
     if (view->joined & atomic_load(&view->words->barred)) {
         rs_incarnation_stop(pair);
@@ -169,19 +208,7 @@ void rs_incarnations_prepare(void)
     rs_pairs_visit(prepare);
 }
 
-/* ---- stopping ---- */
-
-static void punish(struct rs_pair *pair, uint64_t length)
-{
-    pair->before = pair->penalty;
-    if (length < LONG_LIFE)
-        pair->penalty *= pair->penalty < MOST_PENALTY ? 2 : 1;
-    else /* little by little: what made it stop may come again soon */
-        pair->penalty /= 2;
-    if (pair->penalty < FIRST_PENALTY)
-        pair->penalty = FIRST_PENALTY;
-    pair->skip = pair->penalty;
-}
+/* ---- alone ---- */
 
 /* The messages that are not complete, in the order of their starts. */
 static struct rs_message *open_messages(const struct rs_pair *pair)
@@ -201,12 +228,119 @@ static struct rs_message *open_messages(const struct rs_pair *pair)
     return first;
 }
 
-/* @return whether it is this side that has stopped it */
-static bool stop(struct rs_pair *pair)
+void rs_incarnation_enter_alone(struct rs_pair *pair)
+{
+    const struct rs_pair_view *view = &pair->view;
+
+    if (view->sends || !rs_pair_is_ready(view) || pair->name->comm == MPI_COMM_NULL ||
+        !atomic_load_explicit(&view->words->wants, memory_order_relaxed))
+        return;
+    if (pair->shy > 0) {
+        pair->shy--;
+        return;
+    }
+    if (!rs_pair_enter_alone(&pair->view))
+        return;
+    begin_numbers(pair);
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane != NULL)
+            lane->limit = lane->barred ? 0 : UINT64_MAX;
+    }
+    rs_num_alone++;
+}
+
+/* Not matched, and not to be. */
+static void go_native(const struct rs_pair *pair, bool all)
+{
+    for (struct rs_message *m = open_messages(pair); m != NULL;
+         m = m->next_open) {
+        if (all || m->lane->limit == 0)
+            rs_message_go_native(m);
+    }
+}
+
+/* The sender has opened the pair. Lanes that have not joined are none of the
+ * incarnation's. */
+static void is_followed(struct rs_pair *pair)
+{
+    rs_num_alone--;
+    begin_lanes(pair);
+    go_native(pair, false);
+}
+
+/* @return whether it is over; else the sender has opened it */
+static bool withdraw(struct rs_pair *pair)
+{
+    if (!rs_pair_withdraw(&pair->view)) {
+        is_followed(pair);
+        return false;
+    }
+    rs_num_alone--;
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        if (pair->attached[i] != NULL)
+            pair->attached[i]->limit = 0;
+    }
+    rs_count_number(RS_NUMBER_WITHDRAWN, 1);
+    pair->shy = 1u << pair->vain;
+    pair->vain += pair->shy < MOST_SHY;
+    go_native(pair, true);
+    return true;
+}
+
+bool rs_incarnation_is_open(struct rs_pair *pair)
+{
+    if (rs_pair_is_alone(&pair->view) && rs_pair_follow(&pair->view))
+        is_followed(pair);
+    return rs_pair_is_open(&pair->view);
+}
+
+/* The next one of those that wait for the sender. Has it come natively, all go so. */
+static void probe(struct rs_pair *pair)
+{
+    const struct rs_message *m = open_messages(pair), *next = m;
+    int flag = 0;
+
+    while (next != NULL && next->order <= pair->probed)
+        next = next->next_open;
+    if (next == NULL)
+        next = m;
+    if (next == NULL)
+        return;
+    pair->probed = next->order;
+    if (pair->name->comm == MPI_COMM_NULL ||
+        native_Iprobe(pair->peer, next->lane->tag, pair->name->comm, &flag,
+                      MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+        flag)
+        rs_incarnation_stop(pair);
+}
+
+/* ---- stopping ---- */
+
+static void punish(struct rs_pair *pair, uint64_t length)
+{
+    pair->before = pair->penalty;
+    if (length < LONG_LIFE)
+        pair->penalty *= pair->penalty < MOST_PENALTY ? 2 : 1;
+    else /* little by little: what made it stop may come again soon */
+        pair->penalty /= 2;
+    if (pair->penalty < FIRST_PENALTY)
+        pair->penalty = FIRST_PENALTY;
+    pair->skip = pair->penalty;
+    if (pair->view.sends)
+        set_wants(pair, false);
+}
+
+/* @param mark a bit of the mode, or none
+ * @return whether it is this side that has stopped it */
+static bool stop(struct rs_pair *pair, uint64_t mark)
 {
     uint64_t length = 0;
     bool mine;
 
+    if (rs_pair_is_alone(&pair->view) && withdraw(pair))
+        return true;
     for (unsigned i = 0; i < pair->num_attached; i++) {
         struct rs_lane *lane = pair->attached[i];
 
@@ -217,7 +351,7 @@ static bool stop(struct rs_pair *pair)
         lane->limit = 0;
     }
     pair->native_starts_before = pair->native_starts;
-    mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
+    mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached, mark);
     if (mine)
         rs_count_number(RS_NUMBER_STOPS, 1);
     punish(pair, length);
@@ -238,12 +372,13 @@ static bool stop(struct rs_pair *pair)
 
 void rs_incarnation_stop(struct rs_pair *pair)
 {
-    stop(pair);
+    stop(pair, 0);
 }
 
 void rs_incarnation_unready(struct rs_pair *pair)
 {
-    if (pair->view.words != NULL && !rs_pair_unready(&pair->view))
+    if (pair->view.words != NULL && !pair->view.sends && pair->view.open == 0 &&
+        !rs_pair_unready(&pair->view))
         enter(pair);
 }
 
@@ -273,11 +408,8 @@ void rs_incarnation_widen(struct rs_lane *lane)
         atomic_load(&pair->view.words->barred) >> lane->index & 1 ||
         ++lane->outside <= pair->penalty)
         return;
-    if (!stop(pair))
-        return;
-    /* While this side is not ready nobody has entered with this mode. */
-    atomic_fetch_or(&pair->view.words->mode, RS_WIDENING);
-    rs_incarnation_is_wider(pair);
+    if (stop(pair, RS_WIDENING))
+        rs_incarnation_is_wider(pair);
 }
 
 /* ---- looking ---- */
@@ -318,8 +450,10 @@ static void look(struct rs_pair *pair)
 {
     if (pair->view.open == 0)
         return;
-    if (!rs_pair_is_open(&pair->view))
+    if (!rs_incarnation_is_open(pair))
         rs_incarnation_stop(pair);
+    else if (rs_pair_is_alone(&pair->view))
+        probe(pair);
     else if (rs_incarnation_takes(pair))
         collect(pair);
 }
@@ -339,6 +473,11 @@ void rs_incarnation_settle(struct rs_pair *pair)
     collect(pair);
     if (!has_open(pair))
         return;
+    if (rs_pair_is_alone(&pair->view)) {
+        rs_incarnation_stop(pair);
+        if (!has_open(pair))
+            return;
+    }
     start = rs_now_ns();
     do {
         sched_yield();
@@ -391,7 +530,9 @@ void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay)
 
 void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
 {
-    if (!lane->barred || lane->barred_for_good || covers != lane->covers)
+    /* O2: the sender may open the pair at any time. */
+    if (!lane->barred || lane->barred_for_good || covers != lane->covers ||
+        lane->posted > 0)
         return;
     if (lane->attached)
         rs_pair_unbar(&lane->pair->view, lane->index);

@@ -168,6 +168,7 @@ enum rs_number {
     RS_NUMBER_HUGE,
     RS_NUMBER_INCARNATIONS,
     RS_NUMBER_STOPS,
+    RS_NUMBER_WITHDRAWN,
     RS_NUMBER_CROWDED, /* 1: processes outnumber cores */
     RS_NUMBER_WAYS, /* bytes by enum rsched_way */
     RS_NUMBER_ENGINES = RS_NUMBER_WAYS + RSCHED_NUM_WAYS, /* and by engine */

@@ -219,11 +219,6 @@ bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
     return true;
 }
 
-static uint64_t my_bit(const struct rs_pair_view *pair)
-{
-    return pair->sends ? RS_SENDER_READY : RS_RECEIVER_READY;
-}
-
 static void enter(struct rs_pair_view *pair, uint64_t mode)
 {
     pair->open = mode;
@@ -234,7 +229,7 @@ static void enter(struct rs_pair_view *pair, uint64_t mode)
 
 bool rs_pair_enter(struct rs_pair_view *pair)
 {
-    /* Acquire: pairs with the other side's rs_pair_ready(). */
+    /* Acquire: pairs with rs_pair_open(). */
     uint64_t mode =
         atomic_load_explicit(&pair->words->mode, memory_order_acquire);
 
@@ -244,32 +239,43 @@ bool rs_pair_enter(struct rs_pair_view *pair)
     return true;
 }
 
-bool rs_pair_ready(struct rs_pair_view *pair, uint64_t joined)
+bool rs_pair_is_ready(const struct rs_pair_view *pair)
 {
-    _Atomic uint64_t *word = &pair->words->mode;
-    uint64_t mode = atomic_load_explicit(word, memory_order_acquire);
+    /* Acquire: what the receiver has done before, be it about places of slots or lanes
+     * that are barred, is seen by a sender that opens the pair. */
+    uint64_t mode =
+        atomic_load_explicit(&pair->words->mode, memory_order_acquire);
 
-    if (mode & my_bit(pair))
-        return rs_pair_enter(pair);
-    if (mode & RS_STOPPING)
+    return (mode & (RS_OPEN | RS_STOPPING)) == RS_RECEIVER_READY;
+}
+
+bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined)
+{
+    struct rs_pair_words *words = pair->words;
+    uint64_t mode = atomic_load_explicit(&words->mode, memory_order_acquire);
+
+    if ((mode & (RS_OPEN | RS_STOPPING)) != RS_RECEIVER_READY)
         return false;
-    if (pair->sends)
-        atomic_store_explicit(&pair->words->joined, joined,
-                              memory_order_relaxed);
-    /* Acquire and release: what each side has done before it became ready
-     * must be seen by who finds the pair open. */
-    mode = atomic_fetch_or_explicit(word, my_bit(pair), memory_order_acq_rel) |
-           my_bit(pair);
-    if ((mode & RS_OPEN) != RS_OPEN)
+    atomic_store_explicit(&words->joined, joined, memory_order_relaxed);
+    /* Acquire and release: what each side has done before it was ready must be seen
+     * by who finds the pair open. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &words->mode, &mode, mode | RS_SENDER_READY, memory_order_acq_rel,
+            memory_order_acquire))
         return false;
-    enter(pair, mode);
+    enter(pair, mode | RS_SENDER_READY);
     return true;
 }
 
-bool rs_pair_is_ready(const struct rs_pair_view *pair)
+void rs_pair_ready(struct rs_pair_view *pair)
 {
-    return atomic_load_explicit(&pair->words->mode, memory_order_relaxed) &
-           my_bit(pair);
+    _Atomic uint64_t *word = &pair->words->mode;
+
+    /* The sender changes what is open only, so it is not stopping after this look. */
+    if ((atomic_load_explicit(word, memory_order_acquire) &
+         (RS_OPEN | RS_STOPPING)) == 0)
+        /* Release: see rs_pair_is_ready(). */
+        atomic_fetch_or_explicit(word, RS_RECEIVER_READY, memory_order_acq_rel);
 }
 
 bool rs_pair_unready(struct rs_pair_view *pair)
@@ -278,15 +284,56 @@ bool rs_pair_unready(struct rs_pair_view *pair)
     uint64_t mode = atomic_load_explicit(word, memory_order_acquire);
 
     while ((mode & RS_OPEN) != RS_OPEN && !(mode & RS_STOPPING)) {
-        if (!(mode & my_bit(pair)) ||
+        if (!(mode & RS_RECEIVER_READY) ||
             atomic_compare_exchange_weak_explicit(
-                word, &mode, mode & ~my_bit(pair), memory_order_acq_rel,
-                memory_order_acquire))
+                word, &mode, mode & ~(uint64_t)RS_RECEIVER_READY,
+                memory_order_acq_rel, memory_order_acquire))
             return true;
     }
     /* It has been opened, and perhaps the other side stops it already. */
     enter(pair, (mode & ~(uint64_t)RS_STOPPING) | RS_OPEN);
     return false;
+}
+
+bool rs_pair_enter_alone(struct rs_pair_view *pair)
+{
+    uint64_t mode =
+        atomic_load_explicit(&pair->words->mode, memory_order_acquire);
+
+    if ((mode & (RS_OPEN | RS_STOPPING)) != RS_RECEIVER_READY)
+        return false;
+    pair->open = mode;
+    pair->joined = 0;
+    return true;
+}
+
+bool rs_pair_follow(struct rs_pair_view *pair)
+{
+    /* Nobody but the sender changes the mode meanwhile, and first it opens. */
+    if (rs_pair_is_open(pair))
+        return false;
+    enter(pair, pair->open | RS_SENDER_READY);
+    return true;
+}
+
+static uint64_t next_mode(const struct rs_pair_view *pair, uint64_t mark)
+{
+    return ((pair->open >> RS_MODE_BITS) + 1) << RS_MODE_BITS | mark;
+}
+
+bool rs_pair_withdraw(struct rs_pair_view *pair)
+{
+    uint64_t mode = pair->open;
+
+    /* The next incarnation: what has been granted means nothing there. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &pair->words->mode, &mode, next_mode(pair, 0), memory_order_acq_rel,
+            memory_order_acquire)) {
+        rs_pair_follow(pair);
+        return false;
+    }
+    pair->open = pair->joined = 0;
+    return true;
 }
 
 /* The other side is between two statements of rs_pair_stop(). */
@@ -327,7 +374,7 @@ static uint64_t other_number(const struct rs_pair_view *pair,
 }
 
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
-                  unsigned num)
+                  unsigned num, uint64_t mark)
 {
     struct rs_pair_words *words = pair->words;
     uint64_t mode = pair->open;
@@ -350,9 +397,7 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                                   memory_order_relaxed);
         }
         /* Release: `final` must be seen with it. */
-        atomic_store_explicit(&words->mode,
-                              ((pair->open >> RS_MODE_BITS) + 1)
-                                  << RS_MODE_BITS,
+        atomic_store_explicit(&words->mode, next_mode(pair, mark),
                               memory_order_release);
         /* The other side may wait for what we do natively now. */
         if (atomic_load(&words->bells[!pair->sends].asleep) != 0)

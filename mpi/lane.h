@@ -40,7 +40,8 @@ enum {
     RS_LANE_MOST_NUMBERS = 1 << 30, /* of an incarnation, and a few more */
 };
 
-/** Bits of `mode`; the number of the incarnation is above them. */
+/** Bits of `mode`; the number of the incarnation is above them. The sender's comes
+ * after the receiver's. */
 enum {
     RS_SENDER_READY = 1,
     RS_RECEIVER_READY = 2,
@@ -74,6 +75,7 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
+    _Atomic uint32_t wants; /* sender: it would have opened the pair */
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
     alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
@@ -162,7 +164,8 @@ struct rs_slots {
 struct rs_pair_view {
     struct rs_pair_words *words; /* NULL: not attached */
     bool sends;
-    uint64_t open;   /* the mode while it is in an incarnation, else 0 */
+    uint64_t open;   /* the mode while it is in an incarnation, else 0. Without the
+                        sender's bit: the receiver is alone there, as far as it knows */
     uint64_t joined; /* then the lanes that have joined */
 };
 
@@ -181,24 +184,34 @@ uint64_t rs_place_bytes(uint64_t place);
 /** This side's view of lane `index`. False: the place cannot be right. */
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t place, uint64_t most);
-/** Go to where the slots shall be: the sender while it is not ready, the
- * receiver when it has entered an incarnation. True: that is elsewhere. */
+/** Go to where the slots shall be: the sender before it opens a pair whose receiver is
+ * ready, the receiver when that is done. True: that is elsewhere. */
 bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t most);
 
-/** Set this side's bit, or go without when that is not possible now. True if
- * the pair is open, and has been entered. `joined`: the sender's lanes. */
-bool rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
+/** Whether the receiver is ready, and the sender may open the pair. */
 bool rs_pair_is_ready(const struct rs_pair_view *pair);
-/** Take the bit back. False: the incarnation has been entered instead, and must
- * be stopped. */
+/** Sender: open the pair, and enter, if its receiver is ready. */
+bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
+/** Receiver: be ready, or go without when that is not possible now. */
+void rs_pair_ready(struct rs_pair_view *pair);
+/** Receiver: take that back. False: the incarnation has been entered instead, and
+ * must be stopped. */
 bool rs_pair_unready(struct rs_pair_view *pair);
-/** Enter the incarnation if the pair is open. */
+/** Receiver: enter the incarnation if the pair is open. */
 bool rs_pair_enter(struct rs_pair_view *pair);
-/** Leave an incarnation that this or the other side stops; `final` is valid
- * then, until this side is ready again. True if it was this side. */
+/** Receiver: enter it if the pair is ready, and is not open yet. */
+bool rs_pair_enter_alone(struct rs_pair_view *pair);
+/** Receiver that is alone: whether the sender has opened the pair; it may have stopped
+ * it by now. `joined` is known then. */
+bool rs_pair_follow(struct rs_pair_view *pair);
+/** Receiver that is alone: end the incarnation. False: rs_pair_follow(). */
+bool rs_pair_withdraw(struct rs_pair_view *pair);
+/** Leave an incarnation, in which the receiver is not alone, that this or the other side
+ * stops; `final` is valid then, until the receiver is ready again. True if it was this
+ * side, which leaves `mark`, a bit of the mode or none. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
-                  unsigned num);
+                  unsigned num, uint64_t mark);
 /** One side's word for `greeting`. False: the other one had the first. */
 bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
 /** The lane is not to join, until that is taken back. */
@@ -213,6 +226,11 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
     /* Acquire: who finds it stopped reads `final` next. */
     return atomic_load_explicit(&pair->words->mode, memory_order_acquire) ==
            pair->open;
+}
+
+static inline bool rs_pair_is_alone(const struct rs_pair_view *pair)
+{
+    return pair->open != 0 && (pair->open & RS_SENDER_READY) == 0;
 }
 
 /** Numbers carry the incarnation: those of an earlier one mean nothing. */

@@ -11,7 +11,6 @@
 enum {
     PATIENCE_NS = 100000, /* N6 */
     POLLS_PER_LOOK = 64,  /* at the clock */
-    LEAST_POLLS = 30,     /* of the other side's bit */
 };
 
 RS_NATIVE(Cancel)
@@ -178,25 +177,6 @@ void rs_message_finish(struct rs_message *message)
 
 /* ---- starting ---- */
 
-/* The other side will most likely be ready in a moment. */
-static void await_other_side(struct rs_pair *pair)
-{
-    uint64_t begin = rs_now_ns(), now;
-    uint64_t limit = rs_ready_limit(&pair->ready, begin);
-    unsigned polls = 0;
-
-    if (limit == 0)
-        return;
-    do {
-        sched_yield();
-        rs_incarnations_prepare();
-        now = rs_now_ns();
-    } while (pair->view.open == 0 &&
-             (++polls < LEAST_POLLS || now - begin < limit));
-    if (pair->view.open == 0)
-        rs_ready_failed(&pair->ready, begin, now);
-}
-
 static void try_to_open(struct rs_pair *pair)
 {
     if (pair->skip > 0 && !rs_incarnation_is_wider(pair)) {
@@ -204,8 +184,8 @@ static void try_to_open(struct rs_pair *pair)
         return;
     }
     rs_incarnations_prepare();
-    if (pair->view.open == 0 && rs_pair_is_ready(&pair->view))
-        await_other_side(pair);
+    if (pair->view.open == 0)
+        rs_incarnation_enter_alone(pair);
 }
 
 static bool start_in_lane(struct rs_request *request)
@@ -223,6 +203,15 @@ static void end_for_growth(struct rs_pair *pair)
     if (pair->view.open != 0)
         rs_incarnation_stop(pair);
     rs_pair_grow(pair);
+}
+
+/* Natively, as the sender might open the pair and the lane join. */
+static bool must_not_be_posted(const struct rs_lane *lane)
+{
+    const struct rs_pair *pair = lane->pair;
+
+    return rs_pair_is_alone(&pair->view) && !lane->barred &&
+           (lane->attached || pair->num_attached < RS_LANES);
 }
 
 int rs_message_start_slowly(struct rs_request *request)
@@ -244,7 +233,7 @@ int rs_message_start_slowly(struct rs_request *request)
     }
     rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
-    if (pair->view.open != 0 && !rs_pair_is_open(&pair->view))
+    if (pair->view.open != 0 && !rs_incarnation_is_open(pair))
         rs_incarnation_stop(pair);
     if (pair->outgrown)
         end_for_growth(pair);
@@ -257,8 +246,8 @@ int rs_message_start_slowly(struct rs_request *request)
     if (pair->view.open != 0) {
         if (start_in_lane(request))
             return MPI_SUCCESS;
-        if (lane->limit != 0)
-            rs_incarnation_close(pair); /* N1, N2 */
+        if (lane->limit != 0 || must_not_be_posted(lane))
+            rs_incarnation_close(pair); /* N1, N2, O3 */
         else if (message->sends)
             rs_incarnation_settle(pair); /* N1 */
     }
@@ -326,9 +315,9 @@ bool rs_message_poll_slowly(struct rs_request *request)
     struct rs_message *message = request->message;
 
     if (rs_message_is_open(message)) {
-        if (!rs_pair_is_open(&message->lane->pair->view))
+        if (!rs_incarnation_is_open(message->lane->pair))
             rs_incarnation_stop(message->lane->pair);
-        else if (!poll_put(message))
+        else if (rs_message_is_open(message) && (!message->sends || !poll_put(message)))
             return false;
     }
     return request->state == RS_NATIVE    ? rs_message_poll_native(request)
@@ -387,7 +376,9 @@ void rs_message_abandon(struct rs_request *request)
     if (request->state == RS_INACTIVE)
         return;
     leave_incarnation(request);
-    if (request->state == RS_NATIVE && !message->sends)
+    if (request->state == RS_NATIVE && message->sends)
+        message->lane->active--;
+    else if (request->state == RS_NATIVE)
         rs_lane_lose_receive(message->lane);
     if (request->state != RS_MATCHED)
         request->state = RS_INACTIVE;

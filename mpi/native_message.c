@@ -64,6 +64,7 @@ static int start_native(struct rs_request *request)
     rs_cohort_started = true;
     if (message->sends) {
         lane->quiet = false;
+        lane->active++;
         message->native_number = ++lane->natives;
     } else {
         message->covers = lane->covers;
@@ -87,6 +88,13 @@ void rs_message_go_native(struct rs_message *message)
     release_errors(message, own);
 }
 
+/* Of the slots that the lane would have if the pair opened now (G3). */
+static uint64_t room_to_come(const struct rs_lane *lane)
+{
+    return rs_place_room(atomic_load_explicit(
+        &lane->pair->view.words->places[lane->index], memory_order_relaxed));
+}
+
 /* Whether a native send that tells when all messages of the lane have been
  * matched is of use. */
 static bool is_to_tell(const struct rs_message *message)
@@ -99,7 +107,7 @@ static bool is_to_tell(const struct rs_message *message)
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&
            (rs_pair_pulls(pair) ||
-            (message->gpu < 0 && message->bytes <= lane->slots->room));
+            (message->gpu < 0 && message->bytes <= room_to_come(lane)));
 }
 
 /* One from a copy: the request need not wait for it. It is short: a longer one has a
@@ -114,8 +122,11 @@ static bool send_copy(struct rs_request *request, int *error)
 
     if (message->bytes > INT_MAX)
         return false;
+    if (lane->active == 0)
+        lane->in_go = 0;
     if (lane->passed < lane->later) {
         lane->passed++;
+        lane->in_go++;
         return false;
     }
     lane->copy = malloc(message->bytes + 1);
@@ -140,6 +151,7 @@ static bool send_copy(struct rs_request *request, int *error)
     message->natives++;
     lane->started = ++lane->pair->native_starts;
     lane->quiet = false;
+    lane->active++;
     lane->sync_number = message->native_number = ++lane->natives;
     message->is_copied = true;
     message->since = rs_now_ns();
@@ -200,11 +212,12 @@ static void native_is_over(struct rs_request *request, int error)
         if (lane->barred && is_matched(message, error))
             rs_lane_unbar(lane, message->covers);
         rs_incarnation_open(lane->pair);
-    } else if ((message->synchronous || message->is_synced) &&
-               message->native_number == lane->natives &&
-               is_matched(message, error)) {
-        lane->quiet = true; /* O1 */
+        return;
     }
+    lane->active--;
+    if ((message->synchronous || message->is_synced) &&
+        message->native_number == lane->natives && is_matched(message, error))
+        lane->quiet = true; /* O1 */
 }
 
 bool rs_message_poll_native(struct rs_request *request)
@@ -215,9 +228,11 @@ bool rs_message_poll_native(struct rs_request *request)
 
     rs_incarnations_look();
     if (message->is_copied) {
-        done = is_copy_over(message);
-        request->state = done ? RS_COMPLETE : RS_NATIVE;
-        return done;
+        if (!is_copy_over(message))
+            return false;
+        message->lane->active--;
+        request->state = RS_COMPLETE;
+        return true;
     }
     own = hold_errors(message);
     error = PMPI_Test(rs_message_native(message), &done, &message->status);

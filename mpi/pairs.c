@@ -295,10 +295,16 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
         bytes = 0; /* room for an announcement */
     lane->slots = &pair->slots[index];
     lane->index = index;
-    if (pair->view.sends)
+    if (pair->view.sends) {
         rs_lane_move(lane);
-    else
+    } else {
+        /* O2: the sender may not open the pair as long as a receive is posted on the
+         * lane, of which nobody knew up to now. */
+        if (rs_pair_is_alone(&pair->view))
+            rs_incarnation_stop(pair);
+        rs_incarnation_unready(pair);
         take_place(lane, index, bytes, lane->slots);
+    }
     if (lane->slots->place == 0)
         return false;
     lane->attached = true;
@@ -465,6 +471,7 @@ static void pair_destroy(struct rs_pair *pair)
     pair_unlink(pair);
     if (!pair->view.sends && pair->view.words != NULL)
         rs_notes_leave(pair);
+    rs_num_alone -= rs_pair_is_alone(&pair->view);
     while (pair->lanes != NULL)
         lane_destroy(pair->lanes);
     /* The other side's mapping keeps the memory as long as it is needed. */

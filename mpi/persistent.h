@@ -10,7 +10,6 @@
 
 #include "mpi/internal.h"
 #include "mpi/lane.h"
-#include "mpi/ready.h"
 
 /* ---- names of communicators (names.c) ---- */
 
@@ -65,6 +64,8 @@ struct rs_lane {
     uint64_t sync_number; /* `natives` with it */
     unsigned later;     /* starts by which the next one is put off (O1) */
     unsigned passed;    /* of these */
+    unsigned in_go;     /* of them, since no native send of the lane was active */
+    unsigned active;    /* native sends that the program has not completed */
     char *copy;         /* its bytes */
     uint64_t wanted;    /* bytes that there was no room for */
 
@@ -115,7 +116,9 @@ struct rs_pair {
     uint64_t native_starts_before; /* the end of the last incarnation */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
-    struct rs_ready ready; /* waits for the other side */
+    unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
+    unsigned shy;    /* times that it could be and goes natively instead */
+    uint64_t probed; /* order of the message that was probed for last */
 };
 
 /* Read by each start and completion: without a way round the global offset
@@ -126,6 +129,8 @@ extern unsigned rs_num_pairs;
 /** Messages in incarnations that are not known to be matched, and receives of which
  * a copy is under way. */
 extern unsigned rs_num_open;
+/** Pairs in whose incarnations the receiver, this process, is alone. */
+extern unsigned rs_num_alone;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
 /** Calls that found complete what they asked for while other messages were open. */
@@ -255,8 +260,13 @@ void rs_gpu_settle(void);
 
 /* ---- incarnations (incarnation.c) ---- */
 
-/** Become ready, if that is possible. True: the pair is open. */
+/** Receiver: become ready, if that is possible; sender: open the pair, if its receiver
+ * is. True: this side is in an incarnation. */
 bool rs_incarnation_open(struct rs_pair *pair);
+/** R0. Receiver: enter the incarnation that the sender may open, if it is time for that. */
+void rs_incarnation_enter_alone(struct rs_pair *pair);
+/** Whether the incarnation that this side is in has not been stopped. */
+bool rs_incarnation_is_open(struct rs_pair *pair);
 /** Do what is to be done for pairs to open. */
 void rs_incarnations_prepare(void);
 /** Take this side's bit back (O3). It may find the pair open, and enters the

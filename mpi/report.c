@@ -245,6 +245,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_HUGE] = "huge",
     [RS_NUMBER_INCARNATIONS] = "incarnations",
     [RS_NUMBER_STOPS] = "stops",
+    [RS_NUMBER_WITHDRAWN] = "withdrawn",
     [RS_NUMBER_CROWDED] = "crowded",
 };
 

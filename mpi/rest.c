@@ -77,7 +77,8 @@ static bool collect(struct bells *bells, int count, const MPI_Request *handles)
         if (request == NULL ? handles[i] == MPI_REQUEST_NULL
                             : request->state == RS_INACTIVE)
             continue;
-        if (request == NULL || request->message == NULL || request->state == RS_NATIVE)
+        if (request == NULL || request->message == NULL || request->state == RS_NATIVE ||
+            rs_pair_is_alone(&request->message->lane->pair->view))
             return false;
         asleep = bell_of(request->message->lane->pair);
         if (asleep == NULL || bells->num == MOST_BELLS)
@@ -228,6 +229,8 @@ void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
         rsched_context_pause(rs_context(), &rest->pause);
         return;
     }
+    if (rs_num_alone > 0)
+        rs_incarnations_look();
     limit_ps = rsched_context_rest(rs_context(), &rest->pause);
     if (limit_ps == 0)
         return;

@@ -142,6 +142,8 @@ extern "C" {
  *     huge                          bytes of ordinary send buffers that were put
  *                                   into huge pages
  *     incarnations, stops           of lanes: begun, and stopped by this side
+ *     withdrawn                     that this side, a receiver, has entered before
+ *                                   the sender, and left before it came
  *     crowded                       1: processes are known to outnumber cores, so
  *                                   that waits hardly poll
  *     requests, communicators       accelerated ones that exist now

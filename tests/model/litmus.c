@@ -45,9 +45,9 @@ static void prepare(uint64_t bytes)
 
 static void open_incarnation(void)
 {
-    rs_pair_ready(&sides[0], 1);
-    rs_pair_ready(&sides[1], 0);
-    rs_pair_enter(&sides[0]);
+    rs_pair_ready(&sides[1]);
+    rs_pair_open(&sides[0], 1);
+    rs_pair_enter(&sides[1]);
     for (int side = 0; side < 2; side++) {
         slots[side].number = rs_pair_base(&sides[side]);
         slots[side].seen = slots[side].number;
@@ -115,12 +115,12 @@ static unsigned run_stops(int who, bool with_fence)
             pthread_create(&thread, NULL, put_and_look, NULL) != 0)
             abort();
         meet(++round);
-        rs_pair_stop(&sides[who], &slots[who], 1);
+        rs_pair_stop(&sides[who], &slots[who], 1, 0);
         meet(++round);
         if (saw_open &&
             !rs_lane_reached(atomic_load(&sides[0].words->final[0]), number))
             bad++;
-        rs_pair_stop(&sides[!who], &slots[!who], 1);
+        rs_pair_stop(&sides[!who], &slots[!who], 1, 0);
         if (i == STOPS - 1)
             break;
         meet(++round);

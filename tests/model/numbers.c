@@ -29,9 +29,9 @@ static void make_pair(void)
 
 static void open_pair(void)
 {
-    CHECK(!rs_pair_ready(&sender, 1));
-    CHECK(rs_pair_ready(&receiver, 0));
-    CHECK(rs_pair_enter(&sender));
+    rs_pair_ready(&receiver);
+    CHECK(rs_pair_open(&sender, 1));
+    CHECK(rs_pair_enter(&receiver));
     sends.number = sends.seen = rs_pair_base(&sender);
     receives.number = receives.seen = rs_pair_base(&receiver);
 }
@@ -68,8 +68,8 @@ static void check_stop(void)
 {
     uint64_t last = sends.number;
 
-    CHECK(rs_pair_stop(&receiver, &receives, 1));
-    CHECK(!rs_pair_stop(&sender, &sends, 1));
+    CHECK(rs_pair_stop(&receiver, &receives, 1, 0));
+    CHECK(!rs_pair_stop(&sender, &sends, 1, 0));
     CHECK(atomic_load(&sender.words->final[0]) == last);
     open_pair();
     for (unsigned i = 1; i <= MANY; i++) {
@@ -79,6 +79,37 @@ static void check_stop(void)
         CHECK(!rs_lane_is_granted(&sends, number));
         CHECK(!rs_lane_reached(atomic_load(sends.consumed), number));
     }
+    CHECK(send());
+}
+
+/* What a receiver has granted while it was alone holds when the sender comes, and means
+ * nothing once it has been withdrawn. */
+static void check_alone(void)
+{
+    uint64_t withdrawn, number;
+
+    CHECK(rs_pair_stop(&sender, &sends, 1, 0));
+    CHECK(!rs_pair_stop(&receiver, &receives, 1, 0));
+    rs_pair_ready(&receiver);
+    CHECK(rs_pair_enter_alone(&receiver) && rs_pair_is_alone(&receiver));
+    receives.number = receives.seen = rs_pair_base(&receiver);
+    withdrawn = rs_lane_grant(&receives);
+    CHECK(!rs_pair_follow(&receiver) && rs_pair_withdraw(&receiver));
+    CHECK(!rs_pair_open(&sender, 1));
+
+    rs_pair_ready(&receiver);
+    CHECK(rs_pair_enter_alone(&receiver));
+    receives.number = receives.seen = rs_pair_base(&receiver);
+    CHECK(rs_pair_open(&sender, 1));
+    sends.number = sends.seen = rs_pair_base(&sender);
+    CHECK(!rs_lane_reached(withdrawn, sends.number + 1));
+    CHECK(!rs_lane_is_granted(&sends, sends.number + 1));
+    number = rs_lane_grant(&receives);
+    CHECK(number == sends.number + 1 && rs_lane_is_granted(&sends, number));
+    CHECK(!rs_pair_withdraw(&receiver) && !rs_pair_is_alone(&receiver));
+    CHECK(rs_pair_is_open(&receiver) && receiver.joined == 1);
+    CHECK(rs_lane_put(&sends, rs_lane_next(&sends), BYTES) == number);
+    rs_lane_consume(&receives, number);
     CHECK(send());
 }
 
@@ -94,6 +125,7 @@ int main(void)
         ;
     CHECK(i <= RS_LANE_FEW_SLOTS);
     check_stop();
+    check_alone();
     free(sender.words);
     printf("numbers: ok\n");
     return 0;

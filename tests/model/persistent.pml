@@ -170,7 +170,6 @@ end:
 
 /* ---- the words that both processes share ---- */
 
-#define S_READY 1
 #define R_READY 2
 #define OPEN 3
 #define STOPPING 4
@@ -444,19 +443,10 @@ active proctype sender()
     od; \
     l = 0; k = 0
 
-/* O3: take the bit back, or stop. */
 #define CLOSE_SENDER() \
     if \
     :: mine != 0 -> STOP(NUMBERS_OF_SENDER); SETTLE() \
-    :: else -> \
-        if \
-        :: atomic { mode == S_READY -> mode = 0 } \
-        :: atomic { mode == OPEN -> ENTER_SENDER() } \
-           STOP(NUMBERS_OF_SENDER); SETTLE() \
-        :: atomic { mode == STOPPING -> ENTER_SENDER() } \
-           (incarnation != mine); SETTLE() \
-        :: atomic { mode == 0 || mode == R_READY } \
-        fi \
+    :: else \
     fi
 
 #ifdef BROKEN_OVERTAKE /* N1 for the same lane only */
@@ -516,16 +506,6 @@ active proctype sender()
         LOOK();
         NEW_MESSAGE(q);
         if
-        :: mine == 0 && mode == OPEN -> /* S1: it has become open */
-            atomic {
-                if
-                :: mode == OPEN -> ENTER_SENDER()
-                :: else
-                fi
-            }
-        :: else
-        fi;
-        if
         :: mine != 0 && joined[q] == mine && number[q] < MOST &&
            IS_FREE(q, number[q] + 1) -> /* S1 */
             atomic {
@@ -554,20 +534,22 @@ active proctype sender()
         N1(q);
         NATIVE_SEND(m);
         m = 0; q = 0
-    :: mine == 0 && (mode & (S_READY | STOPPING)) == 0 && sent < SENDS ->
+    :: mine == 0 && mode == R_READY && sent < SENDS ->
         MOVE_SENDER(); /* G3 */
         /* O1 */
         atomic {
-            joined[0] = (IS_QUIET(0) -> incarnation : 0)
+            n = incarnation;
+            joined[0] = (IS_QUIET(0) -> n : 0)
 #if LANES > 1
-            ; joined[1] = (IS_QUIET(1) -> incarnation : 0)
+            ; joined[1] = (IS_QUIET(1) -> n : 0)
 #endif
         }
         atomic {
             if
-            :: (mode & (S_READY | STOPPING)) == 0 -> mode = mode | S_READY
+            :: mode == R_READY && incarnation == n -> mode = OPEN; ENTER_SENDER()
             :: else
-            fi
+            fi;
+            n = 0
         }
     :: UNMATCHED -> LOOK(); POLL()
     /* S3 */
@@ -598,6 +580,7 @@ settle_one:
 active proctype receiver()
 {
     byte mine;
+    bool alone;             /* the sender has not entered, as far as it knows */
     byte number[LANES];
     byte open_grant[LANES]; /* its numbers that are not complete */
     byte native[LANES];     /* its own native receives, a set */
@@ -671,8 +654,13 @@ active proctype receiver()
     :: else -> break \
     od; \
     t = 0; k = 0; \
+    NATIVELY(true); \
+    mine = 0
+
+/* All that are open on such lanes, in their order. */
+#define NATIVELY(WHICH) \
     do \
-    :: UNGRANTED -> \
+    :: true -> \
         atomic { \
             n = NONE; l = 0; \
             do \
@@ -681,7 +669,7 @@ active proctype receiver()
                 do \
                 :: k <= MOST -> \
                     if \
-                    :: IS_SET(open_grant[l], k) && \
+                    :: IS_SET(open_grant[l], k) && WHICH && \
                        granted_receive[AT(l, k)] < n -> \
                         n = granted_receive[AT(l, k)]; t = l; j = k \
                     :: else \
@@ -692,20 +680,49 @@ active proctype receiver()
                 l++ \
             :: else -> break \
             od; \
+            l = 0; k = 0; \
+            if \
+            :: n == NONE -> t = 0; j = 0; n = 0; break \
+            :: else \
+            fi; \
             assert(!served[n]); \
             open_grant[t] = open_grant[t] & ~BIT(j); \
             native[t] = native[t] | BIT(n); \
-            l = 0; k = 0; t = 0; j = 0; \
+            t = 0; j = 0; \
             native_post(n); \
             n = 0 \
         } \
-    :: else -> break \
-    od; \
-    mine = 0
+    od
 
-#define R_LOOK() \
+/* The sender has opened the pair, and may have stopped it by now. Lanes that have not
+ * joined are none of the incarnation's. */
+#define FOLLOW() \
     if \
-    :: atomic { mine != 0 && (incarnation != mine || mode != OPEN) } -> \
+    :: atomic { alone && !(incarnation == mine && mode == R_READY) -> \
+                alone = false } \
+        MOVE_RECEIVER(); \
+        NATIVELY(joined[l] != mine) \
+    :: atomic { else } \
+    fi
+
+/* R0: what has been granted means nothing in the next incarnation. */
+#ifdef BROKEN_ALONE
+#define WITHDRAWN mine
+#else
+#define WITHDRAWN mine + 1
+#endif
+#define R_STOP() \
+    if \
+    :: atomic { alone && incarnation == mine && mode == R_READY -> \
+                incarnation = WITHDRAWN; mode = 0; alone = false } \
+        NATIVELY(true) \
+    :: atomic { else } -> \
+        FOLLOW(); STOP(NUMBERS_OF_RECEIVER) \
+    fi
+#define R_LOOK() \
+    FOLLOW(); \
+    if \
+    :: atomic { mine != 0 && !alone && (incarnation != mine || mode != OPEN) } -> \
         (incarnation != mine); R_SETTLE() \
     :: atomic { else } \
     fi
@@ -714,7 +731,8 @@ active proctype receiver()
  * another look at the mode, as where several messages are pulled at once. */
 #define R_POLL() \
     if \
-    :: atomic { mine != 0 && incarnation == mine && mode == OPEN } -> \
+    :: atomic { mine != 0 && incarnation == mine && \
+                mode == (alone -> R_READY : OPEN) } -> \
         do \
         :: atomic { select_set(open_grant); \
                     if \
@@ -725,9 +743,7 @@ active proctype receiver()
            t = 0; k = 0 \
         :: break \
         od \
-    :: atomic { mine != 0 && !(incarnation == mine && mode == OPEN) } -> \
-        (incarnation != mine); R_SETTLE() \
-    :: atomic { mine == 0 } \
+    :: atomic { else } \
     fi
 
 /* G3. The incarnation can be over when it looks. */
@@ -756,7 +772,7 @@ active proctype receiver()
 #endif
 #define CLOSE_RECEIVER() \
     if \
-    :: mine != 0 -> STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
+    :: mine != 0 -> R_STOP(); R_SETTLE() \
     :: else -> \
         if \
         :: atomic { mode == R_READY -> mode = 0 } \
@@ -764,7 +780,7 @@ active proctype receiver()
            MOVE_RECEIVER(); STOP(NUMBERS_OF_RECEIVER); R_SETTLE() \
         :: atomic { mode == STOPPING -> ENTER_RECEIVER() } \
            (incarnation != mine); R_SETTLE() \
-        :: atomic { mode == 0 || mode == S_READY } \
+        :: atomic { mode == 0 } \
         fi \
     fi
 
@@ -829,10 +845,18 @@ active proctype receiver()
                 fi
             }
             MOVE_RECEIVER()
+        :: mine == 0 && mode == R_READY -> /* R0 */
+            atomic {
+                if
+                :: mode == R_READY -> ENTER_RECEIVER(); alone = true
+                :: else
+                fi
+            }
+        :: mine == 0 && mode == R_READY
         :: else
         fi;
         if
-        :: mine != 0 && joined[q] == mine && number[q] < MOST -> /* R1 */
+        :: mine != 0 && (alone || joined[q] == mine) && number[q] < MOST -> /* R1 */
             atomic {
                 number[q] = number[q] + 1;
                 granted_receive[AT(q, number[q])] = r;
@@ -879,7 +903,7 @@ active proctype receiver()
         }
     :: cancels < CANCELS && open_grant[0] != 0 -> /* N5 */
         cancels++;
-        STOP(NUMBERS_OF_RECEIVER); R_SETTLE();
+        R_STOP(); R_SETTLE();
         d_step {
             k = 0;
             do
@@ -909,7 +933,7 @@ active proctype receiver()
     :: UNGRANTED ->
 poll:
         R_LOOK(); R_POLL()
-    :: UNGRANTED -> STOP(NUMBERS_OF_RECEIVER); R_SETTLE() /* N4 */
+    :: UNGRANTED -> R_STOP(); R_SETTLE() /* N4 */
     :: posted == RECEIVES && !UNGRANTED -> break
     od;
     R_LOOK();

@@ -4,6 +4,7 @@
  * the receiver's step between two of the sender's, and as two threads. No messages
  * are sent. */
 #include "mpi/message.h"
+#include "mpi/native.h"
 #include "tests/model/check.h"
 
 #include <pthread.h>
@@ -24,6 +25,13 @@ static struct rs_pair_words *words;
 
 unsigned rs_num_pairs, rs_num_open;
 bool rs_unfenced;
+
+/* Nothing is probed for. */
+void *rs_native(const char *name)
+{
+    (void)name;
+    return NULL;
+}
 
 void rs_count_number(enum rs_number number, uint64_t by)
 {
@@ -106,29 +114,31 @@ void rs_gpu_settle(void)
 
 static void (*meanwhile)(void);
 
-bool __real_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
-bool __wrap_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined);
+bool __real_rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
+bool __wrap_rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
 
 /* The sender has chosen the lanes. */
-bool __wrap_rs_pair_ready(struct rs_pair_view *pair, uint64_t joined)
+bool __wrap_rs_pair_open(struct rs_pair_view *pair, uint64_t joined)
 {
     void (*step)(void) = meanwhile;
 
-    if (pair->sends && step != NULL) {
+    if (step != NULL) {
         meanwhile = NULL;
         step();
     }
-    return __real_rs_pair_ready(pair, joined);
+    return __real_rs_pair_open(pair, joined);
 }
 
 /* ---- cases ---- */
 
 static void begin_side(struct side *side, bool sends)
 {
+    static struct rs_name name = {.comm = MPI_COMM_WORLD};
     static uint64_t places[LANES];
     struct rs_rows rows = {0};
 
     *side = (struct side){.pair = {.view = {.words = words, .sends = sends},
+                                   .name = &name, .greeted = true,
                                    .num_attached = LANES}};
     for (unsigned i = 0; i < LANES; i++) {
         struct rs_lane *lane = &side->lanes[i];
@@ -172,8 +182,7 @@ static bool both_open(void)
     for (int i = 0; i < 100; i++) {
         rs_incarnation_open(&receiver.pair);
         sender.pair.skip = 0;
-        if (!rs_incarnation_open(&sender.pair))
-            rs_incarnation_unready(&sender.pair); /* O3: a native start */
+        rs_incarnation_open(&sender.pair);
         if (sender.pair.view.open != 0 && !rs_pair_is_open(&sender.pair.view))
             rs_incarnation_stop(&sender.pair);
         if (receiver.pair.view.open != 0 &&
@@ -208,6 +217,7 @@ static void bar_and_be_ready(void)
 static void case_between(void)
 {
     begin();
+    CHECK(!rs_incarnation_open(&receiver.pair));
     meanwhile = bar_and_be_ready;
     CHECK(!rs_incarnation_open(&sender.pair));
     CHECK(meanwhile == NULL);
@@ -215,18 +225,94 @@ static void case_between(void)
     expect_only_other();
 }
 
-/* The sender is ready, and has yet to learn that one of its lanes is barred: it
- * is not the receiver that opens the pair, only to be stopped at once. */
+/* The receiver has been ready, and a lane is barred before the sender looks. */
 static void case_before(void)
 {
     begin();
-    CHECK(!rs_incarnation_open(&sender.pair));
+    CHECK(!rs_incarnation_open(&receiver.pair));
     CHECK(rs_pair_is_ready(&sender.pair.view));
     bar();
-    CHECK(!rs_incarnation_open(&receiver.pair));
-    CHECK(!rs_pair_is_ready(&receiver.pair.view));
-    CHECK(receiver.pair.penalty == 0);
+    CHECK(!rs_pair_is_ready(&sender.pair.view));
+    CHECK(!rs_incarnation_open(&sender.pair));
     expect_only_other();
+    CHECK(receiver.pair.penalty == 0);
+}
+
+static void enter_alone(void)
+{
+    struct rs_pair *pair = &receiver.pair;
+
+    CHECK(!rs_incarnation_open(pair));
+    pair->shy = 0;
+    rs_incarnation_enter_alone(pair);
+    CHECK(pair->view.open == 0); /* the sender has not come before */
+    rs_incarnation_unready(pair);
+    CHECK(!rs_incarnation_open(&sender.pair));
+    CHECK(!rs_incarnation_open(pair));
+    rs_incarnation_enter_alone(pair);
+    CHECK(rs_pair_is_alone(&pair->view) && rs_num_alone == 1);
+    CHECK(rs_incarnation_is_open(pair));
+}
+
+/* The receiver is alone when the sender opens the pair, or a lane is barred. */
+static void case_alone(void)
+{
+    begin();
+    enter_alone();
+    CHECK(receiver.lanes[BARRED].limit != 0 && receiver.lanes[OTHER].limit != 0);
+    bar();
+    CHECK(receiver.pair.view.open == 0 && rs_num_alone == 0);
+    CHECK(receiver.pair.penalty == 0 && receiver.pair.skip == 0);
+    CHECK(receiver.lanes[OTHER].limit == 0);
+    words->wants = 0;
+
+    enter_alone();
+    CHECK(receiver.lanes[BARRED].limit == 0 && receiver.lanes[OTHER].limit != 0);
+    CHECK(rs_incarnation_open(&sender.pair));
+    CHECK(rs_incarnation_is_open(&receiver.pair));
+    CHECK(!rs_pair_is_alone(&receiver.pair.view) && rs_num_alone == 0);
+    expect_only_other();
+}
+
+/* One that the sender has opened and stopped when it looks. */
+static void case_late(void)
+{
+    begin();
+    enter_alone();
+    CHECK(rs_incarnation_open(&sender.pair));
+    rs_incarnation_stop(&sender.pair);
+    CHECK(!rs_incarnation_is_open(&receiver.pair));
+    CHECK(receiver.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(receiver.pair.view.open == 0 && rs_num_alone == 0);
+    sender.pair.skip = receiver.pair.skip = 0;
+    CHECK(both_open());
+    CHECK(sender.pair.view.open == receiver.pair.view.open);
+}
+
+/* Each time in vain it is longer natively before the next one. */
+static void case_shy(void)
+{
+    struct rs_pair *pair = &receiver.pair;
+    unsigned expected = 0, times = 0;
+
+    begin();
+    CHECK(!rs_incarnation_open(&sender.pair));
+    for (int vain = 0; vain < 12; vain++) {
+        for (times = 0;; times++) {
+            CHECK(!rs_incarnation_open(pair));
+            rs_incarnation_enter_alone(pair);
+            if (pair->view.open != 0)
+                break;
+            rs_incarnation_unready(pair); /* O3: a native start */
+        }
+        CHECK(times == expected);
+        expected = expected == 0 ? 1 : expected < 64 ? 2 * expected : 64;
+        rs_incarnation_stop(pair);
+    }
+    CHECK(times == 64);
+    CHECK(both_open());
+    CHECK(pair->shy == 0);
 }
 
 /* It joins again when a receive of its own is matched that was started after
@@ -298,8 +384,6 @@ static void *send(void *arg)
     for (unsigned turn = 0; !atomic_load(&enough); turn++) {
         if (rs_incarnation_open(pair))
             stay_a_while(&sender, &in_sender, &in_receiver, turn % 16);
-        else if (turn % 3 == 0)
-            rs_incarnation_unready(pair);
         else
             sched_yield();
         if (pair->view.open != 0)
@@ -309,22 +393,40 @@ static void *send(void *arg)
     return NULL;
 }
 
+/* @return whether the sender has come */
+static bool wait_alone(unsigned turns)
+{
+    struct rs_pair *pair = &receiver.pair;
+
+    pair->shy = 0;
+    rs_incarnation_enter_alone(pair);
+    while (rs_pair_is_alone(&pair->view) && turns-- > 0) {
+        sched_yield();
+        rs_incarnation_is_open(pair);
+    }
+    if (rs_pair_is_alone(&pair->view))
+        rs_incarnation_stop(pair); /* it may come just then */
+    return pair->view.open != 0;
+}
+
 /* Lanes are barred and set free in all of its states. */
 static void *receive(void *arg)
 {
     struct rs_pair *pair = &receiver.pair;
     struct rs_lane *lane = &receiver.lanes[BARRED];
-    unsigned with = 0, without = 0;
+    unsigned with = 0, without = 0, alone = 0;
 
     (void)arg;
-    for (unsigned turn = 0; with < TIMES || without < TIMES; turn++) {
+    for (unsigned turn = 0;
+         with < TIMES || without < TIMES || alone < TIMES; turn++) {
         if (turn % 7 == 0)
             bar();
         else if (turn % 7 == 4)
             rs_lane_unbar(lane, lane->covers);
         if (!rs_incarnation_open(pair)) {
-            sched_yield();
-            continue;
+            if (turn % 3 != 0 || !wait_alone(turn % 16))
+                continue;
+            alone++;
         }
         if (stay_a_while(&receiver, &in_receiver, &in_sender, turn % 16))
             *(lane->barred ? &without : &with) += 1;
@@ -348,6 +450,9 @@ int main(void)
 {
     case_between();
     case_before();
+    case_alone();
+    case_late();
+    case_shy();
     case_again();
     case_threads();
     free(words);
