@@ -181,6 +181,12 @@ static bool open_as_receiver(struct rs_pair *pair)
     return false;
 }
 
+/* A lane was barred between the sender's look and the opening. */
+static bool has_barred(const struct rs_pair *pair)
+{
+    return (pair->view.joined & atomic_load(&pair->view.words->barred)) != 0;
+}
+
 bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
@@ -190,8 +196,7 @@ bool rs_incarnation_open(struct rs_pair *pair)
     if (!(view->sends ? open_as_sender(pair) : open_as_receiver(pair)))
         return false;
     enter(pair);
-    /* A lane was barred between our look and the opening. */
-    if (view->joined & atomic_load(&view->words->barred)) {
+    if (has_barred(pair)) {
         rs_incarnation_stop(pair);
         return false;
     }
@@ -291,8 +296,11 @@ static bool withdraw(struct rs_pair *pair)
 
 bool rs_incarnation_is_open(struct rs_pair *pair)
 {
-    if (rs_pair_is_alone(&pair->view) && rs_pair_follow(&pair->view))
+    if (rs_pair_is_alone(&pair->view) && rs_pair_follow(&pair->view)) {
         is_followed(pair);
+        if (has_barred(pair))
+            return false;
+    }
     return rs_pair_is_open(&pair->view);
 }
 

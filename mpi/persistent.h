@@ -265,7 +265,7 @@ void rs_gpu_settle(void);
 bool rs_incarnation_open(struct rs_pair *pair);
 /** R0. Receiver: enter the incarnation that the sender may open, if it is time for that. */
 void rs_incarnation_enter_alone(struct rs_pair *pair);
-/** Whether the incarnation that this side is in has not been stopped. */
+/** Whether the incarnation that this side is in goes on; else it must stop it, too. */
 bool rs_incarnation_is_open(struct rs_pair *pair);
 /** Do what is to be done for pairs to open. */
 void rs_incarnations_prepare(void);

@@ -68,7 +68,7 @@ static void add_senders(struct bells *bells)
 static bool collect(struct bells *bells, int count, const MPI_Request *handles)
 {
     bells->num = 0;
-    if (rs_gpu_is_copying())
+    if (rs_gpu_is_copying() || rs_num_alone > 0) /* what comes natively does not ring */
         return false;
     for (int i = 0; i < count; i++) {
         const struct rs_request *request = rs_request_find(handles[i]);
@@ -77,8 +77,7 @@ static bool collect(struct bells *bells, int count, const MPI_Request *handles)
         if (request == NULL ? handles[i] == MPI_REQUEST_NULL
                             : request->state == RS_INACTIVE)
             continue;
-        if (request == NULL || request->message == NULL || request->state == RS_NATIVE ||
-            rs_pair_is_alone(&request->message->lane->pair->view))
+        if (request == NULL || request->message == NULL || request->state == RS_NATIVE)
             return false;
         asleep = bell_of(request->message->lane->pair);
         if (asleep == NULL || bells->num == MOST_BELLS)

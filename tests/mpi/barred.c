@@ -290,6 +290,40 @@ static void case_late(void)
     CHECK(sender.pair.view.open == receiver.pair.view.open);
 }
 
+static void bar_and_be_alone(void)
+{
+    bar();
+    enter_alone();
+}
+
+/* The lane was free when the sender looked, and is barred when it opens the pair, in which
+ * the receiver is alone. */
+static void case_alone_between(void)
+{
+    begin();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    meanwhile = bar_and_be_alone;
+    CHECK(!rs_incarnation_open(&sender.pair));
+    CHECK(meanwhile == NULL);
+    CHECK(sender.pair.view.open == 0 && sender.lanes[BARRED].limit == 0);
+    CHECK(!rs_incarnation_is_open(&receiver.pair));
+    rs_incarnation_stop(&receiver.pair);
+    receiver.pair.skip = 0;
+    expect_only_other();
+}
+
+/* The sender has opened the pair, and will see that a lane is barred, but has not yet. */
+static void case_alone_before(void)
+{
+    begin();
+    enter_alone();
+    CHECK(__real_rs_pair_open(&sender.pair.view, 1 << BARRED | 1 << OTHER));
+    rs_pair_bar(&receiver.pair.view, BARRED);
+    CHECK(!rs_incarnation_is_open(&receiver.pair));
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!rs_pair_is_open(&sender.pair.view));
+}
+
 /* Each time in vain it is longer natively before the next one. */
 static void case_shy(void)
 {
@@ -402,7 +436,8 @@ static bool wait_alone(unsigned turns)
     rs_incarnation_enter_alone(pair);
     while (rs_pair_is_alone(&pair->view) && turns-- > 0) {
         sched_yield();
-        rs_incarnation_is_open(pair);
+        if (!rs_incarnation_is_open(pair))
+            rs_incarnation_stop(pair);
     }
     if (rs_pair_is_alone(&pair->view))
         rs_incarnation_stop(pair); /* it may come just then */
@@ -452,6 +487,8 @@ int main(void)
     case_before();
     case_alone();
     case_late();
+    case_alone_between();
+    case_alone_before();
     case_shy();
     case_again();
     case_threads();
