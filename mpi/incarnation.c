@@ -483,8 +483,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
         return;
     if (rs_pair_is_alone(&pair->view)) {
         rs_incarnation_stop(pair);
-        if (!has_open(pair))
-            return;
+        return;
     }
     start = rs_now_ns();
     do {
