@@ -296,7 +296,10 @@ static bool withdraw(struct rs_pair *pair)
 
 bool rs_incarnation_is_open(struct rs_pair *pair)
 {
-    if (rs_pair_is_alone(&pair->view) && rs_pair_follow(&pair->view)) {
+    if (rs_pair_is_alone(&pair->view)) {
+        /* No second look, by which the sender may have opened it. */
+        if (!rs_pair_follow(&pair->view))
+            return true;
         is_followed(pair);
         if (has_barred(pair))
             return false;
