@@ -51,7 +51,7 @@
  *
  * struct rsched_device_target is made by the host too
  * (rsched_exchange_open_targets()): a neighbor's memory, and a queue pair. Any
- * number of threads put words of 8 bytes to it, from registers
+ * number of threads of one GPU put words of 8 bytes to it, from registers
  * (rsched/device_put.h):
  *
  *     rsched_device_put(t, &group, offset, value);  // thread or warp
@@ -99,7 +99,8 @@
  *      lost, the card finds its work by the record.
  *   3. The doorbell is the first 8 bytes of the last WQE, in one store
  *      (`st.mmio.relaxed.sys`), alternately to the two halves of the register,
- *      which must not be combined; a fence follows before the next one.
+ *      which must not be combined; the next one's record and fence are between
+ *      the two.
  *      BlueFlame, which would push a whole WQE of 64 bytes through the
  *      register, is not used: a GPU cannot promise one write of 64 bytes.
  *   4. A completion's last 8 bytes, with index and owner, in one load and before

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Puts of single words from registers, by any number of threads: rsched/device.h
- * has the whole.
+ * Puts of single words from registers, by any number of threads of one GPU:
+ * rsched/device.h has the whole.
  *
  * A put takes blocks of the ring by one atomic addition, writes its WQE, and
- * publishes it behind those of the threads before it. Then it rings, unless
- * another thread is at that: who rings looks again after it has let go, so a
- * doorbell covers what was published meanwhile.
+ * publishes it behind those of the threads before it. Then it asks for a doorbell:
+ * who is the first to ask rings, and again for those who have asked meanwhile, so
+ * that a doorbell covers the words of many. What takes long is to order what lies
+ * in host memory: only who rings waits for that, twice, and nobody for the turn of
+ * another who does.
  */
 #ifndef RSCHED_DEVICE_PUT_H
 #define RSCHED_DEVICE_PUT_H
@@ -15,7 +17,7 @@
 #include <rsched/device_queue.h>
 
 /** Memory of a neighbor, and a queue pair to write it with words from
- * registers. Any number of threads may use it at once. */
+ * registers. Any number of threads of one GPU may use it at once. */
 struct rsched_device_target {
     struct rsched_device_queue queue;
     uint64_t remote, bytes;
@@ -26,8 +28,9 @@ struct rsched_device_target {
     uint64_t published; /* blocks << 6 | segments of the last WQE */
     uint64_t retired;
     uint64_t rung;
-    uint64_t ringing, polling; /* 1: a thread is at it */
-    uint64_t puts, wqes;       /**< so far */
+    uint64_t asking;     /* for a doorbell; 0: nobody rings */
+    uint64_t polling;    /* 1: a thread is at it */
+    uint64_t puts, wqes; /**< so far */
     struct rsched_device_failure failure; /**< if there is a status */
     int32_t status; /**< 0 or the error that it has failed with */
     const struct rsched_device_proxy *proxy; /* NULL, or who writes WQEs */
@@ -84,9 +87,9 @@ RSCHED_DEVICE uint64_t rsched_device_first(const struct rsched_device_group *g,
 RSCHED_DEVICE int
 rsched_device_target_status(const struct rsched_device_target *t)
 {
-    const int32_t *status = t->proxy == NULL ? &t->status : t->proxy_status;
-
-    return (int)rsched_device_load32((const uint32_t *)status);
+    if (t->proxy == NULL)
+        return (int)rsched_device_load32_near((const uint32_t *)&t->status);
+    return (int)rsched_device_load32((const uint32_t *)t->proxy_status);
 }
 
 /* A completion frees the blocks up to the end of its WQE: those before it on
@@ -98,7 +101,8 @@ rsched_device_target_retire(struct rsched_device_target *t,
     uint64_t first = t->retired + (uint16_t)(c->index - t->retired);
     uint32_t segments = *rsched_device_queue_at(&t->queue, first, 4) >> 24;
 
-    if (c->kind != RSCHED_DEVICE_CQE_SENT || first >= rsched_device_load(&t->rung)) {
+    if (c->kind != RSCHED_DEVICE_CQE_SENT ||
+        first >= rsched_device_load_near(&t->rung)) {
         t->failure.syndrome = c->syndrome;
         t->failure.vendor_error = c->vendor_error;
         t->failure.index = c->index;
@@ -109,7 +113,7 @@ rsched_device_target_retire(struct rsched_device_target *t,
         return;
     }
     /* Release: the completion came before the blocks are written again. */
-    rsched_device_store(&t->retired, first + (segments + 3) / 4);
+    rsched_device_store_near(&t->retired, first + (segments + 3) / 4);
 }
 
 /* Take the completions that are there, if no other thread does. */
@@ -117,11 +121,11 @@ RSCHED_DEVICE void rsched_device_target_poll(struct rsched_device_target *t)
 {
     struct rsched_device_completion c;
 
-    if (rsched_device_swap_ordered(&t->polling, 1) != 0)
+    if (!rsched_device_replace_near(&t->polling, 0, 1))
         return;
     while (t->status == 0 && rsched_device_queue_poll(&t->queue, &c))
         rsched_device_target_retire(t, &c);
-    rsched_device_store_ordered(&t->polling, 0);
+    rsched_device_store_near(&t->polling, 0);
 }
 
 /* Blocks to write, once there is room. @return 0 or an error */
@@ -133,9 +137,9 @@ rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
 
     if (status != 0)
         return status;
-    *first = rsched_device_fetch_add(&t->reserved, blocks);
+    *first = rsched_device_fetch_add_near(&t->reserved, blocks);
     /* Acquire: the card has done with what was there before. */
-    while (*first + blocks - rsched_device_load(&t->retired) >
+    while (*first + blocks - rsched_device_load_near(&t->retired) >
            (uint64_t)t->queue.mask + 1) {
         status = rsched_device_target_status(t);
         if (status != 0)
@@ -146,32 +150,38 @@ rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
     return 0;
 }
 
-/* Ring for all that is published. Who finds another thread ringing leaves it
- * to that one, which looks again after it has let go. */
+/* Ring for all that is published. */
 RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
 {
-    uint64_t published;
+    uint64_t published = rsched_device_load_near(&t->published);
+    uint64_t end = published >> 6;
+    uint32_t segments = (uint32_t)published & 63, blocks = (segments + 3) / 4;
 
-    do {
-        uint64_t end;
-        uint32_t segments, blocks;
+    if (end == t->rung)
+        return;
+    /* Before the doorbell: completions are held against it. */
+    rsched_device_store_near(&t->rung, end);
+    rsched_device_queue_ring(
+        &t->queue, end,
+        rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
+        rsched_device_big32(t->queue.qpn << 8 | segments));
+}
 
-        if (rsched_device_swap_ordered(&t->ringing, 1) != 0)
-            return;
-        published = rsched_device_load(&t->published);
-        end = published >> 6;
-        segments = (uint32_t)published & 63;
-        blocks = (segments + 3) / 4;
-        if (end != t->rung) {
-            /* Before the doorbell: completions are held against it. */
-            rsched_device_store(&t->rung, end);
-            rsched_device_queue_ring(
-                &t->queue, end,
-                rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
-                rsched_device_big32(t->queue.qpn << 8 | segments));
-        }
-        rsched_device_store_ordered(&t->ringing, 0);
-    } while (rsched_device_load_ordered(&t->published) != published);
+/* Have all rung that this thread has published, and what was seen before: by this
+ * thread, or by the one that is at it, which is through only when nobody has asked
+ * since it has looked. */
+RSCHED_DEVICE void rsched_device_target_ask(struct rsched_device_target *t)
+{
+    uint64_t asking = 1;
+
+    if (rsched_device_add_near(&t->asking, 1) != 0)
+        return;
+    rsched_device_target_ring(t);
+    while (!rsched_device_replace_near(&t->asking, asking, 0)) {
+        /* Acquire: they have published before. */
+        asking = rsched_device_load_near(&t->asking);
+        rsched_device_target_ring(t);
+    }
 }
 
 /* Blocks are published in their order, each thread behind the one before. */
@@ -182,19 +192,19 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
 {
     int status = 0;
 
-    /* Acquire: what was written before is published with this. */
-    while (rsched_device_load(&t->published) >> 6 != first) {
+    rsched_device_fetch_add_near(&t->wqes, wqes);
+    rsched_device_fetch_add_near(&t->puts, puts);
+    rsched_device_prepare_near();
+    while (rsched_device_peek_near(&t->published) >> 6 != first) {
         status = rsched_device_target_status(t);
         if (status != 0)
             return status;
         rsched_device_pause();
     }
-    t->wqes += wqes;
-    t->puts += puts;
-    /* Before the look whether somebody rings. */
-    rsched_device_store_ordered(&t->published,
+    /* Release: the WQEs of this thread, and of those before it. */
+    rsched_device_exchange_near(&t->published,
                                 (first + blocks) << 6 | segments);
-    rsched_device_target_ring(t);
+    rsched_device_target_ask(t);
     return 0;
 }
 
@@ -346,7 +356,7 @@ RSCHED_DEVICE int rsched_device_flush(struct rsched_device_target *t)
 {
     uint64_t end = t->proxy != NULL
                        ? rsched_device_load(t->proxy->asked)
-                       : rsched_device_load(&t->published) >> 6;
+                       : rsched_device_load_near(&t->published) >> 6;
     const uint64_t *done = t->proxy != NULL ? t->flushed : &t->retired;
 
     while (rsched_device_load(done) < end) {

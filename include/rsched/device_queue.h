@@ -162,46 +162,117 @@ RSCHED_DEVICE void rsched_device_count(uint64_t *count, uint64_t value)
 #endif
 }
 
-/* Loads, stores and exchanges that all threads see in one order. */
-RSCHED_DEVICE uint64_t rsched_device_load_ordered(const uint64_t *from)
+/* ---- the same among threads of one GPU, which is nearer ---- */
+
+/* Orders nothing. */
+RSCHED_DEVICE uint64_t rsched_device_peek_near(const uint64_t *from)
 {
 #if defined(__CUDA_ARCH__)
-    __threadfence_system();
-    return rsched_device_load(from);
+    uint64_t value;
+
+    asm volatile("ld.relaxed.gpu.u64 %0, [%1];"
+                 : "=l"(value) : "l"(from) : "memory");
+    return value;
 #else
-    return __atomic_load_n(from, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(from, __ATOMIC_RELAXED);
 #endif
 }
 
-RSCHED_DEVICE void rsched_device_store_ordered(uint64_t *to, uint64_t value)
+RSCHED_DEVICE uint64_t rsched_device_load_near(const uint64_t *from)
 {
 #if defined(__CUDA_ARCH__)
-    __threadfence_system();
-    rsched_device_store(to, value);
+    uint64_t value;
+
+    asm volatile("ld.acquire.gpu.u64 %0, [%1];"
+                 : "=l"(value) : "l"(from) : "memory");
+    return value;
 #else
-    __atomic_store_n(to, value, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 #endif
 }
 
-RSCHED_DEVICE uint64_t rsched_device_swap_ordered(uint64_t *at, uint64_t value)
+RSCHED_DEVICE uint32_t rsched_device_load32_near(const uint32_t *from)
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t value;
+
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];"
+                 : "=r"(value) : "l"(from) : "memory");
+    return value;
+#else
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+#endif
+}
+
+RSCHED_DEVICE void rsched_device_store_near(uint64_t *to, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(to), "l"(value)
+                 : "memory");
+#else
+    __atomic_store_n(to, value, __ATOMIC_RELEASE);
+#endif
+}
+
+/* Acquires, and releases. */
+RSCHED_DEVICE uint64_t rsched_device_add_near(uint64_t *at, uint64_t add)
 {
 #if defined(__CUDA_ARCH__)
     uint64_t was;
 
-    __threadfence_system();
-    asm volatile("atom.acq_rel.sys.exch.b64 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.add.u64 %0, [%1], %2;"
+                 : "=l"(was) : "l"(at), "l"(add) : "memory");
+    return was;
+#else
+    return __atomic_fetch_add(at, add, __ATOMIC_ACQ_REL);
+#endif
+}
+
+/* Likewise. @return whether it had the value that was expected */
+RSCHED_DEVICE bool rsched_device_replace_near(uint64_t *at, uint64_t expected,
+                                              uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    uint64_t was;
+
+    asm volatile("atom.acq_rel.gpu.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(was) : "l"(at), "l"(expected), "l"(value) : "memory");
+    return was == expected;
+#else
+    return __atomic_compare_exchange_n(at, &expected, value, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+}
+
+/* A release in two parts, so that what others wait for comes quickly: first this,
+ * behind what is released, later the exchange. Exchanges of one word are a chain:
+ * who sees the last one sees what was released by all. */
+RSCHED_DEVICE void rsched_device_prepare_near(void)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+
+RSCHED_DEVICE uint64_t rsched_device_exchange_near(uint64_t *at,
+                                                   uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    uint64_t was;
+
+    asm volatile("atom.relaxed.gpu.exch.b64 %0, [%1], %2;"
                  : "=l"(was) : "l"(at), "l"(value) : "memory");
     return was;
 #else
-    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    return __atomic_exchange_n(at, value, __ATOMIC_ACQ_REL);
 #endif
 }
 
 /* Only tells threads apart; orders nothing. */
-RSCHED_DEVICE uint64_t rsched_device_fetch_add(uint64_t *at, uint64_t add)
+RSCHED_DEVICE uint64_t rsched_device_fetch_add_near(uint64_t *at, uint64_t add)
 {
 #if defined(__CUDA_ARCH__)
-    return atomicAdd_system((unsigned long long *)at, (unsigned long long)add);
+    return atomicAdd((unsigned long long *)at, (unsigned long long)add);
 #else
     return __atomic_fetch_add(at, add, __ATOMIC_RELAXED);
 #endif
@@ -317,7 +388,9 @@ RSCHED_DEVICE void rsched_device_store_segment(uint32_t *to, uint32_t first,
 }
 
 /* Tell the card of all blocks below `end`, of which the last WQE begins with
- * these two words, as they are in memory. One thread at a time. */
+ * these two words, as they are in memory. One thread at a time. Doorbells of one
+ * queue neither overtake each other nor are combined: between two of them is the
+ * second one's fence. */
 RSCHED_DEVICE void rsched_device_queue_ring(struct rsched_device_queue *q,
                                             uint64_t end, uint32_t first_word,
                                             uint32_t second_word)
@@ -330,8 +403,6 @@ RSCHED_DEVICE void rsched_device_queue_ring(struct rsched_device_queue *q,
     rsched_device_fence();
     rsched_device_store_register(doorbell,
                                  (uint64_t)second_word << 32 | first_word);
-    /* Doorbells of one queue neither overtake each other nor are combined. */
-    rsched_device_fence();
 }
 
 struct rsched_device_completion {
@@ -387,7 +458,7 @@ struct rsched_device_request {
 struct rsched_device_proxy {
     struct rsched_device_request *requests;
     uint64_t mask;   /**< requests - 1 */
-    uint64_t *asked; /**< in GPU memory, kernels count here */
+    uint64_t *asked; /**< in GPU memory, kernels of that GPU count here */
     uint64_t *taken; /**< in host memory, the host's thread counts here */
     const int32_t *stop; /**< the host ends all waits for that thread, for ever,
                               by an RSCHED_E* code */
@@ -406,7 +477,7 @@ RSCHED_DEVICE int
 rsched_device_proxy_ask(const struct rsched_device_proxy *proxy, uint64_t kind,
                         const void *object, uint64_t offset, uint64_t value)
 {
-    uint64_t number = rsched_device_fetch_add(proxy->asked, 1);
+    uint64_t number = rsched_device_fetch_add_near(proxy->asked, 1);
     struct rsched_device_request *r = &proxy->requests[number & proxy->mask];
 
     /* Acquire: the host's thread has read what was here before. */
