@@ -190,6 +190,16 @@ static int fit(struct probe_gpu *probe, int i)
     return probe_fit(&probe->of[i], &probe->costs[i]);
 }
 
+/* Staging needs nothing but copies, so where no way moves anything they fail. */
+static bool has_any(const struct probe_gpu *probe)
+{
+    for (int i = 0; i < RS_NUM_GPU_WAYS; i++) {
+        if (probe->of[i].count > 0)
+            return true;
+    }
+    return false;
+}
+
 int probe_gpu_measure(struct probe_gpu *probe)
 {
     struct probe_gpu *shared;
@@ -202,6 +212,11 @@ int probe_gpu_measure(struct probe_gpu *probe)
     status = gpus_run_apart(run_measure, shared);
     *probe = *shared;
     gpus_unshare(shared, sizeof(*shared));
+    if (status == TOOL_OK && !has_any(probe)) {
+        fprintf(stderr, "rsched: between GPUs %d and %d no way moves anything\n",
+                probe->where.gpus[0], probe->where.gpus[1]);
+        status = TOOL_FAILED;
+    }
     for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++) {
         if (probe->of[i].count > 1)
             status = fit(probe, i);

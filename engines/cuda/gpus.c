@@ -266,6 +266,14 @@ static int describe(int gpu, struct rsched_gpu *description)
     return 0;
 }
 
+bool rs_cuda_gpu_is_served(int gpu)
+{
+    CUdevice device;
+
+    return device_of(gpu, &device) == 0 &&
+           attribute_of(device, RS_CUDA_MPS_ENABLED, 0) != 0;
+}
+
 /* Two processes need two contexts, or a server that has one for both. */
 static int check_shared(CUdevice device, int gpu)
 {

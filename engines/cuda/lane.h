@@ -168,7 +168,8 @@ struct rs_cuda_lane {
 
     struct rs_cuda_message message;
     struct rs_moves moves; /* through slots, or straight (self) */
-    struct rs_cuda_end peer; /* tx: where the receiver's buffers lie */
+    struct rs_cuda_end peer; /* where the other end's buffers lie; outside of
+                                exchanges it is not known */
     struct rs_cuda_lane *other; /* self: the other end */
 
     /* The epoch. Slots before `finished` are published (tx) or consumed (rx);
@@ -376,6 +377,10 @@ void rs_cuda_lane_alone_destroy(struct rs_cuda_lane *l);
  * nothing if there is one. Nothing of the lane is under way, in the stream or
  * in the batch; of other lanes of the group there may be. */
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
+
+/** For how many short blocks of a chunk a kernel is worth launching, by a lane that
+ * has a stream: fewer copies are begun sooner. */
+uint32_t rs_cuda_lane_launch(const struct rs_cuda_lane *l);
 
 /** Receiver: whether the sender has given up. Whoever has read its memory before
  * sees that it has if it wrote there after it had. */

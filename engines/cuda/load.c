@@ -117,7 +117,7 @@ static enum rs_mover mover_of_self(const void *arg, const struct rs_copy *c)
     if (from < 0 && to < 0)
         return RS_MOVER_PROCESSOR;
     return tx->batch != NULL && from == to && from == tx->stream.gpu
-               ? RS_MOVER_KERNEL
+               ? RS_MOVER_WITHIN
                : RS_MOVER_COPY_ENGINE;
 }
 
@@ -340,10 +340,11 @@ static int load_ring(struct rs_cuda_lane *l,
 
     if (error == 0)
         error = rs_copies_compile(&l->moves.copies, message, rs_cuda_room(l));
-    return error == 0 ? rs_moves_compile(&l->moves,
-                                         l->sends ? RS_PACKS : RS_UNPACKS,
-                                         rs_cuda_mover_of_slots, l, &l->stream)
-                      : error;
+    return error == 0
+               ? rs_moves_compile(&l->moves, l->sends ? RS_PACKS : RS_UNPACKS,
+                                  rs_cuda_mover_of_slots, l,
+                                  rs_cuda_lane_launch(l), &l->stream)
+               : error;
 }
 
 int rs_cuda_tx_load(struct rsched_lane *lane,
@@ -404,8 +405,9 @@ static int load_self(struct rs_cuda_lane *l,
     from.pieces = pieces;
     error = rs_copies_compile_pair(&tx->moves.copies, &from, message);
     free(pieces);
-    return error == 0 ? rs_moves_compile(&tx->moves, RS_STRAIGHT,
-                                         mover_of_self, tx, &tx->stream)
+    return error == 0 ? rs_moves_compile(&tx->moves, RS_STRAIGHT, mover_of_self,
+                                         tx, rs_cuda_lane_launch(tx),
+                                         &tx->stream)
                       : error;
 }
 

@@ -7,8 +7,10 @@
 #include "librsched/base/error.h"
 
 /* What lies in one piece and is longer goes by a copy engine, which leaves the
- * processors of the GPU to the program. Not measured. */
-enum { SHORT_BYTES = 32768 };
+ * processors of the GPU to the program. Within a GPU they copy in any case: a copy
+ * of the driver's takes as long as the kernel, and some 5 us more for each further
+ * one (H100). */
+enum { SHORT_BYTES = 32768, SHORT_WITHIN = 4 << 20 };
 
 static bool is_one_block(const struct rs_moves *m, const struct rs_copy *c)
 {
@@ -19,11 +21,35 @@ static bool is_one_block(const struct rs_moves *m, const struct rs_copy *c)
             (m->direction != RS_STRAIGHT || c->other_stride == bytes));
 }
 
-static bool suits_kernel(const struct rs_moves *m, const struct rs_copy *c)
+static bool suits_kernel(const struct rs_moves *m, const struct rs_copy *c,
+                         enum rs_mover by)
 {
+    uint64_t most = by == RS_MOVER_WITHIN ? SHORT_WITHIN : SHORT_BYTES;
+
     if (!is_one_block(m, c))
         return rs_blocks_fit(c->bytes);
-    return c->bytes <= SHORT_BYTES && c->count <= SHORT_BYTES / c->bytes;
+    return c->bytes <= most && c->count <= most / c->bytes;
+}
+
+/* Note who would do each copy of a chunk. @return whether it is worth a launch */
+static bool choose(struct rs_moves *m, const struct rs_chunk *chunk,
+                   rs_mover_fn *mover, const void *arg, uint32_t launch)
+{
+    uint32_t blocks = 0;
+    bool needed = false;
+
+    for (uint32_t i = chunk->first; i < chunk->end; i++) {
+        const struct rs_copy *c = &m->copies.copies[i];
+        enum rs_mover by = mover(arg, c);
+
+        if (by >= RS_MOVER_KERNEL && !suits_kernel(m, c, by))
+            by = RS_MOVER_COPY_ENGINE;
+        m->movers[i] = (unsigned char)by;
+        needed |= by == RS_MOVER_WITHIN ||
+                  (by == RS_MOVER_KERNEL && !is_one_block(m, c));
+        blocks += by == RS_MOVER_KERNEL;
+    }
+    return needed || blocks >= launch;
 }
 
 static int add_blocks(struct rs_moves *m, const struct rs_copy *c)
@@ -78,8 +104,23 @@ static int upload(struct rs_moves *m, struct rs_stream *stream)
     return error;
 }
 
+static int compile_chunk(struct rs_moves *m, const struct rs_chunk *chunk,
+                         bool launches)
+{
+    int error = 0;
+
+    for (uint32_t i = chunk->first; i < chunk->end && error == 0; i++) {
+        if (m->movers[i] < RS_MOVER_KERNEL)
+            continue;
+        m->movers[i] = launches ? RS_MOVER_KERNEL : RS_MOVER_COPY_ENGINE;
+        if (launches)
+            error = add_blocks(m, &m->copies.copies[i]);
+    }
+    return error;
+}
+
 int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
-                     rs_mover_fn *mover, const void *arg,
+                     rs_mover_fn *mover, const void *arg, uint32_t launch,
                      struct rs_stream *stream)
 {
     const struct rs_copies *list = &m->copies;
@@ -91,15 +132,7 @@ int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
         const struct rs_chunk *chunk = &list->chunks[k];
 
         m->first_blocks[k] = (uint32_t)m->blocks.num;
-        for (uint32_t i = chunk->first; i < chunk->end && error == 0; i++) {
-            enum rs_mover by = mover(arg, &list->copies[i]);
-
-            if (by == RS_MOVER_KERNEL && !suits_kernel(m, &list->copies[i]))
-                by = RS_MOVER_COPY_ENGINE;
-            m->movers[i] = (unsigned char)by;
-            if (by == RS_MOVER_KERNEL)
-                error = add_blocks(m, &list->copies[i]);
-        }
+        error = compile_chunk(m, chunk, choose(m, chunk, mover, arg, launch));
     }
     if (error != 0)
         return error;

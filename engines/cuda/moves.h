@@ -4,8 +4,9 @@
  *
  *   processor     what lies in host memory, and the other side's memory is the
  *                 host's too
- *   kernel        blocks at a distance from each other, and short ones, if both
- *                 sides are in a kernel's reach
+ *   kernel        if both sides are in its reach: blocks at a distance from each
+ *                 other; with them, or where there are many, short ones; within a
+ *                 GPU all but long ones
  *   copy engine   all else
  *
  * Zero it to initialise.
@@ -18,7 +19,12 @@
 #include "engines/cuda/group.h"
 #include "engines/cuda/mapping.h"
 
-enum rs_mover { RS_MOVER_PROCESSOR, RS_MOVER_COPY_ENGINE, RS_MOVER_KERNEL };
+enum rs_mover {
+    RS_MOVER_PROCESSOR,
+    RS_MOVER_COPY_ENGINE,
+    RS_MOVER_KERNEL,
+    RS_MOVER_WITHIN /* the kernel, and both sides lie in its own GPU */
+};
 
 enum rs_direction {
     RS_PACKS,   /* from the user's memory to a slot */
@@ -47,9 +53,11 @@ typedef enum rs_mover rs_mover_fn(const void *arg, const struct rs_copy *copy);
 
 /** Choose the movers of `copies`, which have been compiled, and bring the table
  * of those that the kernel does to the GPU; nothing of it is under way. The
- * stream is not entered. @return 0, RSCHED_ENOMEM, or what the driver said */
+ * stream is not entered.
+ * @param launch for how many short blocks of a chunk a kernel is worth launching
+ * @return 0, RSCHED_ENOMEM, or what the driver said */
 int rs_moves_compile(struct rs_moves *m, enum rs_direction direction,
-                     rs_mover_fn *mover, const void *arg,
+                     rs_mover_fn *mover, const void *arg, uint32_t launch,
                      struct rs_stream *stream);
 
 /** Have room on the GPU for the table of so many copies by the kernel. The stream is

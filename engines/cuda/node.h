@@ -108,6 +108,10 @@ int rs_cuda_end_of(const struct rsched_place *place, struct rs_cuda_end *end);
  * @return 0; RSCHED_ENOTSUP: it is not visible here (CUDA_VISIBLE_DEVICES) */
 int rs_cuda_gpu_of(const unsigned char *id, int *gpu);
 
+/** Whether processes that share a GPU have it at the same time (MPS), not in
+ * turns. */
+bool rs_cuda_gpu_is_served(int gpu);
+
 bool rs_cuda_is_dead(const struct rsched_connection *connection);
 
 #endif

@@ -476,7 +476,7 @@ static int compile_spread(struct rsched_gpu_target *t)
     error = rs_copies_compile(&l->moves.copies, &message, t->loaded);
     if (error == 0)
         error = rs_moves_compile(&l->moves, RS_UNPACKS, rs_cuda_mover_of_slots,
-                                 l, &l->stream);
+                                 l, rs_cuda_lane_launch(l), &l->stream);
     t->spreads = error == 0;
     return error;
 }

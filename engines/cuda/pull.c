@@ -349,23 +349,30 @@ static uint64_t translate(const struct rs_cuda_lane *l, const struct view *v,
     return bytes;
 }
 
-/* Kernels reach what has been opened, and what is their own GPU's. */
-static bool is_in_reach(const struct rs_cuda_lane *l)
+/* Kernels reach what has been opened, and what is their own GPU's.
+ * @return who copies: WITHIN if all of it is the GPU's */
+static enum rs_mover mover_of_regions(const struct rs_cuda_lane *l)
 {
+    enum rs_mover mover = RS_MOVER_WITHIN;
+
+    if (l->batch == NULL)
+        return RS_MOVER_COPY_ENGINE;
     for (size_t i = l->first_open; i < l->num_open; i++) {
         const struct rs_cuda_region *r = &l->open[i]->region;
         int gpu;
 
-        if (r->kind == RS_CUDA_ADDRESS &&
-            (rs_cuda_gpu_of(r->gpu, &gpu) != 0 || gpu != l->stream.gpu))
-            return false;
+        if (rs_cuda_gpu_of(r->gpu, &gpu) == 0 && gpu == l->stream.gpu)
+            continue;
+        if (r->kind == RS_CUDA_ADDRESS)
+            return RS_MOVER_COPY_ENGINE;
+        mover = RS_MOVER_KERNEL;
     }
-    return l->batch != NULL;
+    return mover;
 }
 
 struct reach {
     const struct rs_cuda_lane *lane;
-    bool theirs;
+    enum rs_mover theirs;
 };
 
 static enum rs_mover mover_of_pull(const void *arg, const struct rs_copy *c)
@@ -373,15 +380,14 @@ static enum rs_mover mover_of_pull(const void *arg, const struct rs_copy *c)
     const struct reach *reach = arg;
     const struct rs_cuda_lane *l = reach->lane;
 
-    return reach->theirs &&
-                   rs_cuda_gpu_of_block(&l->message, c->other) == l->stream.gpu
-               ? RS_MOVER_KERNEL
+    return rs_cuda_gpu_of_block(&l->message, c->other) == l->stream.gpu
+               ? reach->theirs
                : RS_MOVER_COPY_ENGINE;
 }
 
 static int compile(struct rs_cuda_lane *l, const struct view *v)
 {
-    const struct reach reach = {l, is_in_reach(l)};
+    const struct reach reach = {l, mover_of_regions(l)};
     size_t n = l->message.num_pieces;
     struct rsched_piece *theirs = calloc(v->head.num_pieces + 1,
                                          sizeof(*theirs));
@@ -405,7 +411,7 @@ static int compile(struct rs_cuda_lane *l, const struct view *v)
                 : bad_table();
     if (error == 0)
         error = rs_moves_compile(&l->straight, RS_STRAIGHT, mover_of_pull,
-                                 &reach, &l->stream);
+                                 &reach, rs_cuda_lane_launch(l), &l->stream);
 out:
     free(theirs);
     free(own);

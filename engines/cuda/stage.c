@@ -65,7 +65,7 @@ int rs_cuda_stage_create(struct rsched_gpu_hold *hold,
         error = rs_copies_compile(&s->moves.copies, message, piece_bytes);
     if (error == 0)
         error = rs_moves_compile(&s->moves, to_host ? RS_PACKS : RS_UNPACKS,
-                                 mover_of, NULL, &s->stream);
+                                 mover_of, NULL, UINT32_MAX, &s->stream);
     if (error != 0) {
         rs_cuda_stage_destroy(s);
         return error;
