@@ -159,23 +159,21 @@ RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
 
     if (end == t->rung)
         return;
-    /* Before the doorbell: completions are held against it. */
-    rsched_device_store_near(&t->rung, end);
+    /* Before the doorbell, by the release of its record: completions are held
+     * against it. */
+    rsched_device_poke_near(&t->rung, end);
     rsched_device_queue_ring(
         &t->queue, end,
         rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
         rsched_device_big32(t->queue.qpn << 8 | segments));
 }
 
-/* Have all rung that this thread has published, and what was seen before: by this
- * thread, or by the one that is at it, which is through only when nobody has asked
- * since it has looked. */
-RSCHED_DEVICE void rsched_device_target_ask(struct rsched_device_target *t)
+/* The one that is at it: it is through only when nobody has asked since it has
+ * looked. */
+RSCHED_DEVICE void rsched_device_target_ring_all(struct rsched_device_target *t)
 {
     uint64_t asking = 1;
 
-    if (rsched_device_add_near(&t->asking, 1) != 0)
-        return;
     rsched_device_target_ring(t);
     while (!rsched_device_replace_near(&t->asking, asking, 0)) {
         /* Acquire: they have published before. */
@@ -184,16 +182,26 @@ RSCHED_DEVICE void rsched_device_target_ask(struct rsched_device_target *t)
     }
 }
 
-/* Blocks are published in their order, each thread behind the one before. */
+/* Blocks are published in their order, each thread behind the one before, and rung
+ * by the first who has asked. */
 RSCHED_DEVICE int
 rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
                              uint32_t blocks, uint32_t segments, uint32_t wqes,
                              uint32_t puts)
 {
+    uint64_t published = (first + blocks) << 6 | segments;
     int status = 0;
 
     rsched_device_fetch_add_near(&t->wqes, wqes);
     rsched_device_fetch_add_near(&t->puts, puts);
+    /* It is this thread's turn, and nobody rings: what it has written is ordered
+     * by the doorbell. */
+    if (rsched_device_peek_near(&t->published) >> 6 == first &&
+        rsched_device_replace_near(&t->asking, 0, 1)) {
+        rsched_device_poke_near(&t->published, published);
+        rsched_device_target_ring_all(t);
+        return 0;
+    }
     rsched_device_prepare_near();
     while (rsched_device_peek_near(&t->published) >> 6 != first) {
         status = rsched_device_target_status(t);
@@ -202,9 +210,9 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
         rsched_device_pause();
     }
     /* Release: the WQEs of this thread, and of those before it. */
-    rsched_device_exchange_near(&t->published,
-                                (first + blocks) << 6 | segments);
-    rsched_device_target_ask(t);
+    rsched_device_exchange_near(&t->published, published);
+    if (rsched_device_add_near(&t->asking, 1) == 0)
+        rsched_device_target_ring_all(t);
     return 0;
 }
 

@@ -164,7 +164,7 @@ RSCHED_DEVICE void rsched_device_count(uint64_t *count, uint64_t value)
 
 /* ---- the same among threads of one GPU, which is nearer ---- */
 
-/* Orders nothing. */
+/* These two order nothing. */
 RSCHED_DEVICE uint64_t rsched_device_peek_near(const uint64_t *from)
 {
 #if defined(__CUDA_ARCH__)
@@ -175,6 +175,16 @@ RSCHED_DEVICE uint64_t rsched_device_peek_near(const uint64_t *from)
     return value;
 #else
     return __atomic_load_n(from, __ATOMIC_RELAXED);
+#endif
+}
+
+RSCHED_DEVICE void rsched_device_poke_near(uint64_t *to, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(to), "l"(value)
+                 : "memory");
+#else
+    __atomic_store_n(to, value, __ATOMIC_RELAXED);
 #endif
 }
 
