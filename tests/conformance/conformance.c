@@ -78,7 +78,7 @@ int repeat_message(struct node *node, uint64_t bytes, int epochs,
             shape_fill(&mine, (uint64_t)epoch);
             result = node_epoch(node, lane, true);
         } else {
-            memset(mine.memory, 0, mine.span);
+            shape_set(&mine, 0);
             result = node_epoch(node, lane, false);
             shape_fill(&other, (uint64_t)epoch);
             result = result != 0 ? result : shape_compare(node, &other, &mine);
@@ -139,7 +139,7 @@ static int layout(struct node *node, unsigned seed, bool self)
     if (rx != NULL)
         NODE_CHECK(node, node_load(node, rx, false, &to.message) == 0);
     for (unsigned epoch = 0; epoch < 3 && result == 0; epoch++) {
-        memset(to.memory, 0, to.span);
+        shape_set(&to, 0);
         shape_fill(&from, epoch + seed);
         if (rx != NULL && tx != NULL)
             NODE_CHECK(node, rx->passive ||
@@ -244,11 +244,11 @@ static int case_many_peers(struct node *node)
     for (int epoch = 0; epoch < 30; epoch++) {
         for (int i = 0; i < NUM_LANES; i++) {
             if (tx[i] != NULL)
-                memset(from[i].memory, epoch + node->rank * 16 + i % EDGES,
-                       from[i].span);
+                shape_set(&from[i], epoch + node->rank * 16 + i % EDGES);
         }
         NODE_CHECK(node, run_lanes(node, tx, rx) == 0);
         for (int i = 0; i < NUM_LANES; i++) {
+            shape_pull(&to[i]);
             for (uint64_t b = 0; rx[i] != NULL && b < to[i].message.bytes; b++)
                 NODE_CHECK(node, to[i].memory[b] ==
                                      (char)(epoch + i / EDGES * 16 + i % EDGES));
@@ -298,7 +298,7 @@ static int ahead(struct node *node, uint64_t bytes)
         int least = bytes <= node->env.chunk_bytes ? 3 : 1;
 
         while (status == RSCHED_LANE_DONE && epochs < LIMIT) {
-            memset(s.memory, epochs++, s.span);
+            shape_set(&s, epochs++);
             status = until_stuck(node, lane, node->ops->tx_start(lane),
                                  epochs < least);
         }
@@ -309,8 +309,9 @@ static int ahead(struct node *node, uint64_t bytes)
     } else {
         NODE_CHECK(node, node_hear(node, 0, &epochs, sizeof(epochs)) == 0);
         for (int i = 0; i < epochs; i++) {
-            memset(s.memory, -1, s.span);
+            shape_set(&s, -1);
             NODE_CHECK(node, node_epoch(node, lane, false) == 0);
+            shape_pull(&s);
             for (uint64_t b = 0; b < bytes; b++)
                 NODE_CHECK(node, s.memory[b] == (char)i);
         }
@@ -394,6 +395,7 @@ static int litmus(struct node *node, uint64_t bytes, uint64_t epochs)
         if (!sending && sent < epochs) {
             for (uint64_t i = 0; i < bytes / 8; i++)
                 ((uint64_t *)(void *)from.memory)[i] = sent;
+            shape_push(&from);
             sending = node->ops->tx_start(out) == RSCHED_LANE_PENDING;
             sent += !sending;
         } else if (sending) {
@@ -405,6 +407,7 @@ static int litmus(struct node *node, uint64_t bytes, uint64_t epochs)
         taking = got < epochs &&
                  node->ops->rx_progress(in) == RSCHED_LANE_PENDING;
         if (!taking && got < epochs) {
+            shape_pull(&to);
             for (uint64_t i = 0; i < bytes / 8; i++)
                 NODE_CHECK(node, ((uint64_t *)(void *)to.memory)[i] == got);
             got++;
@@ -449,6 +452,7 @@ static int case_sleep(struct node *node)
     NODE_CHECK(node, node_load(node, in, false, &to.message) == 0);
     for (uint64_t epoch = 0; epoch < rounds(10000); epoch++) {
         memcpy(from.memory, &epoch, sizeof(epoch));
+        shape_push(&from);
         if (node_draw(&seed, 16) == 0)
             usleep((useconds_t)node_draw(&seed, 100));
         for (uint64_t i = node_draw(&seed, 2000); i > 0; i--)
@@ -457,6 +461,7 @@ static int case_sleep(struct node *node)
         NODE_CHECK(node, node->ops->tx_start(out) >= 0);
         NODE_CHECK(node, node_sleep_until_done(node, out, true) == 0);
         NODE_CHECK(node, node_sleep_until_done(node, in, false) == 0);
+        shape_pull(&to);
         NODE_CHECK(node, memcmp(to.memory, &epoch, sizeof(epoch)) == 0);
     }
     NODE_CHECK(node, node->missed_wakes <= MAX_MISSED_WAKES);

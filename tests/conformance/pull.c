@@ -31,7 +31,7 @@ int case_pull(struct node *node)
             NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
             if (node->rank == 1) {
                 NODE_CHECK(node, shape_compare(node, &from, &to) == 0);
-                memset(to.memory, 0, to.span);
+                shape_set(&to, 0);
             } else {
                 pulled += sends_mapped ? from.message.bytes : 0;
                 NODE_CHECK(node, lane->stats.bytes[RSCHED_WAY_PULL] == pulled);
@@ -60,7 +60,7 @@ static int abandon_pull(struct node *node, bool begun)
         NODE_CHECK(node, node_meet(node) == 0);
         NODE_CHECK(node, !begun || node_meet(node) == 0);
         node->ops->tx_abandon(lane);
-        memset(s.memory, 1, s.span);
+        shape_set(&s, 1);
         NODE_CHECK(node, node_meet(node) == 0);
     } else {
         NODE_CHECK(node, node_meet(node) == 0);
@@ -110,7 +110,7 @@ static int share_epochs(struct node *node, struct rsched_lane *lane,
         /* Other ends of blocks than the sender's. */
         to->pieces[0].address = to->memory + epoch / 8 * 5;
         shape_fill(from, epoch);
-        memset(to->memory, 0, to->span);
+        shape_set(to, 0);
         if (epoch % 8 == 0)
             NODE_CHECK(node, node_load(node, lane, node->rank == 0,
                                        node->rank == 0 ? &from->message
@@ -248,7 +248,7 @@ int case_pull_death(struct node *node)
                                &lane) == 0);
     NODE_CHECK(node, node_load(node, lane, node->rank == 1, &s.message) == 0);
     if (node->rank == 1) {
-        memset(s.memory, 9, s.span);
+        shape_set(&s, 9);
         NODE_CHECK(node, node->ops->tx_start(lane) >= 0);
         raise(SIGKILL);
     }

@@ -116,11 +116,23 @@ void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
 void shape_fini(struct shape *s)
 {
     if (s->on_gpu)
-        shape_gpus->release(shifted(s->memory, s->shift));
+        shape_gpus->release(shifted(s->memory, s->shift), s->memory);
     else if (!s->shared)
         free(s->memory);
     else if (rsched_free(s->memory) != 0)
         abort();
+}
+
+void shape_push(const struct shape *s)
+{
+    if (s->on_gpu)
+        shape_gpus->push(shifted(s->memory, s->shift), s->memory, s->span);
+}
+
+void shape_pull(const struct shape *s)
+{
+    if (s->on_gpu)
+        shape_gpus->pull(s->memory, shifted(s->memory, s->shift), s->span);
 }
 
 void shape_gather(const struct shape *s, char *flat, bool out)
@@ -137,6 +149,12 @@ void shape_gather(const struct shape *s, char *flat, bool out)
     }
 }
 
+void shape_set(struct shape *s, int byte)
+{
+    memset(s->memory, byte, s->span);
+    shape_push(s);
+}
+
 void shape_fill(struct shape *s, uint64_t seed)
 {
     uint64_t from = (seed * 37 + 1) * ROW;
@@ -147,6 +165,7 @@ void shape_fill(struct shape *s, uint64_t seed)
         bytes = left < s->span - at ? left : s->span - at;
         memcpy(s->memory + at, table + TABLE - left, bytes);
     }
+    shape_push(s);
 }
 
 int shape_compare(struct node *node, const struct shape *sent,
@@ -155,6 +174,7 @@ int shape_compare(struct node *node, const struct shape *sent,
     char *a = malloc(sent->message.bytes), *b = malloc(sent->message.bytes);
     int wrong;
 
+    shape_pull(got);
     shape_gather(sent, a, false);
     shape_gather(got, b, false);
     wrong = memcmp(a, b, sent->message.bytes) != 0;

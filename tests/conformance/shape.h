@@ -26,9 +26,12 @@ extern bool shape_cma;
 
 /* Memory of GPUs, where there are any. */
 struct shape_gpus {
-    /** Device memory, all zero; `touch` is where processors find it. */
+    /** Device memory, all zero; `touch` is where processors find it, or its
+     * bytes as they were pulled last. */
     char *(*allocate)(uint64_t bytes, char **touch);
-    void (*release)(char *memory);
+    void (*push)(char *memory, const char *touch, uint64_t bytes);
+    void (*pull)(char *touch, const char *memory, uint64_t bytes);
+    void (*release)(char *memory, char *touch);
     bool pulled; /* the receiver's GPU reads the sender's memory */
 };
 /** NULL: none. */
@@ -50,10 +53,18 @@ void shape_random(struct shape *s, uint64_t bytes, unsigned *seed,
                   bool overlap);
 void shape_fini(struct shape *s);
 
+/** What processors have written to `memory` goes to the GPU, where it is
+ * another one's; before it is sent, or anything comes beside it. */
+void shape_push(const struct shape *s);
+/** And what has come there comes to `memory`. */
+void shape_pull(const struct shape *s);
+
 /** Copy the message's bytes, in their order, to or from a flat buffer. */
 void shape_gather(const struct shape *s, char *flat, bool out);
+/** Fill all of it, and push. */
+void shape_set(struct shape *s, int byte);
 void shape_fill(struct shape *s, uint64_t seed);
-/** What a shape sends after shape_fill(seed), for a receiver that knows it. */
+/** Pull what has come. What a shape sends after shape_fill(seed), for a receiver that knows it. */
 int shape_compare(struct node *node, const struct shape *sent,
                   const struct shape *got);
 

@@ -15,19 +15,49 @@ void buffer_init(struct program *p, struct buffer *b, size_t bytes, bool on_gpu)
     if (p->cuMemAlloc(&device, bytes) != CUDA_SUCCESS)
         abort();
     b->address = (char *)(uintptr_t)device;
-    b->touch = p->fakeTouch(device);
+    b->touch = program_touch(p, device, bytes);
+}
+
+static CUdeviceptr device_of(const struct buffer *b)
+{
+    return (CUdeviceptr)(uintptr_t)b->address;
+}
+
+/* In which processors do not find it. */
+static bool is_elsewhere(const struct program *p, const struct buffer *b)
+{
+    return b->on_gpu && !p->is_fake;
+}
+
+void buffer_push(struct program *p, const struct buffer *b)
+{
+    if (is_elsewhere(p, b))
+        program_write(p, device_of(b), b->touch, b->bytes);
+}
+
+void buffer_pull(struct program *p, const struct buffer *b)
+{
+    if (is_elsewhere(p, b))
+        program_read(p, b->touch, device_of(b), b->bytes);
+}
+
+static CUmemAllocationProp properties(struct program *p, bool exportable,
+                                      int gpu)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes =
+            exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                       : CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                     .id = program_gpu(p, gpu)}};
 }
 
 /* Memory at an address that is reserved. */
 static void map(struct program *p, struct buffer *b, CUdeviceptr device,
                 bool exportable, int gpu)
 {
-    const CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes =
-            exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                       : CU_MEM_HANDLE_TYPE_NONE,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu}};
+    const CUmemAllocationProp prop = properties(p, exportable, gpu);
     const CUmemAccessDesc access = {
         .location = prop.location,
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -37,15 +67,20 @@ static void map(struct program *p, struct buffer *b, CUdeviceptr device,
         p->cuMemSetAccess(device, b->bytes, &access, 1) != CUDA_SUCCESS)
         abort();
     b->address = (char *)(uintptr_t)device;
-    b->touch = p->fakeTouch(device);
+    b->touch = program_touch(p, device, b->bytes);
 }
 
 void buffer_map(struct program *p, struct buffer *b, size_t bytes,
                 bool exportable, int gpu)
 {
+    const CUmemAllocationProp prop = properties(p, exportable, gpu);
     CUdeviceptr device;
+    size_t whole;
 
-    bytes = (bytes + 4095) / 4096 * 4096;
+    if (p->cuMemGetAllocationGranularity(
+            &whole, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+        abort();
+    bytes = (bytes + whole - 1) / whole * whole;
     *b = (struct buffer){.bytes = bytes, .on_gpu = true};
     if (p->cuMemAddressReserve(&device, bytes, 0, 0, 0) != CUDA_SUCCESS)
         abort();
@@ -54,8 +89,9 @@ void buffer_map(struct program *p, struct buffer *b, size_t bytes,
 
 void buffer_remap(struct program *p, struct buffer *b, int gpu)
 {
-    CUdeviceptr device = (CUdeviceptr)(uintptr_t)b->address;
+    CUdeviceptr device = device_of(b);
 
+    program_untouch(p, b->touch);
     p->cuMemUnmap(device, b->bytes);
     p->cuMemRelease(b->memory);
     map(p, b, device, true, gpu);
@@ -63,11 +99,14 @@ void buffer_remap(struct program *p, struct buffer *b, int gpu)
 
 void buffer_fini(struct program *p, struct buffer *b)
 {
-    CUdeviceptr device = (CUdeviceptr)(uintptr_t)b->address;
+    CUdeviceptr device = device_of(b);
 
     if (!b->on_gpu) {
         free(b->address);
-    } else if (b->memory == 0) {
+        return;
+    }
+    program_untouch(p, b->touch);
+    if (b->memory == 0) {
         p->cuMemFree(device);
     } else {
         p->cuMemUnmap(device, b->bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of tests, in host memory and in the fake's GPU memory. */
+/* Buffers of tests, in host memory and in GPU memory. */
 #ifndef TESTS_CUDA_BUFFER_H
 #define TESTS_CUDA_BUFFER_H
 
@@ -10,7 +10,8 @@
 
 struct buffer {
     char *address; /* that rsched is told */
-    char *touch;   /* where the processor finds the same bytes */
+    char *touch;   /* where the processor finds the same bytes, or, of a real
+                    * GPU, its own ones */
     size_t bytes;
     bool on_gpu;
     CUmemGenericAllocationHandle memory; /* of cuMemCreate, or 0 */
@@ -30,5 +31,10 @@ void buffer_map(struct program *p, struct buffer *b, size_t bytes,
 void buffer_remap(struct program *p, struct buffer *b, int gpu);
 
 void buffer_fini(struct program *p, struct buffer *b);
+
+/** Bring to the GPU what the processor has written. Before they are sent. */
+void buffer_push(struct program *p, const struct buffer *b);
+/** Bring to the processor what has come. */
+void buffer_pull(struct program *p, const struct buffer *b);
 
 #endif

@@ -19,19 +19,36 @@ static char *allocate(uint64_t bytes, char **touch)
     begun = true;
     if (program.cuMemAlloc(&device, bytes) != CUDA_SUCCESS)
         abort();
-    *touch = program.fakeTouch(device);
+    *touch = program_touch(&program, device, bytes);
     return (char *)(uintptr_t)device;
 }
 
-static void release(char *memory)
+/* What processors touch is the same memory over the fake. */
+static void push(char *memory, const char *touch, uint64_t bytes)
 {
+    if (!program.is_fake)
+        program_write(&program, (CUdeviceptr)(uintptr_t)memory, touch, bytes);
+}
+
+static void pull(char *touch, const char *memory, uint64_t bytes)
+{
+    if (!program.is_fake)
+        program_read(&program, touch, (CUdeviceptr)(uintptr_t)memory, bytes);
+}
+
+static void release(char *memory, char *touch)
+{
+    program_untouch(&program, touch);
     if (program.cuMemFree((CUdeviceptr)(uintptr_t)memory) != CUDA_SUCCESS)
         abort();
 }
 
 void device_shapes(bool pulled)
 {
-    static struct shape_gpus gpus = {.allocate = allocate, .release = release};
+    static struct shape_gpus gpus = {.allocate = allocate,
+                                     .push = push,
+                                     .pull = pull,
+                                     .release = release};
 
     gpus.pulled = pulled;
     shape_gpus = &gpus;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory of the driver in software for the conformance cases. */
+/* Device memory for the conformance cases. */
 #ifndef TESTS_CUDA_DEVICE_SHAPES_H
 #define TESTS_CUDA_DEVICE_SHAPES_H
 

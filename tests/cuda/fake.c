@@ -321,7 +321,7 @@ API CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
     return CUDA_SUCCESS;
 }
 
-API CUcontext fakeContext(int gpu)
+OWN CUcontext fakeContext(int gpu)
 {
     static struct CUctx_st others[FAKE_GPUS];
 
@@ -398,7 +398,7 @@ API CUresult CUDAAPI cuCtxPopCurrent(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-API unsigned long long fakeCount(enum fake_count what)
+OWN unsigned long long fakeCount(enum fake_count what)
 {
     unsigned long long count;
 

@@ -87,6 +87,7 @@
 /* Functions that tests call by name, as programs do that use GPUs. */
 #define FAKE_CALLS(XX)                                                       \
     XX(cuInit)                                                               \
+    XX(cuDeviceGetCount)                                                     \
     XX(cuDevicePrimaryCtxRetain)                                             \
     XX(cuDevicePrimaryCtxRelease)                                            \
     XX(cuCtxSetCurrent)                                                      \
@@ -97,6 +98,7 @@
     XX(cuMemFreeHost)                                                        \
     XX(cuMemCreate)                                                          \
     XX(cuMemRelease)                                                         \
+    XX(cuMemGetAllocationGranularity)                                        \
     XX(cuMemExportToShareableHandle)                                         \
     XX(cuMemAddressReserve)                                                  \
     XX(cuMemAddressFree)                                                     \
@@ -115,8 +117,7 @@
     XX(cuGraphInstantiate)                                                   \
     XX(cuGraphLaunch)                                                        \
     XX(cuGraphExecDestroy)                                                   \
-    XX(cuGraphDestroy)                                                       \
-    FAKE_OWN(XX)
+    XX(cuGraphDestroy)
 
 /* Functions of the fake alone. */
 #define FAKE_OWN(XX)                                                         \

@@ -80,7 +80,7 @@ API CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(
     return CUDA_SUCCESS;
 }
 
-API void fakeOnFlush(void (*hook)(void))
+OWN void fakeOnFlush(void (*hook)(void))
 {
     pthread_mutex_lock(&fake_lock);
     flushed = hook;

@@ -11,6 +11,11 @@
 #include "tests/cuda/fake.h"
 
 #define API __attribute__((visibility("default")))
+#ifdef FAKE_CUDA_CLOSED /* programs take it for a real one */
+#define OWN
+#else
+#define OWN API
+#endif
 
 enum { FAKE_GPUS = 8, FAKE_PAGE = 4096 };
 

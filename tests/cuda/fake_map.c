@@ -30,6 +30,16 @@ static struct fake_physical *physical_of(CUmemGenericAllocationHandle handle)
     return (struct fake_physical *)(uintptr_t)handle;
 }
 
+API CUresult CUDAAPI cuMemGetAllocationGranularity(
+    size_t *bytes, const CUmemAllocationProp *prop,
+    CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *bytes = FAKE_PAGE;
+    return CUDA_SUCCESS;
+}
+
 API CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
                                  size_t bytes, const CUmemAllocationProp *prop,
                                  unsigned long long flags)

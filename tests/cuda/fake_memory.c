@@ -332,7 +332,7 @@ API CUresult CUDAAPI cuMemFreeHost(void *address)
     return release(address, CU_MEMORYTYPE_HOST);
 }
 
-API void *fakeTouch(CUdeviceptr device)
+OWN void *fakeTouch(CUdeviceptr device)
 {
     char *address = (char *)(uintptr_t)device, *touch = NULL;
     const struct fake_memory *m;

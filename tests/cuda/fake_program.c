@@ -83,7 +83,7 @@ void fake_run_program(CUcontext context, CUhostFn kernel, void *arg)
         fake_die("is what a kernel was given that came to no good end", arg);
 }
 
-API void fakeRun(void (*kernel)(void *arg), void *arg)
+OWN void fakeRun(void (*kernel)(void *arg), void *arg)
 {
     fake_run_program(fake_current(), kernel, arg);
 }
