@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Exchanges of buffers in GPU and host memory between two ranks, each with a
- * GPU of its own, over the driver in software:
+ * GPU of its own if there are two, over the driver in software or a real one:
  *
  *     cuda_exchange processes|threads CASE
  *
@@ -72,8 +72,11 @@ static size_t place(const struct kind *k, size_t at)
 
 static void begin(struct rank *self, struct world *w, int puts, bool declared)
 {
+    int gpu;
+
     *w = (struct world){.puts = puts};
     program_begin(&w->p, self->rank);
+    gpu = program_gpu(&w->p, self->rank);
     if (rsched_pattern_create("world", &w->pattern) != 0)
         abort();
     for (int i = 0; i < puts; i++) {
@@ -87,7 +90,7 @@ static void begin(struct rank *self, struct world *w, int puts, bool declared)
             put.layout = (struct rsched_layout){&rows, 1};
         put.memory = declared && k->from_gpu ? RSCHED_MEMORY_DEVICE
                                              : RSCHED_MEMORY_HOST;
-        put.device = put.memory == RSCHED_MEMORY_DEVICE ? self->rank : 0;
+        put.device = put.memory == RSCHED_MEMORY_DEVICE ? gpu : 0;
         buffer_init(&w->p, &w->send[i], span(k), k->from_gpu);
         buffer_init(&w->p, &w->receive[i], span(k), k->to_gpu);
         if (rsched_pattern_add_put(w->pattern, &put) < 0)
@@ -96,7 +99,7 @@ static void begin(struct rank *self, struct world *w, int puts, bool declared)
         put.destination = self->rank;
         put.memory = declared && k->to_gpu ? RSCHED_MEMORY_DEVICE
                                            : RSCHED_MEMORY_HOST;
-        put.device = put.memory == RSCHED_MEMORY_DEVICE ? self->rank : 0;
+        put.device = put.memory == RSCHED_MEMORY_DEVICE ? gpu : 0;
         if (rsched_pattern_add_receive(w->pattern, &put) < 0)
             abort();
     }
@@ -144,6 +147,8 @@ static void fill(struct rank *self, struct world *w, int epoch)
             w->send[i].touch[place(&kinds[i], at)] =
                 byte_of(self->rank, epoch, i, at);
         memset(w->receive[i].touch, 0, span(&kinds[i]));
+        buffer_push(&w->p, &w->send[i]);
+        buffer_push(&w->p, &w->receive[i]);
     }
 }
 
@@ -153,6 +158,7 @@ static int compare(struct rank *self, struct world *w, int epoch)
         const struct kind *k = &kinds[i];
         int from = k->self ? self->rank : 1 - self->rank;
 
+        buffer_pull(&w->p, &w->receive[i]);
         for (size_t at = 0; at < k->bytes; at++)
             RANK_CHECK(w->receive[i].touch[place(k, at)] ==
                        byte_of(from, epoch, i, at));
@@ -214,11 +220,11 @@ static enum rsched_way way_wanted(void)
 static int check_handles(struct rank *self, struct world *w, bool open)
 {
     bool pulled = way_wanted() == RSCHED_WAY_CUDA_IPC && !threads;
-    unsigned long long handles = w->p.fakeCount(FAKE_HANDLES_OPEN);
 
     /* Three buffers of the peer have been read. */
-    RANK_CHECK(handles == (pulled && open ? 3 : 0));
-    RANK_CHECK(w->p.fakeCount(FAKE_HANDLES) == (pulled ? 3 : 0));
+    RANK_CHECK(program_counted(&w->p, FAKE_HANDLES_OPEN,
+                               pulled && open ? 3 : 0));
+    RANK_CHECK(program_counted(&w->p, FAKE_HANDLES, pulled ? 3 : 0));
     return 0;
 }
 
@@ -292,11 +298,12 @@ static int with_mapped(struct rank *self, bool exportable)
     RANK_CHECK(check_way(self, &w,
                          exportable ? RSCHED_WAY_CUDA_IPC : RSCHED_WAY_STAGED,
                          EPOCHS) == 0);
-    RANK_CHECK(threads || w.p.fakeCount(FAKE_IMPORTS) == (exportable ? 3 : 0));
-    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 0);
+    RANK_CHECK(threads ||
+               program_counted(&w.p, FAKE_IMPORTS, exportable ? 3 : 0));
+    RANK_CHECK(program_counted(&w.p, FAKE_HANDLES, 0));
     rsched_exchange_destroy(w.x);
     w.x = NULL;
-    RANK_CHECK(w.p.fakeCount(FAKE_IMPORTS_MAPPED) == 0);
+    RANK_CHECK(program_counted(&w.p, FAKE_IMPORTS_MAPPED, 0));
     end(self, &w);
     return 0;
 }
@@ -332,7 +339,7 @@ static int with_new_memory(struct rank *self)
         RANK_CHECK(run(self, &w, 2) == 0);
         RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
         RANK_CHECK(run(self, &w, 1) == 0);
-        RANK_CHECK(w.p.fakeCount(FAKE_IMPORTS_MAPPED) == 3);
+        RANK_CHECK(program_counted(&w.p, FAKE_IMPORTS_MAPPED, 3));
         RANK_CHECK(files == 0 || count_descriptors() == files);
         files = round == 0 ? 0 : count_descriptors();
     }
@@ -434,7 +441,7 @@ static int case_refused(struct rank *self)
     RANK_CHECK(create(self, &w, 0) == 0);
     RANK_CHECK(run(self, &w, EPOCHS) == 0);
     RANK_CHECK(check_way(self, &w, RSCHED_WAY_STAGED, EPOCHS) == 0);
-    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES) == 0);
+    RANK_CHECK(program_counted(&w.p, FAKE_HANDLES, 0));
     end(self, &w);
     return 0;
 }
@@ -477,13 +484,13 @@ static int case_killed(struct rank *self)
     RANK_CHECK(run(self, &w, 2) == 0);
     if (self->rank == 1)
         raise(SIGKILL);
-    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == (pulled ? 3 : 0));
+    RANK_CHECK(program_counted(&w.p, FAKE_HANDLES_OPEN, pulled ? 3 : 0));
     if (rsched_exchange_start(w.x) == 0)
         RANK_CHECK(rsched_exchange_wait(w.x) == RSCHED_EPEER);
     RANK_CHECK(strstr(rsched_last_error(), "peer 1") != NULL);
     RANK_CHECK(rsched_exchange_start(w.x) == RSCHED_EPEER);
     rsched_exchange_destroy(w.x);
-    RANK_CHECK(w.p.fakeCount(FAKE_HANDLES_OPEN) == 0);
+    RANK_CHECK(program_counted(&w.p, FAKE_HANDLES_OPEN, 0));
     for (int i = 0; i < w.puts; i++) {
         buffer_fini(&w.p, &w.send[i]);
         buffer_fini(&w.p, &w.receive[i]);
@@ -667,8 +674,11 @@ static int case_host_only(struct rank *self)
         for (size_t at = 0; at < BYTES; at++)
             send.touch[at] = byte_of(self->rank, epoch, 0, at);
         memset(receive.touch, 0, BYTES);
+        buffer_push(&p, &send);
+        buffer_push(&p, &receive);
         RANK_CHECK(rsched_exchange_start(x) == 0);
         RANK_CHECK(rsched_exchange_wait(x) == 0);
+        buffer_pull(&p, &receive);
         for (size_t at = 0; at < BYTES; at++)
             RANK_CHECK(receive.touch[at] ==
                        byte_of(1 - self->rank, epoch, 0, at));
@@ -691,18 +701,27 @@ static const struct {
     const char *name;
     rank_fn *main;
     int result;
+    enum program_needs needs;
 } cases[] = {
-    {"moves", case_moves, 0},         {"mixed", case_mixed, 0},
-    {"variable", case_variable, 0},   {"descriptors", case_descriptors, 0},
-    {"private", case_private, 0},     {"refused", case_refused, 0},
-    {"insisted", case_insisted, 0},   {"killed", case_killed, RANKS_KILLED},
-    {"freed", case_freed, 0},         {"no-memory", case_no_memory, 0},
-    {"wrong-gpu", case_wrong_gpu, 0}, {"far", case_far, 0},
-    {"late", case_late, 0},           {"gone", case_gone, 0},
-    {"host-only", case_host_only, 0}, {"apart", case_apart, 0},
-    {"unsent", case_unsent, 0},
-    {"half-apart", case_half_apart, 0},
-    {"apart-handles", case_apart_handles, 0},
+    {"moves", case_moves, 0, ANY_DRIVER},
+    {"mixed", case_mixed, 0, ANY_DRIVER},
+    {"variable", case_variable, 0, ANY_DRIVER},
+    {"descriptors", case_descriptors, 0, ANY_DRIVER},
+    {"private", case_private, 0, ANY_DRIVER},
+    {"refused", case_refused, 0, FAKE_DRIVER},
+    {"insisted", case_insisted, 0, FAKE_DRIVER},
+    {"killed", case_killed, RANKS_KILLED, ANY_DRIVER},
+    {"freed", case_freed, 0, FAKE_DRIVER},
+    {"no-memory", case_no_memory, 0, FAKE_DRIVER},
+    {"wrong-gpu", case_wrong_gpu, 0, TWO_GPUS},
+    {"far", case_far, 0, ANY_DRIVER},
+    {"late", case_late, 0, ANY_DRIVER},
+    {"gone", case_gone, 0, FAKE_DRIVER},
+    {"host-only", case_host_only, 0, ANY_DRIVER},
+    {"apart", case_apart, 0, ANY_DRIVER},
+    {"unsent", case_unsent, 0, ANY_DRIVER},
+    {"half-apart", case_half_apart, 0, ANY_DRIVER},
+    {"apart-handles", case_apart_handles, 0, FAKE_DRIVER},
 };
 
 int main(int argc, char **argv)
@@ -715,11 +734,13 @@ int main(int argc, char **argv)
         return 77;
     }
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (strcmp(argv[2], cases[i].name) == 0)
-            return ranks_run(2, threads, cases[i].main, NULL) ==
-                           cases[i].result
-                       ? 0
-                       : 1;
+        if (strcmp(argv[2], cases[i].name) != 0)
+            continue;
+        if (program_skips(cases[i].needs))
+            return 77;
+        return ranks_run(2, threads, cases[i].main, NULL) == cases[i].result
+                   ? 0
+                   : 1;
     }
     return 2;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faces of boxes in GPU memory, packed and unpacked by kernels, over the driver
- * in software, which runs the kernel on the processor:
+ * Faces of boxes in GPU memory, packed and unpacked by kernels, over a real driver
+ * or the one in software, which runs the kernel on the processor:
  *
  *     cuda_faces processes|threads CASE
  *
- * How many launches that takes is counted. RSCHED_PROGRESS is 0, so nothing is
+ * How many launches that takes the one in software counts. RSCHED_PROGRESS is 0, so nothing is
  * launched but by the calls below.
  */
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #include <rsched/rsched.h>
 
-#include "tests/cuda/program.h"
+#include "tests/cuda/buffer.h"
 #include "tests/runtime/ranks.h"
 
 enum { SIDE = 32, EPOCHS = 3, RANKS = 4, GPUS = 2, FACES = 3 };
@@ -36,38 +36,18 @@ enum { SHIFT = 4 };
 
 static bool threads; /* the ranks are: they share the fake's counts */
 
-struct box {
-    CUdeviceptr device; /* or host memory, if that is what touch is too */
-    unsigned char *touch;
-};
-
 struct world {
     struct program p;
     bool sends, receives; /* this rank */
-    struct box send, receive[RANKS];
-    struct box other; /* on another GPU, in place of `send` */
+    struct buffer send, receive[RANKS];
+    struct buffer other; /* on another GPU, in place of `send` */
     struct rsched_exchange *x;
     unsigned long long allocations; /* before the exchange */
 };
 
-static void make(struct program *p, struct box *b, bool on_gpu)
+static const struct buffer *source(const struct world *w)
 {
-    if (!on_gpu) {
-        b->touch = calloc(1, BOX + SHIFT);
-        b->device = (CUdeviceptr)(uintptr_t)b->touch;
-        return;
-    }
-    if (p->cuMemAlloc(&b->device, BOX + SHIFT) != CUDA_SUCCESS)
-        abort();
-    b->touch = p->fakeTouch(b->device);
-}
-
-static void unmake(struct program *p, struct box *b)
-{
-    if (b->device == (CUdeviceptr)(uintptr_t)b->touch)
-        free(b->touch);
-    else
-        p->cuMemFree(b->device);
+    return w->other.address != NULL ? &w->other : &w->send;
 }
 
 /* Who sends to whom: everybody, himself included; or to or from rank 0. What
@@ -94,17 +74,16 @@ static bool is_received_on_gpu(enum kind kind, int from)
 static void addresses(const struct rank *self, const struct world *w,
                       enum kind kind, const void **send, void **receive)
 {
-    CUdeviceptr from = w->other.device != 0 ? w->other.device : w->send.device;
+    char *from = source(w)->address;
     int puts = 0, receives = 0;
 
     for (int other = 0; other < RANKS; other++) {
         for (int f = 0; f < FACES; f++) {
             if (sends_to(kind, self->rank, other))
-                send[puts++] = (char *)(uintptr_t)(from + corners[f]);
+                send[puts++] = from + corners[f];
             if (sends_to(kind, other, self->rank))
                 receive[receives++] =
-                    (char *)(uintptr_t)(w->receive[other].device + corners[f] +
-                                        SHIFT);
+                    w->receive[other].address + corners[f] + SHIFT;
         }
     }
 }
@@ -118,10 +97,11 @@ static int begin(struct rank *self, struct world *w, enum kind kind)
 
     *w = (struct world){0};
     program_begin(&w->p, self->rank % GPUS);
-    make(&w->p, &w->send, true);
+    buffer_init(&w->p, &w->send, BOX + SHIFT, true);
     RANK_CHECK(rsched_pattern_create("faces", &pattern) == 0);
     for (int other = 0; other < RANKS; other++) {
-        make(&w->p, &w->receive[other], is_received_on_gpu(kind, other));
+        buffer_init(&w->p, &w->receive[other], BOX + SHIFT,
+                    is_received_on_gpu(kind, other));
         for (int f = 0; f < FACES; f++) {
             struct rsched_put put = {.bytes = faces[f].bytes * faces[f].count,
                                      .layout = {&faces[f], 1},
@@ -141,7 +121,7 @@ static int begin(struct rank *self, struct world *w, enum kind kind)
         }
     }
     addresses(self, w, kind, send, receive);
-    w->allocations = w->p.fakeCount(FAKE_DEVICE);
+    w->allocations = program_count(&w->p, FAKE_DEVICE);
     params.pattern = pattern;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
     rsched_pattern_destroy(pattern);
@@ -152,39 +132,43 @@ static int end(struct rank *self, struct world *w)
 {
     rsched_exchange_destroy(w->x);
     mesh_barrier(self->end);
-    RANK_CHECK(threads || w->p.fakeCount(FAKE_DEVICE) == w->allocations);
-    unmake(&w->p, &w->send);
-    if (w->other.device != 0) {
-        unmake(&w->p, &w->other);
+    RANK_CHECK(threads ||
+               program_counted(&w->p, FAKE_DEVICE, w->allocations));
+    buffer_fini(&w->p, &w->send);
+    if (w->other.address != NULL) {
+        buffer_fini(&w->p, &w->other);
         program_end(&w->p, (self->rank + 1) % GPUS);
     }
     for (int i = 0; i < RANKS; i++)
-        unmake(&w->p, &w->receive[i]);
+        buffer_fini(&w->p, &w->receive[i]);
     program_end(&w->p, self->rank % GPUS);
     return 0;
 }
 
-static unsigned char byte_of(int rank, int epoch, uint64_t i)
+static char byte_of(int rank, int epoch, uint64_t i)
 {
-    return (unsigned char)((uint64_t)(rank * 89 + epoch * 41 + 1) + i +
+    return (char)((uint64_t)(rank * 89 + epoch * 41 + 1) + i +
                            i / 251);
 }
 
 static void fill(struct rank *self, struct world *w, int epoch)
 {
-    unsigned char *send = w->other.device != 0 ? w->other.touch : w->send.touch;
+    const struct buffer *send = source(w);
 
     for (uint64_t i = 0; i < BOX; i++)
-        send[i] = byte_of(self->rank, epoch, i);
-    for (int i = 0; i < RANKS; i++)
+        send->touch[i] = byte_of(self->rank, epoch, i);
+    buffer_push(&w->p, send);
+    for (int i = 0; i < RANKS; i++) {
         memset(w->receive[i].touch, 0, BOX + SHIFT);
+        buffer_push(&w->p, &w->receive[i]);
+    }
 }
 
 /* The faces have come, and nothing else has changed. */
 static int compare(struct rank *self, struct world *w, enum kind kind,
                    int epoch)
 {
-    unsigned char *expected = malloc(BOX + SHIFT);
+    char *expected = malloc(BOX + SHIFT);
 
     for (int other = 0; other < RANKS; other++) {
         memset(expected, 0, BOX + SHIFT);
@@ -198,6 +182,7 @@ static int compare(struct rank *self, struct world *w, enum kind kind,
                 }
             }
         }
+        buffer_pull(&w->p, &w->receive[other]);
         RANK_CHECK(memcmp(expected, w->receive[other].touch, BOX + SHIFT) == 0);
     }
     free(expected);
@@ -232,17 +217,17 @@ static int case_scatter(struct rank *self)
     struct world w;
 
     RANK_CHECK(begin(self, &w, SCATTER) == 0);
-    copies = w.p.fakeCount(FAKE_COPIES);
+    copies = program_count(&w.p, FAKE_COPIES);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         fill(self, &w, epoch);
-        launches = w.p.fakeCount(FAKE_LAUNCHES);
+        launches = program_count(&w.p, FAKE_LAUNCHES);
         RANK_CHECK(rsched_exchange_start(w.x) == 0);
-        RANK_CHECK(w.p.fakeCount(FAKE_LAUNCHES) - launches == w.sends);
+        RANK_CHECK(program_counted(&w.p, FAKE_LAUNCHES, launches + w.sends));
         RANK_CHECK(rsched_exchange_wait(w.x) == 0);
         RANK_CHECK(compare(self, &w, SCATTER, epoch) == 0);
     }
     /* of the sender, who has nothing else to bring to the GPU */
-    RANK_CHECK(!w.sends || w.p.fakeCount(FAKE_COPIES) == copies);
+    RANK_CHECK(!w.sends || program_counted(&w.p, FAKE_COPIES, copies));
     return end(self, &w);
 }
 
@@ -260,10 +245,10 @@ static int gather(struct rank *self, struct world *w, enum kind kind, int epoch)
         RANK_CHECK(rsched_exchange_wait(w->x) == 0);
     } else {
         mesh_barrier(self->end);
-        launches = w->p.fakeCount(FAKE_LAUNCHES);
+        launches = program_count(&w->p, FAKE_LAUNCHES);
         RANK_CHECK(rsched_exchange_start(w->x) == 0);
         RANK_CHECK(rsched_exchange_wait(w->x) == 0);
-        RANK_CHECK(w->p.fakeCount(FAKE_LAUNCHES) - launches == 1);
+        RANK_CHECK(program_counted(&w->p, FAKE_LAUNCHES, launches + 1));
     }
     RANK_CHECK(compare(self, w, kind, epoch) == 0);
     mesh_barrier(self->end);
@@ -281,8 +266,8 @@ static int case_gather(struct rank *self)
         RANK_CHECK(gather(self, &w, GATHER, epoch) == 0);
         /* The first epoch brings tables to the GPU. */
         RANK_CHECK(epoch == 0 || w.sends ||
-                   w.p.fakeCount(FAKE_COPIES) == copies);
-        copies = w.p.fakeCount(FAKE_COPIES);
+                   program_counted(&w.p, FAKE_COPIES, copies));
+        copies = program_count(&w.p, FAKE_COPIES);
     }
     return end(self, &w);
 }
@@ -300,7 +285,7 @@ static int move(struct rank *self, struct world *w, enum kind kind)
             CUDA_SUCCESS ||
         w->p.cuCtxSetCurrent(context) != CUDA_SUCCESS)
         abort();
-    make(&w->p, &w->other, true);
+    buffer_init(&w->p, &w->other, BOX + SHIFT, true);
     w->allocations++;
     if (w->p.cuCtxSetCurrent(w->p.context) != CUDA_SUCCESS)
         abort();
@@ -367,12 +352,13 @@ static int case_failing(struct rank *self)
 static const struct {
     const char *name;
     rank_fn *main;
-} cases[] = {{"all", case_all},
-             {"scatter", case_scatter},
-             {"gather", case_gather},
-             {"moving", case_moving},
-             {"refused", case_refused},
-             {"failing", case_failing}};
+    enum program_needs needs;
+} cases[] = {{"all", case_all, ANY_DRIVER},
+             {"scatter", case_scatter, ANY_DRIVER},
+             {"gather", case_gather, ANY_DRIVER},
+             {"moving", case_moving, FAKE_DRIVER},
+             {"refused", case_refused, FAKE_DRIVER},
+             {"failing", case_failing, FAKE_DRIVER}};
 
 int main(int argc, char **argv)
 {
@@ -380,8 +366,11 @@ int main(int argc, char **argv)
         return 2;
     threads = strcmp(argv[1], "threads") == 0;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (strcmp(argv[2], cases[i].name) == 0)
-            return ranks_run(RANKS, threads, cases[i].main, NULL);
+        if (strcmp(argv[2], cases[i].name) != 0)
+            continue;
+        if (program_skips(cases[i].needs))
+            return 77;
+        return ranks_run(RANKS, threads, cases[i].main, NULL);
     }
     return 2;
 }

@@ -13,8 +13,10 @@
 #define API __attribute__((visibility("default")))
 #ifdef FAKE_CUDA_CLOSED /* programs take it for a real one */
 #define OWN
+enum { FAKE_CLOSED = 1 };
 #else
 #define OWN API
+enum { FAKE_CLOSED = 0 };
 #endif
 
 enum { FAKE_GPUS = 8, FAKE_PAGE = 4096 };

@@ -58,8 +58,7 @@ enum program_needs {
     TWO_GPUS
 };
 
-/** Say that it is skipped, and why, if it cannot run here. Before anything of this
- * process has loaded the driver. */
+/** Whether it cannot run here; why is told. A child loads the driver for it. */
 bool program_skips(enum program_needs needs);
 
 #endif

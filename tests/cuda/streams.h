@@ -21,7 +21,29 @@ struct world {
     CUstream stream;
     CUdeviceptr send, receive, result[MOST], copy[MOST];
     struct rsched_exchange *x;
+    uint64_t epochs; /* of the host's, before those in streams */
 };
+
+/* All bytes of memory. */
+static inline void set(struct world *w, CUdeviceptr memory, int byte)
+{
+    unsigned char bytes[BYTES];
+
+    memset(bytes, byte, BYTES);
+    program_write(&w->p, memory, bytes, BYTES);
+}
+
+static inline bool holds(struct world *w, CUdeviceptr memory, int byte)
+{
+    unsigned char bytes[BYTES];
+
+    program_read(&w->p, bytes, memory, BYTES);
+    for (int i = 0; i < BYTES; i++) {
+        if (bytes[i] != (unsigned char)byte)
+            return false;
+    }
+    return true;
+}
 
 static inline CUdeviceptr allocate(struct world *w)
 {
@@ -29,7 +51,7 @@ static inline CUdeviceptr allocate(struct world *w)
 
     if (w->p.cuMemAlloc(&memory, BYTES) != CUDA_SUCCESS)
         abort();
-    memset(w->p.fakeTouch(memory), 0, BYTES);
+    set(w, memory, 0);
     return memory;
 }
 
@@ -51,6 +73,19 @@ static inline int create(struct rank *self, struct world *w)
     params.pattern = pattern;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &w->x) == 0);
     rsched_pattern_destroy(pattern);
+    w->epochs = 0;
+    return 0;
+}
+
+/* What a real driver waits for streams in has its place in an epoch of the host's,
+ * of which the fake has none, unless it is told to wait. */
+static inline int open_up(struct rank *self, struct world *w)
+{
+    if (w->p.is_fake)
+        return 0;
+    RANK_CHECK(rsched_exchange_start(w->x) == 0);
+    RANK_CHECK(rsched_exchange_wait(w->x) == 0);
+    w->epochs++;
     return 0;
 }
 
@@ -66,7 +101,8 @@ static inline int begin(struct rank *self, struct world *w)
         w->result[i] = allocate(w);
         w->copy[i] = allocate(w);
     }
-    return create(self, w);
+    RANK_CHECK(create(self, w) == 0);
+    return open_up(self, w);
 }
 
 static inline int end(struct rank *self, struct world *w)
@@ -86,20 +122,20 @@ static inline int end(struct rank *self, struct world *w)
 
 static inline void compute(struct rank *self, struct world *w, int epoch)
 {
-    memset(w->p.fakeTouch(w->result[epoch % MOST]), self->rank * 100 + epoch,
-           BYTES);
-    memset(w->p.fakeTouch(w->copy[epoch % MOST]), 0, BYTES);
+    set(w, w->result[epoch % MOST], self->rank * 100 + epoch);
+    set(w, w->copy[epoch % MOST], 0);
+}
+
+/* Of a real GPU copies of the program may be kept by streams that wait. */
+static inline void all_have_computed(struct rank *self, struct world *w)
+{
+    if (!w->p.is_fake)
+        mesh_barrier(self->end);
 }
 
 static inline bool came(struct rank *self, struct world *w, int slot, int epoch)
 {
-    const unsigned char *copy = w->p.fakeTouch(w->copy[slot]);
-
-    for (int i = 0; i < BYTES; i++) {
-        if (copy[i] != (unsigned char)((1 - self->rank) * 100 + epoch))
-            return false;
-    }
-    return true;
+    return holds(w, w->copy[slot], (1 - self->rank) * 100 + epoch);
 }
 
 /* What the stream does in an epoch: all of it is done late. */
