@@ -4,6 +4,7 @@
  *
  *     [RSCHED_CMA=1] [CONFORMANCE_DIVISOR=N]
  *     conformance threads|processes [ENGINE [CASE]]
+ *     conformance names ENGINE           of the cases that would run
  *
  * Each case runs with several instances of the engine, in threads of this
  * process or in processes of their own, with usual and with tiny slots, and
@@ -564,12 +565,14 @@ static bool fits(const struct rsched_engine_ops *ops, const struct node_case *c)
            (!shape_cma || (!shape_mapped && c->memory != ORDINARY_MEMORY));
 }
 
+static bool names; /* nothing runs */
+
 /* With usual and tiny slots. */
 static int run_sizes(const struct rsched_engine_ops *ops,
                      const struct node_case *c, bool threads, int *passed)
 {
     for (int tiny = 0; tiny < 2 && fits(ops, c); tiny++) {
-        if (node_run(ops, c, threads, tiny != 0) != 0) {
+        if (!names && node_run(ops, c, threads, tiny != 0) != 0) {
             fprintf(stderr, "FAILED: %s: %s%s%s (GPUs %u)\n", ops->name,
                     c->name, tiny ? " (tiny slots)" : "",
                     shape_mapped ? " (mapped memory)" : "", shape_gpu_ranks);
@@ -595,7 +598,9 @@ static int run_case(const struct rsched_engine_ops *ops,
         shape_mapped = mapped != 0;
         error = run_sizes(ops, c, threads, passed);
     }
-    if (*passed > before)
+    if (names && *passed > before)
+        printf("%s\n", c->name);
+    else if (*passed > before)
         printf("%-20s %4llu s\n", c->name,
                (unsigned long long)((rs_clock_now() - began_ps) / SECOND_PS));
     return error;
@@ -608,6 +613,7 @@ int main(int argc, char **argv)
     const char *only = argc > 3 ? argv[3] : NULL;
     int passed = 0, skipped = 0;
 
+    names = argc > 2 && strcmp(argv[1], "names") == 0;
     shape_cma = getenv("RSCHED_CMA") != NULL;
     if (!shape_cma)
         setenv("RSCHED_CMA", "0", 1);
@@ -634,8 +640,11 @@ int main(int argc, char **argv)
             if (run_case(ops, &cases[k], threads, &passed) != 0)
                 return 1;
         }
-        printf("PASS %s\n", ops->name);
+        if (!names)
+            printf("PASS %s\n", ops->name);
     }
+    if (names)
+        return 0;
     printf("%d cases, %llu of 100 rounds\n", passed,
            (unsigned long long)rounds(100));
     return passed > 0 ? 0 : skipped > 0 ? 77 : 1;
