@@ -64,7 +64,8 @@ void shape_gather(const struct shape *s, char *flat, bool out);
 /** Fill all of it, and push. */
 void shape_set(struct shape *s, int byte);
 void shape_fill(struct shape *s, uint64_t seed);
-/** Pull what has come. What a shape sends after shape_fill(seed), for a receiver that knows it. */
+/** Pull what has come, and compare it with what a shape sends after
+ * shape_fill(seed), for a receiver that knows it. */
 int shape_compare(struct node *node, const struct shape *sent,
                   const struct shape *got);
 

@@ -5,8 +5,8 @@
  *
  *     cuda_faces processes|threads CASE
  *
- * How many launches that takes the one in software counts. RSCHED_PROGRESS is 0, so nothing is
- * launched but by the calls below.
+ * How many launches that takes the one in software counts. RSCHED_PROGRESS is 0,
+ * so nothing is launched but by the calls below.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -77,8 +77,8 @@ static inline int create(struct rank *self, struct world *w)
     return 0;
 }
 
-/* What a real driver waits for streams in has its place in an epoch of the host's,
- * of which the fake has none, unless it is told to wait. */
+/* An epoch of the host's before those in streams: in the first one a real driver may
+ * wait for them (docs/gpu.md). The fake does so only if it is told to. */
 static inline int open_up(struct rank *self, struct world *w)
 {
     if (w->p.is_fake)
