@@ -511,12 +511,42 @@ static unsigned settled_after(uint64_t bytes)
     return bytes > 64 << 10 ? 64 : 300;
 }
 
-/* @return ns of an epoch, the least of the blocks, or below 0 */
-static double run_blocks(struct pair *pair, const struct station *s)
+/* Epochs before those that are measured. Messages in GPU memory are as many starts
+ * as it takes to know how many are in flight (rsched_exchange_update()). */
+static unsigned warm_up(const struct station *s)
 {
-    double least = HUGE_VAL, ns = run_in_class(pair, s, s->settles ? settled_after(s->bytes) : 4);
+    enum { FEW = 4, STARTS = 16 };
+    unsigned starts = s->on_gpu ? (STARTS + s->window - 1) / s->window : 0;
+
+    if (s->settles)
+        return settled_after(s->bytes);
+    return starts > FEW ? starts : FEW;
+}
+
+/* As a program would that has all of the window in flight. */
+static int update_ways(const struct station *s)
+{
+    int error = 0;
+
+    for (unsigned i = 0; i < s->window && s->on_gpu && error == 0; i++)
+        error = rsched_exchange_update(s->exchanges[i], NULL);
+    return error == 0 ? 0 : tool_library(error);
+}
+
+/* @param[out] before what had been sent when the ways of GPU memory were updated
+ * @return ns of an epoch, the least of the blocks, or below 0 */
+static double run_blocks(struct pair *pair, const struct station *s,
+                         struct rsched_stats *before)
+{
+    double least = HUGE_VAL, ns = run_in_class(pair, s, warm_up(s));
     unsigned epochs;
 
+    *before = (struct rsched_stats){0};
+    if (ns >= 0 && s->on_gpu) {
+        if (meet(pair, update_ways(s)) > 0)
+            return -1;
+        rsched_exchange_get_stats(s->exchanges[0], before);
+    }
     if (ns >= 0)
         ns = run_in_class(pair, s, 2); /* the first ones warm up */
     epochs = choose_epochs(ns);
@@ -530,8 +560,8 @@ static double run_blocks(struct pair *pair, const struct station *s)
 
 static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
 {
-    double least = run_blocks(pair, s);
-    struct rsched_stats stats;
+    struct rsched_stats stats, before;
+    double least = run_blocks(pair, s, &before);
 
     if (least < 0)
         return TOOL_FAILED;
@@ -540,7 +570,9 @@ static int measure(struct pair *pair, const struct station *s, struct pair_time 
     rsched_exchange_get_stats(s->exchanges[0], &stats);
     for (int way = 0; way < RSCHED_NUM_WAYS; way++)
         time->way_bytes[way] = (uint64_t)meet(
-            pair, pair->side == 0 ? (double)stats.way_bytes[way] : 0);
+            pair, pair->side == 0 ? (double)(stats.way_bytes[way] -
+                                             before.way_bytes[way])
+                                  : 0);
     return TOOL_OK;
 }
 
@@ -565,6 +597,7 @@ int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *
     struct station s = {.bytes = bytes, .bare = true};
     bool fits = pair->side == 1 ||
                 ftruncate(pair->copied, (off_t)(2 * bytes)) == 0;
+    struct rsched_stats unused;
     double least;
 
     if (meet(pair, fits ? 0 : 1) > 0)
@@ -578,7 +611,7 @@ int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *
     s.part = halves ? bytes / 2 : pair->side == 0 ? 0 : bytes;
     memset(pair->side == 0 ? s.send : s.receive, 1, bytes);
     meet(pair, 0);
-    least = run_blocks(pair, &s);
+    least = run_blocks(pair, &s, &unused);
     munmap(s.send, 2 * bytes);
     meet(pair, 0); /* the next one may be shorter */
     if (least < 0)

@@ -299,8 +299,11 @@ static int go_on_sending(struct rs_cuda_lane *l)
 
 static int go_on_self(struct rs_cuda_lane *l)
 {
-    int status = poll_oldest(l);
+    int status;
 
+    if (l->finished == l->issued) /* it was said to be over before */
+        return RSCHED_LANE_DONE;
+    status = poll_oldest(l);
     if (status != RSCHED_LANE_DONE)
         return status;
     l->finished++;

@@ -356,9 +356,7 @@ static void close_stream(struct rs_cuda_lane *l)
     l->batch = NULL;
 }
 
-/* A kernel of this lane's GPU has to wait until the GPU has turned to this process
- * from the one at the other end. */
-static bool takes_turns(const struct rs_cuda_lane *l)
+bool rs_cuda_lane_takes_turns(const struct rs_cuda_lane *l)
 {
     int gpu;
 
@@ -375,7 +373,7 @@ enum { LAUNCH_COPIES = 4, TURN_COPIES = 64 };
 
 uint32_t rs_cuda_lane_launch(const struct rs_cuda_lane *l)
 {
-    uint32_t copies = takes_turns(l) ? TURN_COPIES : LAUNCH_COPIES;
+    uint32_t copies = rs_cuda_lane_takes_turns(l) ? TURN_COPIES : LAUNCH_COPIES;
     size_t lanes = l->group->num_lanes / 2; /* of a direction, with one launch */
 
     return lanes < 2 ? copies : (uint32_t)((copies + lanes - 1) / lanes);

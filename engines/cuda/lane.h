@@ -378,6 +378,10 @@ void rs_cuda_lane_alone_destroy(struct rs_cuda_lane *l);
  * in the batch; of other lanes of the group there may be. */
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
 
+/** Whether a kernel has to wait until the GPU has turned to this process from the
+ * one at the other end. */
+bool rs_cuda_lane_takes_turns(const struct rs_cuda_lane *l);
+
 /** For how many short blocks of a chunk a kernel is worth launching, by a lane that
  * has a stream: fewer copies are begun sooner. */
 uint32_t rs_cuda_lane_launch(const struct rs_cuda_lane *l);

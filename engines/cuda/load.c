@@ -340,6 +340,7 @@ static int load_ring(struct rs_cuda_lane *l,
 
     if (error == 0)
         error = rs_copies_compile(&l->moves.copies, message, rs_cuda_room(l));
+    l->moves.aside = rs_cuda_lane_takes_turns(l);
     return error == 0
                ? rs_moves_compile(&l->moves, l->sends ? RS_PACKS : RS_UNPACKS,
                                   rs_cuda_mover_of_slots, l,

@@ -162,6 +162,10 @@ static int enqueue(const struct rs_moves *m, const struct rs_copy *c,
         return rs_stream_copy(s, data + c->offset, dense, c->user, c->stride,
                               c->bytes, c->count);
     case RS_UNPACKS:
+        if (m->aside && is_one_block(m, c) &&
+            c->bytes * c->count <= SHORT_BYTES)
+            return rs_stream_copy_aside(s, c->user, data + c->offset,
+                                        c->bytes * c->count);
         return rs_stream_copy(s, c->user, c->stride, data + c->offset, dense,
                               c->bytes, c->count);
     default:

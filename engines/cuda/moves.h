@@ -39,6 +39,8 @@ struct rs_moves {
                                more for the end */
     size_t room_movers, room_first_blocks;
     enum rs_direction direction;
+    bool aside; /* short blocks that are unpacked are none of the GPU's processors',
+                   which another process may have; set before compiling */
     struct rs_blocks blocks;
 };
 

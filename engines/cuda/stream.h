@@ -47,6 +47,12 @@ int rs_stream_copy(struct rs_stream *s, char *to, int64_t to_stride,
                    const char *from, int64_t from_stride, uint64_t bytes,
                    uint64_t count);
 
+/** Enqueue the copy of a short block to GPU memory by a copy engine. By itself a
+ * driver has processors of the GPU do it, which are quicker unless another process
+ * has them. */
+int rs_stream_copy_aside(struct rs_stream *s, char *to, const char *from,
+                         uint64_t bytes);
+
 /** Enqueue a kernel that has one parameter. */
 int rs_stream_launch(struct rs_stream *s, CUfunction kernel, void *parameter,
                      unsigned blocks, unsigned threads);

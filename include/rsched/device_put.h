@@ -42,6 +42,9 @@ struct rsched_device_target {
 
 enum { RSCHED_DEVICE_MAX_GROUP = 32 };
 
+/* Blocks that are missing in `retired` once a target has failed. */
+#define RSCHED_DEVICE_FAILED (UINT64_C(1) << 62)
+
 /* Whether it is so for all threads of the group. */
 RSCHED_DEVICE bool rsched_device_all(const struct rsched_device_group *g,
                                      bool is_so)
@@ -110,6 +113,8 @@ rsched_device_target_retire(struct rsched_device_target *t,
                               (uint32_t)(c->kind == RSCHED_DEVICE_CQE_ERROR
                                              ? RSCHED_EPEER
                                              : RSCHED_ESYS));
+        /* Release: who finds no room any more sees the status. */
+        rsched_device_store_near(&t->retired, t->retired - RSCHED_DEVICE_FAILED);
         return;
     }
     /* Release: the completion came before the blocks are written again. */
@@ -121,27 +126,25 @@ RSCHED_DEVICE void rsched_device_target_poll(struct rsched_device_target *t)
 {
     struct rsched_device_completion c;
 
-    if (!rsched_device_replace_near(&t->polling, 0, 1))
+    if (!rsched_device_take_near(&t->polling))
         return;
     while (t->status == 0 && rsched_device_queue_poll(&t->queue, &c))
         rsched_device_target_retire(t, &c);
     rsched_device_store_near(&t->polling, 0);
 }
 
-/* Blocks to write, once there is room. @return 0 or an error */
+/* Blocks to write, once there is room: where the target has failed there is none.
+ * @return 0 or an error */
 RSCHED_DEVICE int
 rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
                              uint64_t *first)
 {
-    int status = rsched_device_target_status(t);
-
-    if (status != 0)
-        return status;
     *first = rsched_device_fetch_add_near(&t->reserved, blocks);
     /* Acquire: the card has done with what was there before. */
     while (*first + blocks - rsched_device_load_near(&t->retired) >
            (uint64_t)t->queue.mask + 1) {
-        status = rsched_device_target_status(t);
+        int status = rsched_device_target_status(t);
+
         if (status != 0)
             return status;
         rsched_device_target_poll(t);
@@ -151,9 +154,9 @@ rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
 }
 
 /* Ring for all that is published. */
-RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
+RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t,
+                                             uint64_t published)
 {
-    uint64_t published = rsched_device_load_near(&t->published);
     uint64_t end = published >> 6;
     uint32_t segments = (uint32_t)published & 63, blocks = (segments + 3) / 4;
 
@@ -170,15 +173,16 @@ RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t)
 
 /* The one that is at it: it is through only when nobody has asked since it has
  * looked. */
-RSCHED_DEVICE void rsched_device_target_ring_all(struct rsched_device_target *t)
+RSCHED_DEVICE void rsched_device_target_ring_all(struct rsched_device_target *t,
+                                                 uint64_t published)
 {
     uint64_t asking = 1;
 
-    rsched_device_target_ring(t);
+    rsched_device_target_ring(t, published);
     while (!rsched_device_replace_near(&t->asking, asking, 0)) {
         /* Acquire: they have published before. */
         asking = rsched_device_load_near(&t->asking);
-        rsched_device_target_ring(t);
+        rsched_device_target_ring(t, rsched_device_load_near(&t->published));
     }
 }
 
@@ -197,9 +201,9 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
     /* It is this thread's turn, and nobody rings: what it has written is ordered
      * by the doorbell. */
     if (rsched_device_peek_near(&t->published) >> 6 == first &&
-        rsched_device_replace_near(&t->asking, 0, 1)) {
+        rsched_device_take_near(&t->asking)) {
         rsched_device_poke_near(&t->published, published);
-        rsched_device_target_ring_all(t);
+        rsched_device_target_ring_all(t, published);
         return 0;
     }
     rsched_device_prepare_near();
@@ -211,8 +215,9 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
     }
     /* Release: the WQEs of this thread, and of those before it. */
     rsched_device_exchange_near(&t->published, published);
+    /* Acquire: who has published behind it has also asked. */
     if (rsched_device_add_near(&t->asking, 1) == 0)
-        rsched_device_target_ring_all(t);
+        rsched_device_target_ring_all(t, rsched_device_load_near(&t->published));
     return 0;
 }
 
@@ -367,7 +372,7 @@ RSCHED_DEVICE int rsched_device_flush(struct rsched_device_target *t)
                        : rsched_device_load_near(&t->published) >> 6;
     const uint64_t *done = t->proxy != NULL ? t->flushed : &t->retired;
 
-    while (rsched_device_load(done) < end) {
+    while ((int64_t)(rsched_device_load(done) - end) < 0) {
         int status = rsched_device_target_status(t);
 
         if (status == 0 && t->proxy != NULL)

@@ -254,6 +254,24 @@ RSCHED_DEVICE bool rsched_device_replace_near(uint64_t *at, uint64_t expected,
 #endif
 }
 
+/* Acquires. @return whether it was 0; it is 1 now */
+RSCHED_DEVICE bool rsched_device_take_near(uint64_t *at)
+{
+#if defined(__CUDA_ARCH__)
+    uint64_t was;
+
+    asm volatile("atom.acquire.gpu.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(was) : "l"(at), "l"(UINT64_C(0)), "l"(UINT64_C(1))
+                 : "memory");
+    return was == 0;
+#else
+    uint64_t expected = 0;
+
+    return __atomic_compare_exchange_n(at, &expected, 1, false,
+                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+#endif
+}
+
 /* A release in two parts, so that what others wait for comes quickly: first this,
  * behind what is released, later the exchange. Exchanges of one word are a chain:
  * who sees the last one sees what was released by all. */

@@ -368,7 +368,7 @@ struct rsched_engine_ops {
      *         full (rx); RSCHED_LANE_PENDING: progress must be called. */
     int (*tx_start)(struct rsched_lane *lane);
     int (*rx_start)(struct rsched_lane *lane);
-    /** Go on with an epoch; as start. */
+    /** Go on with an epoch; as start. Of one that is over it says so again. */
     int (*tx_progress)(struct rsched_lane *lane);
     int (*rx_progress)(struct rsched_lane *lane);
 

@@ -88,8 +88,9 @@ static int abandon_pull(struct node *node, bool begun)
 int case_pull_abandon(struct node *node)
 {
     NODE_CHECK(node, abandon_pull(node, false) == 0);
-    /* Processors do it all at once. */
-    NODE_CHECK(node, !node->ops->gpus || abandon_pull(node, true) == 0);
+    /* Processors do it all at once, and so may a driver. */
+    NODE_CHECK(node, shape_gpus == NULL || !shape_gpus->late() ||
+                         abandon_pull(node, true) == 0);
     return 0;
 }
 

@@ -32,6 +32,8 @@ struct shape_gpus {
     void (*push)(char *memory, const char *touch, uint64_t bytes);
     void (*pull)(char *touch, const char *memory, uint64_t bytes);
     void (*release)(char *memory, char *touch);
+    /** Whether a copy that has been begun is never over at once. */
+    bool (*late)(void);
     bool pulled; /* the receiver's GPU reads the sender's memory */
 };
 /** NULL: none. */

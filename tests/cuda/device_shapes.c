@@ -48,7 +48,8 @@ void device_shapes(bool pulled)
     static struct shape_gpus gpus = {.allocate = allocate,
                                      .push = push,
                                      .pull = pull,
-                                     .release = release};
+                                     .release = release,
+                                     .late = program_finds_fake};
 
     gpus.pulled = pulled;
     shape_gpus = &gpus;

@@ -614,7 +614,9 @@ static int case_late(struct rank *self)
         mesh_barrier(self->end); /* the other one is through */
         RANK_CHECK(rsched_exchange_wait(w.x) == 0);
         rsched_context_get_stats(self->context, &stats);
-        RANK_CHECK(stats.tick_moves > 0);
+        /* Slots of threads are not pinned: a real driver has copied to them
+         * when it comes back. */
+        RANK_CHECK(stats.tick_moves > 0 || (threads && !w.p.is_fake));
     } else {
         RANK_CHECK(rsched_exchange_wait(w.x) == 0);
         mesh_barrier(self->end);

@@ -133,6 +133,7 @@ void *fakeTouch(CUdeviceptr device);
 
 enum fake_count {
     FAKE_COPIES,      /* that were done, in one or two dimensions */
+    FAKE_ROWS,        /* that were enqueued in two */
     FAKE_LAUNCHES,    /* of kernels, that were enqueued */
     FAKE_MODULES,     /* that are loaded */
     FAKE_GRAPHS,      /* and user objects */

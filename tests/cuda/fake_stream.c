@@ -562,6 +562,7 @@ API CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
             0 &&
         is_device(c->srcDevice) && is_device(c->dstDevice))
         return CUDA_ERROR_INVALID_VALUE;
+    fake_counts[FAKE_ROWS]++;
     return enqueue(stream, c->dstDevice, c->dstPitch, c->srcDevice, c->srcPitch,
                    c->WidthInBytes, c->Height);
 }

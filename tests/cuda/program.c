@@ -13,12 +13,19 @@
 #define TEXT(name) #name
 #define SYMBOL(name) TEXT(name)
 
+bool program_finds_fake(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    return library != NULL && dlsym(library, "fakeTouch") != NULL;
+}
+
 static void load(struct program *p)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
 
     assert(library != NULL);
-    p->is_fake = dlsym(library, "fakeTouch") != NULL;
+    p->is_fake = program_finds_fake();
 #define XX(name)                                                             \
     symbol = dlsym(library, SYMBOL(name));                                   \
     assert(symbol != NULL);                                                  \

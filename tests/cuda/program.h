@@ -24,6 +24,9 @@ struct program {
     bool is_fake;
 };
 
+/** Whether the driver that would be loaded is the fake. Initialises nothing. */
+bool program_finds_fake(void);
+
 /** Load the driver, initialise it, and make the context of a GPU current.
  * Aborts if it cannot. */
 void program_begin(struct program *program, int gpu);

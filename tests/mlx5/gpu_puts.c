@@ -95,7 +95,7 @@ Test(gpu_puts, doorbells_are_not_read_from_the_ring)
         .queue = queue,
         .blocks = 2,
         .lists = {{.last_block = 1, .second_word = second}}};
-    rsched_device_target_ring(&t);
+    rsched_device_target_ring(&t, t.published);
     cr_expect_eq(doorbells[0],
                  (uint64_t)second << 32 |
                      rsched_device_big32((AT & 0xffff) << 8 | 8));
