@@ -214,7 +214,7 @@ struct station {
     unsigned window;
     char *send, *receive;
     uint64_t bytes; /* of each buffer */
-    bool mapped, reads, on_gpu, huge, settles;
+    bool mapped, reads, on_gpu, huge, settles, updates;
     bool bare;           /* no exchanges: this side copies so many bytes */
     uint64_t part, from; /* from there on; side 0 writes them */
     int gpu;
@@ -379,6 +379,7 @@ static int open_station(struct pair *pair, const struct pair_work *work,
                           .reads = work->reads,
                           .settles = work->settles,
                           .on_gpu = work->on_gpu,
+                          .updates = work->updates,
                           .huge = work->huge && rs_huge_unit() > 0,
                           .gpu = work->gpus[pair->side]};
     for (unsigned i = 0; i < work->messages; i++)
@@ -511,12 +512,12 @@ static unsigned settled_after(uint64_t bytes)
     return bytes > 64 << 10 ? 64 : 300;
 }
 
-/* Epochs before those that are measured. Messages in GPU memory are as many starts
+/* Epochs before those that are measured: where ways are updated, as many starts
  * as it takes to know how many are in flight (rsched_exchange_update()). */
 static unsigned warm_up(const struct station *s)
 {
     enum { FEW = 4, STARTS = 16 };
-    unsigned starts = s->on_gpu ? (STARTS + s->window - 1) / s->window : 0;
+    unsigned starts = s->updates ? (STARTS + s->window - 1) / s->window : 0;
 
     if (s->settles)
         return settled_after(s->bytes);
@@ -528,7 +529,7 @@ static int update_ways(const struct station *s)
 {
     int error = 0;
 
-    for (unsigned i = 0; i < s->window && s->on_gpu && error == 0; i++)
+    for (unsigned i = 0; i < s->window && error == 0; i++)
         error = rsched_exchange_update(s->exchanges[i], NULL);
     return error == 0 ? 0 : tool_library(error);
 }
@@ -542,7 +543,7 @@ static double run_blocks(struct pair *pair, const struct station *s,
     unsigned epochs;
 
     *before = (struct rsched_stats){0};
-    if (ns >= 0 && s->on_gpu) {
+    if (ns >= 0 && s->updates) {
         if (meet(pair, update_ways(s)) > 0)
             return -1;
         rsched_exchange_get_stats(s->exchanges[0], before);

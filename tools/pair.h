@@ -59,6 +59,8 @@ struct pair_work {
     unsigned window; /* exchanges that are in flight together, at most
                         PAIR_WINDOW, each of these messages; 0 counts as 1 */
     bool reads;   /* what has come is read, which is timed too */
+    bool updates; /* the ways of GPU memory are chosen again for what is in flight in
+                     the first epochs, which do not count */
     bool settles; /* it may go through slots: how these are written is tried out in the
                      first epochs, and they do not count */
 };
@@ -68,8 +70,9 @@ struct pair_time {
     bool huge; /* both sides have got the huge pages that were asked for */
     double ps; /* of an epoch of all of the window, of the slower side: the least
                   of the blocks, since other work on the machine only adds to it */
-    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in all epochs, in
-                                            one exchange of the window */
+    uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in one exchange of
+                                            the window: in all epochs, or since the
+                                            ways of GPU memory were updated */
 };
 
 /** The costs that decide how messages in GPU memory go, from now on. */

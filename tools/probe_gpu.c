@@ -295,16 +295,17 @@ static void make_rows(struct table *t)
 static int measure_cell(struct pair *pair, struct table *t, struct row *row,
                         int column, bool *here)
 {
+    struct pair_work work = work_of(row->bytes, row->puts, row->in_flight > 1,
+                                    row->in_flight);
     struct rs_ways forced;
     struct pair_time time;
     int status;
 
+    work.updates = column == CHOICE;
     if (column != CHOICE)
         force(column, &forced);
     status = measure_one(pair, &t->probe, column == CHOICE ? &t->ways : &forced,
-                         work_of(row->bytes, row->puts, row->in_flight > 1,
-                                 row->in_flight),
-                         &time);
+                         work, &time);
     if (status != TOOL_OK)
         return status;
     *here = column == CHOICE || has_moved(column, &time);
