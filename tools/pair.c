@@ -539,10 +539,14 @@ static int update_ways(const struct station *s)
 static double run_blocks(struct pair *pair, const struct station *s,
                          struct rsched_stats *before)
 {
-    double least = HUGE_VAL, ns = run_in_class(pair, s, warm_up(s));
+    double least = HUGE_VAL, ns;
     unsigned epochs;
 
     *before = (struct rsched_stats){0};
+    /* What was in flight before counts no more. */
+    if (s->updates && meet(pair, update_ways(s)) > 0)
+        return -1;
+    ns = run_in_class(pair, s, warm_up(s));
     if (ns >= 0 && s->updates) {
         if (meet(pair, update_ways(s)) > 0)
             return -1;
