@@ -109,7 +109,8 @@
  *
  * That the data of an earlier write is seen in GPU memory once the flag behind
  * it is seen holds where card and GPU keep the order of writes (no relaxed
- * ordering is registered). **None of this has run on hardware.**
+ * ordering is registered). Kernels have run on a GPU, **with no card**: with the
+ * proxy, and words with one in software.
  *
  * ## Wrap
  *
