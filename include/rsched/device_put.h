@@ -179,6 +179,7 @@ RSCHED_DEVICE void rsched_device_target_ring_all(struct rsched_device_target *t,
     uint64_t asking = 1;
 
     rsched_device_target_ring(t, published);
+    /* Release: the next one rings behind this. */
     while (!rsched_device_replace_near(&t->asking, asking, 0)) {
         /* Acquire: they have published before. */
         asking = rsched_device_load_near(&t->asking);
@@ -199,8 +200,9 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
     rsched_device_fetch_add_near(&t->wqes, wqes);
     rsched_device_fetch_add_near(&t->puts, puts);
     /* It is this thread's turn, and nobody rings: what it has written is ordered
-     * by the doorbell. */
-    if (rsched_device_peek_near(&t->published) >> 6 == first &&
+     * by the doorbell. Acquire: so is what those before it have published, and not
+     * asked for yet. */
+    if (rsched_device_load_near(&t->published) >> 6 == first &&
         rsched_device_take_near(&t->asking)) {
         rsched_device_poke_near(&t->published, published);
         rsched_device_target_ring_all(t, published);

@@ -238,19 +238,19 @@ RSCHED_DEVICE uint64_t rsched_device_add_near(uint64_t *at, uint64_t add)
 #endif
 }
 
-/* Likewise. @return whether it had the value that was expected */
+/* Releases. @return whether it had the value that was expected */
 RSCHED_DEVICE bool rsched_device_replace_near(uint64_t *at, uint64_t expected,
                                               uint64_t value)
 {
 #if defined(__CUDA_ARCH__)
     uint64_t was;
 
-    asm volatile("atom.acq_rel.gpu.cas.b64 %0, [%1], %2, %3;"
+    asm volatile("atom.release.gpu.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(was) : "l"(at), "l"(expected), "l"(value) : "memory");
     return was == expected;
 #else
     return __atomic_compare_exchange_n(at, &expected, value, false,
-                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+                                       __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 #endif
 }
 

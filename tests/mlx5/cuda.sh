@@ -49,7 +49,7 @@ has kernels 'fence.acq_rel.gpu'
 has kernels 'atom.relaxed.gpu.exch.b64'
 has kernels 'atom.acq_rel.gpu.add.u64'
 has kernels 'atom.acquire.gpu.cas.b64'
-has kernels 'atom.acq_rel.gpu.cas.b64'
+has kernels 'atom.release.gpu.cas.b64'
 # In the code of one lane: the record, then a fence, then the register.
 order=$(grep -o 'st.release.sys.u32\|membar.sys\|fence.sc.sys\|st.mmio' "$scratch/jacobi.ptx" |
     tr '\n' ' ')

@@ -2,13 +2,14 @@
 /*
  * The functions that kernels call, with threads in the place of a GPU's:
  *
- *     gpu_threads jacobi|jacobi-proxy|puts|puts-proxy|warps
+ *     gpu_threads jacobi|jacobi-proxy|puts|puts-proxy|warps|unasked
  *
  * jacobi runs the example's kernel, a group of threads for each rank, and
  * compares with one processor that needs no exchange. In puts threads write
  * words to a neighbor's memory through one queue pair, each first data and then
  * a flag; who watches the flags must find the data. In warps each group puts its
- * words together. The device has a thread of its own.
+ * words together. In unasked a thread is slow to ask for a doorbell. The device has a
+ * thread of its own.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -268,6 +269,58 @@ static void run_puts(uint32_t writers, uint64_t rounds, uint32_t blocks,
     puts_fini(&p);
 }
 
+/* ---- a thread that has published its word, and has not asked for a doorbell ---- */
+
+struct slow {
+    struct puts *puts;
+    bool told; /* orders nothing, so it is the target's words that have to */
+};
+
+static void *run_slow(void *arg)
+{
+    enum { SEGMENTS = 3 };
+    struct slow *slow = arg;
+    struct puts *p = slow->puts;
+    struct rsched_device_target *t = rs_gpu_target_view(p->target);
+    uint64_t first;
+
+    PAIR_NEEDS(rsched_device_target_reserve(t, 1, &first) == 0);
+    rsched_device_target_head(t, first, offset_of(0, 0), 8, true);
+    rsched_device_target_only_word(t, first, value_of(0, 1, 0));
+    rsched_device_prepare_near();
+    rsched_device_exchange_near(&t->published, (first + 1) << 6 | SEGMENTS);
+    __atomic_store_n(&slow->told, true, __ATOMIC_RELAXED);
+    while (rsched_device_load(&p->memory[1].data[0]) == 0)
+        sched_yield();
+    if (rsched_device_add_near(&t->asking, 1) == 0)
+        rsched_device_target_ring_all(t,
+                                      rsched_device_load_near(&t->published));
+    return NULL;
+}
+
+/* Who rings sends it, too. The thread sanitizer sees whether it is ordered before. */
+static void run_unasked(void)
+{
+    const struct rsched_device_group g = rsched_device_thread();
+    static struct puts p;
+    struct slow slow = {.puts = &p};
+    struct rsched_device_target *t;
+    pthread_t thread;
+
+    puts_init(&p, 2, 1, 32, false, 1);
+    t = rs_gpu_target_view(p.target);
+    PAIR_NEEDS(pthread_create(&thread, NULL, run_slow, &slow) == 0);
+    while (!__atomic_load_n(&slow.told, __ATOMIC_RELAXED))
+        sched_yield();
+    PAIR_NEEDS(rsched_device_put(t, &g, offset_of(1, 0), value_of(1, 1, 0)) == 0);
+    PAIR_NEEDS(rsched_device_flush(t) == 0);
+    for (uint32_t i = 0; i < 2; i++)
+        PAIR_NEEDS(rsched_device_load(&p.memory[i].data[0]) == value_of(i, 1, 0));
+    pthread_join(thread, NULL);
+    PAIR_NEEDS(t->queue.rings == 1 && t->asking == 0);
+    puts_fini(&p);
+}
+
 /* ---- warps ---- */
 
 struct warp_writer {
@@ -369,6 +422,9 @@ int main(int argc, char **argv)
         run_warps(1, 32, 100, 32, false);
         run_warps(2, 4, 800, 32, true);
         run_warps(2, 3, 800, 64, false);
+    } else if (strcmp(mode, "unasked") == 0) {
+        for (int i = 0; i < 20; i++)
+            run_unasked();
     } else {
         return 2;
     }

@@ -281,6 +281,7 @@ int main(int argc, char **argv)
 
     alarm(RANKS_HANG_SECONDS);
     setenv("RSCHED_CMA", "0", 1); /* through slots */
+    setenv("RSCHED_RING", "512k", 1); /* whatever the caches */
     if (ranks_run(2, threads, run_programs, NULL) != 0)
         return 1;
     printf("PASS with the progress thread\n");
