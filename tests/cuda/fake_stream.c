@@ -562,7 +562,9 @@ API CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream stream)
             0 &&
         is_device(c->srcDevice) && is_device(c->dstDevice))
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&fake_lock);
     fake_counts[FAKE_ROWS]++;
+    pthread_mutex_unlock(&fake_lock);
     return enqueue(stream, c->dstDevice, c->dstPitch, c->srcDevice, c->srcPitch,
                    c->WidthInBytes, c->Height);
 }
