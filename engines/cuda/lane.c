@@ -373,7 +373,7 @@ enum { LAUNCH_COPIES = 4, TURN_COPIES = 64 };
 
 uint32_t rs_cuda_lane_launch(const struct rs_cuda_lane *l)
 {
-    uint32_t copies = rs_cuda_lane_takes_turns(l) ? TURN_COPIES : LAUNCH_COPIES;
+    uint32_t copies = l->in_turns ? TURN_COPIES : LAUNCH_COPIES;
     size_t lanes = l->group->num_lanes / 2; /* of a direction, with one launch */
 
     return lanes < 2 ? copies : (uint32_t)((copies + lanes - 1) / lanes);

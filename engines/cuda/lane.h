@@ -176,6 +176,7 @@ struct rs_cuda_lane {
      * those before `issued` have had their copies enqueued. */
     struct rs_stream stream;
     bool entered; /* the stream, by this call of start or progress */
+    bool in_turns; /* as rs_cuda_lane_takes_turns() said when it was loaded */
     struct rsched_group *group;
     bool own_group;         /* of this lane alone */
     struct rs_batch *batch; /* of the stream's GPU; NULL: there are no kernels */
@@ -379,11 +380,11 @@ void rs_cuda_lane_alone_destroy(struct rs_cuda_lane *l);
 int rs_cuda_lane_stream(struct rs_cuda_lane *l, int gpu);
 
 /** Whether a kernel has to wait until the GPU has turned to this process from the
- * one at the other end. */
+ * one at the other end. Asks the driver. */
 bool rs_cuda_lane_takes_turns(const struct rs_cuda_lane *l);
 
 /** For how many short blocks of a chunk a kernel is worth launching, by a lane that
- * has a stream: fewer copies are begun sooner. */
+ * has been loaded: fewer copies are begun sooner. */
 uint32_t rs_cuda_lane_launch(const struct rs_cuda_lane *l);
 
 /** Receiver: whether the sender has given up. Whoever has read its memory before

@@ -330,6 +330,7 @@ static int load(struct rs_cuda_lane *l, const struct rsched_message *message)
 
     if (error == 0 && l->message.on_gpu)
         error = rs_cuda_lane_stream(l, l->message.gpu);
+    l->in_turns = error == 0 && rs_cuda_lane_takes_turns(l);
     return error;
 }
 
@@ -340,7 +341,7 @@ static int load_ring(struct rs_cuda_lane *l,
 
     if (error == 0)
         error = rs_copies_compile(&l->moves.copies, message, rs_cuda_room(l));
-    l->moves.aside = rs_cuda_lane_takes_turns(l);
+    l->moves.aside = l->in_turns;
     return error == 0
                ? rs_moves_compile(&l->moves, l->sends ? RS_PACKS : RS_UNPACKS,
                                   rs_cuda_mover_of_slots, l,
