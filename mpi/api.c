@@ -3,6 +3,7 @@
  * need no communicator, requests on them, other buffers, statistics. */
 #include "mpi/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A record as a communicator has, which no communicator has. */
@@ -12,16 +13,29 @@ struct rsched_mpi_topology {
 
 /* ---- topologies ---- */
 
+static int fail(int error, const char *what, const char *why)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "%s: %s", what, why);
+    return rsched_fail(error, text);
+}
+
 static int refuse(const char *what, enum rs_reason reason)
 {
     rs_log(RS_LOG_WARN, "%s: %s", what, rs_reason_texts[reason]);
-    return RSCHED_ENOTSUP;
+    return fail(RSCHED_ENOTSUP, what, rs_reason_texts[reason]);
 }
 
 static int invalid(const char *what, const char *why)
 {
     rs_log(RS_LOG_ERROR, "%s: %s", what, why);
-    return RSCHED_EINVAL;
+    return fail(RSCHED_EINVAL, what, why);
+}
+
+static int no_memory(const char *what)
+{
+    return fail(RSCHED_ENOMEM, what, "out of memory");
 }
 
 static bool ranks_valid(MPI_Comm comm, int num, const int *ranks)
@@ -63,12 +77,12 @@ static int finish(const char *what, struct rs_comm *record, int tag,
     struct rsched_mpi_topology *made;
 
     if (record == NULL)
-        return reason == RS_REASON_MEMORY ? RSCHED_ENOMEM
+        return reason == RS_REASON_MEMORY ? no_memory(what)
                                           : refuse(what, reason);
     made = malloc(sizeof(*made));
     if (made == NULL) {
         rs_comm_drop(record);
-        return RSCHED_ENOMEM;
+        return no_memory(what);
     }
     /* Ids of communicators leave this bit free up to 2^23 processes. */
     record->id = UINT64_C(1) << 47 | (unsigned)tag;
@@ -125,20 +139,24 @@ void rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology)
 
 /* ---- requests ---- */
 
-static int make(struct rs_comm *record, const struct rs_args *args,
+static int make(const char *what, struct rs_comm *record, const struct rs_args *args,
                 MPI_Request *handle)
 {
     struct rsched_exchange *exchange = NULL;
     struct rs_request *request = rs_request_create();
     struct rs_plan *plan = NULL;
-    int error = RSCHED_ENOMEM;
+    enum rs_reason reason;
+    int error;
 
     if (request == NULL)
-        return error;
-    if (rs_plan_create(record, args, &plan) == RS_ACCELERATED)
-        error = plan->too_long
-                    ? refuse("rsched_mpi_alltoallw_init", RS_REASON_LAYOUT)
-                    : rs_comm_exchange_create(record, plan, false, &exchange);
+        return no_memory(what);
+    reason = rs_plan_create(record, args, &plan);
+    if (reason != RS_ACCELERATED)
+        error = reason == RS_REASON_MEMORY ? no_memory(what) : refuse(what, reason);
+    else if (plan->too_long)
+        error = refuse(what, RS_REASON_LAYOUT);
+    else
+        error = rs_comm_exchange_create(record, plan, false, &exchange);
     if (error != 0) {
         rs_plan_destroy(plan);
         rs_request_discard(request);
@@ -177,8 +195,10 @@ int rsched_mpi_alltoallw_init(
         return invalid(__func__, "a count, datatype or displacement is wrong");
     if (rs_context() == NULL)
         return refuse(__func__, RS_REASON_CONTEXT);
-    return make(topology->record, &args, request);
+    return make(__func__, topology->record, &args, request);
 }
+
+static const char not_ours[] = "it is no persistent request of the backend's";
 
 /* The persistent request in use with this handle, or NULL. */
 static struct rs_request *look_up(MPI_Request handle)
@@ -199,9 +219,9 @@ int rsched_mpi_rebind(MPI_Request handle, const void *sendbuf, void *recvbuf)
     struct rs_plan *plan;
 
     if (request == NULL)
-        return RSCHED_ENOTSUP;
+        return fail(RSCHED_ENOTSUP, __func__, not_ours);
     if (request->state != RS_INACTIVE)
-        return RSCHED_ESTATE;
+        return fail(RSCHED_ESTATE, __func__, "the request is active");
     plan = request->plan;
     rs_plan_rebase(plan, sendbuf, recvbuf);
     return rsched_exchange_bind(request->exchange, plan->sends,
@@ -213,7 +233,7 @@ int rsched_mpi_request_stats(MPI_Request handle, struct rsched_stats *stats)
     const struct rs_request *request = look_up(handle);
 
     if (request == NULL)
-        return RSCHED_ENOTSUP;
+        return fail(RSCHED_ENOTSUP, __func__, not_ours);
     rsched_exchange_get_stats(request->exchange, stats);
     return 0;
 }

@@ -3,6 +3,7 @@
  * the hot path counts nothing here. */
 #include "mpi/message.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <rsched/engine.h>
@@ -333,6 +334,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
     };
     struct rs_counts counts;
     uint64_t accelerated = 0, native = 0;
+    char text[256];
 
     rs_count_collect(&counts);
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
@@ -353,11 +355,11 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         *value = native;
         return 0;
     }
-    return call_counter(&counts, name, value) ||
-                   named_counter(&counts, name, value) ||
-                   live_counter(name, value)
-               ? 0
-               : RSCHED_ENAME;
+    if (call_counter(&counts, name, value) || named_counter(&counts, name, value) ||
+        live_counter(name, value))
+        return 0;
+    snprintf(text, sizeof(text), "%s: there is no counter '%.200s'", __func__, name);
+    return rsched_fail(RSCHED_ENAME, text);
 }
 
 const char *rsched_mpi_reason(size_t index)

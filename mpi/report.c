@@ -18,25 +18,14 @@ static uint64_t native_calls(const struct rs_counts *counts, int call)
     return sum;
 }
 
-/* RSCHED_REPORT_FILE with %r replaced; standard error when there is none. */
+/* RSCHED_REPORT_FILE; standard error when there is none. */
 static FILE *open_report(void)
 {
-    char path[4096];
-    const char *from = rs_process.report_file;
-    size_t n = 0;
+    const char *path = rs_process.report_file;
     FILE *out;
 
-    if (*from == '\0')
+    if (*path == '\0')
         return stderr;
-    while (*from != '\0' && n + 16 < sizeof(path)) {
-        if (from[0] == '%' && from[1] == 'r') {
-            n += (size_t)snprintf(path + n, 16, "%d", rs_process.rank);
-            from += 2;
-        } else {
-            path[n++] = *from++;
-        }
-    }
-    path[n] = '\0';
     out = fopen(path, "w");
     if (out == NULL) {
         rs_log(RS_LOG_ERROR, "cannot write the report %s", path);

@@ -2,8 +2,10 @@
 /* rsched run: an MPI program with the backend preloaded. The preload object is
  * chosen by the MPI library that the program needs or, when it does not say
  * (scripts), by the launcher; it is set for the ranks only, with the
- * launcher's own option, and the launcher then takes this process's place, so
- * that the exit status is its. The object that wraps malloc is preloaded too,
+ * launcher's own option, as are the settings of the environment where ranks on other
+ * nodes would not get them, and the launcher then takes this process's place, so
+ * that the exit status is its. Slurm's srun, which is of no MPI, starts this command
+ * on each rank. The object that wraps malloc is preloaded too,
  * unless memory must not be adopted (docs/adopted.md). */
 #include <elf.h>
 #include <errno.h>
@@ -156,8 +158,8 @@ static bool find_command(const char *name, char *path, size_t size)
     return false;
 }
 
-/* The first argument that is a program of a known MPI. */
-static enum mpi program_mpi(char **arguments, const char **name)
+/* The first argument that is a program of a known MPI: *program points to it. */
+static enum mpi program_mpi(char **arguments, char ***program)
 {
     char path[PATH_MAX];
 
@@ -167,7 +169,7 @@ static enum mpi program_mpi(char **arguments, const char **name)
         if (**arguments != '-' && find_command(*arguments, path, sizeof(path)))
             mpi = file_mpi(path);
         if (mpi != MPI_UNKNOWN) {
-            *name = *arguments;
+            *program = arguments;
             return mpi;
         }
     }
@@ -176,13 +178,19 @@ static enum mpi program_mpi(char **arguments, const char **name)
 
 /* ---- which MPI a launcher belongs to ---- */
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
 static bool is_launcher(const char *name)
 {
     static const char *const names[] = {"mpirun", "mpiexec", "orterun",
                                         "prterun"};
-    const char *base = strrchr(name, '/');
+    const char *base = base_name(name);
 
-    base = base != NULL ? base + 1 : name;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         size_t length = strlen(names[i]);
 
@@ -333,14 +341,31 @@ static void line_free(struct line *line)
     free(line->words);
 }
 
+/* The settings that are in the environment here. Hydra gives ranks all of it, Open MPI
+ * on other nodes what it is told to. */
+static bool add_settings(struct line *line)
+{
+    static const char prefix[] = "RSCHED_", report[] = "RSCHED_REPORT=";
+    bool good = true;
+
+    for (char **v = environ; *v != NULL && good; v++) {
+        if (strncmp(*v, prefix, strlen(prefix)) == 0 &&
+            strncmp(*v, report, strlen(report)) != 0)
+            good = add(line, "-x") && add(line, "%.*s", (int)strcspn(*v, "="), *v);
+    }
+    return good;
+}
+
 /* The options with which a launcher sets the ranks' environment. Open MPI's
- * hold for one program of several ("a : b"), MPICH's for all. */
+ * hold for one program of several ("a : b"), MPICH's for all. The user's own come
+ * after them, and the last one counts. */
 static bool add_environment(struct line *line, enum mpi mpi,
                             const char *preload, const char *report)
 {
     if (mpi == MPI_OPENMPI)
         return add(line, "-x") && add(line, "LD_PRELOAD=%s", preload) &&
-               add(line, "-x") && add(line, "RSCHED_REPORT=%s", report);
+               add(line, "-x") && add(line, "RSCHED_REPORT=%s", report) &&
+               add_settings(line);
     return add(line, "-genv") && add(line, "LD_PRELOAD") &&
            add(line, "%s", preload) && add(line, "-genv") &&
            add(line, "RSCHED_REPORT") && add(line, "%s", report);
@@ -373,10 +398,40 @@ static int launch(char **words, bool show)
 
 /* ---- the command ---- */
 
+/* srun [OPTIONS] app: each rank is this command with the program. So what is preloaded
+ * is preloaded there alone, whatever `--export` says. */
+static int run_by_srun(char **arguments, const char *report, bool show)
+{
+    struct line line = {0};
+    char **program = NULL, self[PATH_MAX];
+    bool good = true;
+    int status = TOOL_FAILED;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (n <= 0)
+        return tool_bad("cannot tell where rsched is: %s", strerror(errno));
+    self[n] = '\0';
+    /* Nor what a shell is given as a script. */
+    if (program_mpi(arguments + 1, &program) == MPI_UNKNOWN ||
+        strcmp(program[-1], "-c") == 0)
+        return tool_bad("none of what '%s' is to start is linked with Open MPI 4 or "
+                        "MPICH; a script is to have 'rsched run ./app' in it, and "
+                        "'%s' to start the script", arguments[0], arguments[0]);
+    for (char **a = arguments; *a != NULL && good; a++) {
+        if (a == program)
+            good = add(&line, "%s", self) && add(&line, "run") &&
+                   add(&line, "--report=%s", report) && add(&line, "--");
+        good = good && add(&line, "%s", *a);
+    }
+    if (good)
+        status = launch(line.words, show);
+    line_free(&line);
+    return status;
+}
+
 static int run_accelerated(char **arguments, const char *report, bool show)
 {
-    char path[PATH_MAX], preload[4 * PATH_MAX];
-    const char *program = NULL;
+    char path[PATH_MAX], preload[4 * PATH_MAX], **program = NULL;
     bool launched = is_launcher(arguments[0]);
     enum mpi launcher, needed;
     struct line line = {0};
@@ -384,18 +439,20 @@ static int run_accelerated(char **arguments, const char *report, bool show)
 
     if (!find_command(arguments[0], path, sizeof(path)))
         return tool_bad("cannot run '%s': no such command", arguments[0]);
+    if (strcmp(base_name(arguments[0]), "srun") == 0)
+        return run_by_srun(arguments, report, show);
     launcher = launched ? launcher_mpi(path) : MPI_UNKNOWN;
     needed = program_mpi(launched ? arguments + 1 : arguments, &program);
     if (launched && launcher == MPI_UNKNOWN)
         return tool_bad("'%s --version' names neither Open MPI nor MPICH, so "
                         "no backend fits", arguments[0]);
     if (!launched && needed == MPI_UNKNOWN)
-        return tool_bad("'%s' is neither an MPI launcher (mpirun, mpiexec) "
+        return tool_bad("'%s' is neither an MPI launcher (mpirun, mpiexec, srun) "
                         "nor linked with Open MPI 4 (libmpi.so.40) or MPICH "
                         "(libmpich.so.12)", arguments[0]);
     if (launched && needed != MPI_UNKNOWN && needed != launcher)
         return tool_bad("'%s' needs %s, but '%s' is the launcher of %s",
-                        program, mpi_names[needed], arguments[0],
+                        *program, mpi_names[needed], arguments[0],
                         mpi_names[launcher]);
     if (needed == MPI_UNKNOWN)
         needed = launcher;

@@ -4,7 +4,9 @@
  * Settings. Each is an environment variable RSCHED_*; `rsched info --config`
  * prints all of them with value, origin, default and help. A wrong value is an
  * error of the first call that needs the settings, never ignored; so is an
- * RSCHED_* variable that does not exist.
+ * RSCHED_* variable that does not exist, but for those that module files of
+ * clusters set: RSCHED_ followed by ROOT, HOME, DIR, BASE, PREFIX, PATH, BIN, LIB,
+ * LIBRARY, INC, INCLUDE or VERSION, which mean nothing here.
  */
 #ifndef RSCHED_CONFIG_H
 #define RSCHED_CONFIG_H

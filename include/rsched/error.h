@@ -67,6 +67,17 @@ RSCHED_API const char *rsched_error_name(int error);
  */
 RSCHED_API const char *rsched_last_error(void);
 
+/**
+ * Note a failure of code that is built upon rsched (a halo library, a backend), so
+ * that its users find all texts in one place.
+ *
+ * @param error one of RSCHED_E*
+ * @param text  becomes the calling thread's rsched_last_error(); copied, up to
+ *              1023 bytes
+ * @return error. errno is kept. Thread-safe.
+ */
+RSCHED_API int rsched_fail(int error, const char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,8 @@
  *            -> start ... -> destroy
  *
  * The number of a start, from 0, is its **epoch**. A process may be one epoch
- * ahead of its neighbors; data of different epochs never mix.
+ * ahead of neighbors that it also receives from, and several ahead of those to
+ * which it only sends; data of different epochs never mix.
  *
  * Thread-safety: an exchange belongs to one thread at a time; different
  * exchanges of a context may be used by different threads at once.

@@ -122,7 +122,8 @@ RSCHED_API void rsched_memory_bar(const void *address, size_t bytes);
 
 /** Ask `holds` each time before memory is adopted; where it says no, what was offered
  * is left as it is. It may be called by several threads at once, while an exchange
- * starts. */
+ * starts. librsched-heap.so asks so whether its wrappers are what programs call, unless
+ * RSCHED_ADOPT is set. */
 RSCHED_API void rsched_memory_guard(bool (*holds)(void));
 
 /**

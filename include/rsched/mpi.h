@@ -102,7 +102,8 @@ extern "C" {
  *                                   the process
  *     ways.WAY, engines.ENGINE      bytes sent in one way (self, landing,
  *                                   direct, pull, cma; with an end in GPU memory
- *                                   staged, cuda-ipc, gdrcopy) or by one engine
+ *                                   staged, cuda-ipc, gdrcopy, gdr-loopback) or by
+ *                                   one engine
  *     adoptions.ADOPTION            bytes of ordinary send buffers: adopted, or
  *                                   why not (origin, mapping, device, budget,
  *                                   system, guard)
@@ -227,10 +228,10 @@ rsched_mpi_topology_destroy(struct rsched_mpi_topology *topology);
  *
  * @param request a persistent request, inactive; it belongs to the caller, as
  *                others do: MPI_Request_free
- * @return 0; RSCHED_EINVAL (an argument; also the reasons that follow are in
- *         the text that is logged); RSCHED_ETRUNC or RSCHED_EMISMATCH (the
- *         sizes that two neighbors gave do not fit); RSCHED_EUNREACH (a
- *         neighbor is on another node); RSCHED_ENOTSUP (a datatype of more than
+ * @return 0; RSCHED_EINVAL (an argument; the texts of this and the following
+ *         are logged, too); RSCHED_ETRUNC or RSCHED_EMISMATCH (the
+ *         sizes that two neighbors gave do not fit); RSCHED_EUNREACH (no
+ *         engine reaches a neighbor); RSCHED_ENOTSUP (a datatype of more than
  *         32768 parts that is longer than 2 GiB; neighbors wait until they time
  *         out); other errors of rsched_exchange_create(). Different topologies
  *         may be used by several threads at once.

@@ -71,7 +71,9 @@ static struct entry table[] = {
     {{"RSCHED_ADOPT", 0, "4", 0, "count",
       "in which start of what is loaded whole pages of send buffers are moved "
       "in place to where neighbors can map them, if their owner has offered "
-      "them, as librsched-heap.so does for malloc; 0: in none"},
+      "them, as librsched-heap.so does for malloc; 0: in none. Who sets it, to 4 "
+      "too, promises that the program maps nothing over its send buffers "
+      "(docs/adopted.md), and nobody looks"},
      KIND_COUNT, FIELD(adopt), 0, UINT32_MAX, false},
     {{"RSCHED_HUGE", 0, "yes", 0, "yes/no",
       "put ordinary send buffers into huge pages, out of which the kernel reads "
@@ -171,7 +173,7 @@ static struct entry table[] = {
       "what the MPI backend prints in MPI_Finalize"},
      KIND_WORD, FIELD(report), 0, 0, false},
     {{"RSCHED_REPORT_FILE", 0, "", 0, "text",
-      "where the report goes, %r is the rank; empty is standard error"},
+      "where the report goes; empty is standard error"},
      KIND_TEXT, FIELD(report_file), 0, 0, false},
     {{"RSCHED_FAILPOINTS", 0, "", 0, "text",
       "for tests: POINT[@PROCESS][#HIT]=kill|stop|delay:TIME, separated by "
@@ -381,6 +383,22 @@ static bool is_setting(const char *variable, size_t length)
     return false;
 }
 
+/* What module files of clusters set for a package that is called so. */
+static bool is_of_a_module(const char *variable, size_t length)
+{
+    static const char *const names[] = {
+        "ROOT", "HOME", "DIR", "BASE", "PREFIX", "PATH", "BIN", "LIB", "LIBRARY",
+        "INC",  "INCLUDE", "VERSION"};
+    const size_t prefix = strlen("RSCHED_");
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (prefix + strlen(names[i]) == length &&
+            memcmp(names[i], variable + prefix, length - prefix) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void read_environment(void)
 {
     for (size_t i = 0; i < NUM_SETTINGS; i++)
@@ -388,7 +406,8 @@ static void read_environment(void)
     for (char **v = environ; v != NULL && *v != NULL; v++) {
         size_t length = strcspn(*v, "=");
 
-        if (strncmp(*v, "RSCHED_", 7) == 0 && !is_setting(*v, length))
+        if (strncmp(*v, "RSCHED_", 7) == 0 && !is_setting(*v, length) &&
+            !is_of_a_module(*v, length))
             complain("%.*s: there is no such setting (rsched info --config "
                      "lists them)",
                      length < 100 ? (int)length : 100, *v);

@@ -71,6 +71,11 @@ int rs_fail(int error, const char *format, ...)
     return error;
 }
 
+int rsched_fail(int error, const char *text)
+{
+    return rs_fail(error, "%s", text);
+}
+
 int rs_fail_within(int error, const char *format, ...)
 {
     int saved_errno = errno;

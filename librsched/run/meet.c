@@ -66,8 +66,8 @@ static int check_hello(const struct rs_talk *t)
                        t->process, peer->page_bytes, own->page_bytes);
     if (peer->settings != own->settings)
         return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has other settings (RSCHED_CHUNK or "
-                       "RSCHED_RING)",
+                       "process %d has other settings (RSCHED_CHUNK, RSCHED_RING, "
+                       "RSCHED_MAPPED, RSCHED_CMA or RSCHED_NONTEMPORAL)",
                        t->process);
     if (peer->job != own->job || peer->process != t->process)
         return rs_fail(RSCHED_EMISMATCH, "process %d is of another job",

@@ -19,7 +19,7 @@
 
 /* What differs most from machine to machine is how the kernel's reading
  * compares with a copy, as it pins each page: 9 times as long on the machine of
- * `host-epyc`. On that of `host` it was not measured; its costs say 3 to 5. */
+ * `host-epyc`, 2.5 times on one like that of `host`. */
 enum { READ_BYTES = 1 << 16, READ_ROUNDS = 5, SLOW_TENTHS = 65 };
 
 static pthread_once_t built_in_once = PTHREAD_ONCE_INIT;

@@ -144,6 +144,12 @@ Test(config, a_long_value_does_not_hide_what_is_allowed)
                               NULL});
 }
 
+static const char *accepts(const void *arg)
+{
+    (void)arg;
+    return rsched_config_check() == 0 ? NULL : rsched_last_error();
+}
+
 Test(config, unknown_variables_are_refused)
 {
     in_child(SETTINGS("RSCHED_CHUNKS=64k"), refuses,
@@ -155,16 +161,21 @@ Test(config, unknown_variables_are_refused)
              (const char *[]){"RSCHED_CHUN: ", NULL});
 }
 
+Test(config, what_module_files_set_does_not_matter)
+{
+    in_child(SETTINGS("RSCHED_ROOT=/opt/rsched", "RSCHED_VERSION=1",
+                      "RSCHED_INCLUDE=/opt/rsched/include"),
+             accepts, NULL);
+    in_child(SETTINGS("RSCHED_ROOTS=/opt"), refuses,
+             (const char *[]){"RSCHED_ROOTS: there is no such setting", NULL});
+    in_child(SETTINGS("RSCHED_INC2=/opt"), refuses,
+             (const char *[]){"RSCHED_INC2: ", NULL});
+}
+
 Test(config, the_first_wrong_value_is_told)
 {
     in_child(SETTINGS("RSCHED_SPIN=x", "RSCHED_DISABLE=x", "RSCHED_NONE=1"),
              refuses, (const char *[]){"RSCHED_DISABLE=x: ", NULL});
-}
-
-static const char *accepts(const void *arg)
-{
-    (void)arg;
-    return rsched_config_check() == 0 ? NULL : rsched_last_error();
 }
 
 Test(config, names_of_others_do_not_matter)
@@ -212,7 +223,7 @@ static const char *has_values(const void *arg)
         c->ring_bytes != 2 << 20 || c->spin_polls != 0 || c->yield_polls != 7 ||
         c->sleep_ps != 250000000 || c->progress_ps != 0 ||
         c->setup_timeout_ps != 500000 || c->persistent || c->report != 3 ||
-        strcmp(c->report_file, "r-%r.txt") != 0 ||
+        strcmp(c->report_file, "r.txt") != 0 ||
         strcmp(c->failpoints, "start@1=kill") != 0)
         return "a value is wrong";
     if (strcmp(chunk->value, "3k") != 0 || strcmp(chunk->origin, "environment") != 0)
@@ -227,7 +238,7 @@ Test(config, values_of_every_kind)
                       "RSCHED_YIELD=7", "RSCHED_SLEEP=250us", "RSCHED_PROGRESS=0",
                       "RSCHED_SETUP_TIMEOUT=500ns",
                       "RSCHED_PERSISTENT=no", "RSCHED_REPORT=json",
-                      "RSCHED_REPORT_FILE=r-%r.txt",
+                      "RSCHED_REPORT_FILE=r.txt",
                       "RSCHED_FAILPOINTS=start@1=kill"),
              has_values, NULL);
 }

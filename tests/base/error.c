@@ -59,6 +59,14 @@ Test(error, fail_keeps_text_code_and_errno)
     cr_assert_str_eq(rsched_last_error(), "open x.yaml: No such file or directory");
 }
 
+Test(error, others_may_note_a_failure)
+{
+    errno = EIO;
+    cr_assert_eq(rsched_fail(RSCHED_ESTATE, "100%s of %n"), RSCHED_ESTATE);
+    cr_assert_str_eq(rsched_last_error(), "100%s of %n");
+    cr_assert_eq(errno, EIO);
+}
+
 Test(error, within_puts_a_prefix_before_the_cause)
 {
     rs_fail(RSCHED_EPEER, "peer %d is dead", 12);

@@ -4,6 +4,8 @@
 #include "tests/mpi/ring.h"
 #include "tests/mpi/too_long.h"
 
+#include <string.h>
+
 #include <rsched/mpi.h>
 
 enum { MAX_EDGES = 16 };
@@ -183,12 +185,21 @@ static void rebind_native_call(int packed)
     MPI_Comm_free(&comm);
 }
 
+/* The last error is the whole story. */
+static void says(const char *what, const char *why)
+{
+    const char *text = rsched_last_error();
+
+    CHECK(strncmp(text, what, strlen(what)) == 0 && strstr(text, why) != NULL, "%s", text);
+}
+
 static void refused(void)
 {
     int self = world_rank, none = world_size, value = 0, got;
     struct blocks blocks = blocks_of(1);
     struct rsched_mpi_topology *topology = NULL;
     struct rsched_stats stats;
+    uint64_t counter;
     MPI_Request request = MPI_REQUEST_NULL;
 
     CHECK(rsched_mpi_topology_create(MPI_COMM_NULL, 0, NULL, 0, NULL, 0,
@@ -202,6 +213,7 @@ static void refused(void)
     CHECK(rsched_mpi_topology_from_comm(MPI_COMM_WORLD, 0, &topology) ==
               RSCHED_EINVAL, "no topology");
     CHECK(topology == NULL, "set without success");
+    says("rsched_mpi_topology_from_comm", "has no topology");
     rsched_mpi_topology_destroy(NULL);
     CHECK(rsched_mpi_topology_create(MPI_COMM_WORLD, 1, &self, 1, &self, 0,
                                      &topology) == 0, "lists");
@@ -219,6 +231,7 @@ static void refused(void)
     CHECK(make(&value, &got, &blocks, topology, &request) == 0, "init");
     MPI_Start(&request);
     CHECK(rsched_mpi_rebind(request, &value, &got) == RSCHED_ESTATE, "active");
+    says("rsched_mpi_rebind", "is active");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK(rsched_mpi_rebind(request, &value, &got) == 0, "inactive");
     MPI_Request_free(&request);
@@ -229,6 +242,9 @@ static void refused(void)
     CHECK(rsched_mpi_rebind(request, &value, &got) == RSCHED_ENOTSUP &&
               rsched_mpi_request_stats(request, &stats) == RSCHED_ENOTSUP,
           "a request that sends to nobody");
+    says("rsched_mpi_request_stats", "no persistent request");
+    CHECK(rsched_mpi_counter("nonsense", &counter) == RSCHED_ENAME, "counter");
+    says("rsched_mpi_counter", "'nonsense'");
     MPI_Request_free(&request);
 }
 
