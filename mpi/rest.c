@@ -105,10 +105,10 @@ static bool is_any_complete(const struct look *look)
 }
 
 #ifdef SYS_futex_waitv /* Linux 5.16 */
-static int wait_for_any(const struct bells *bells, uint64_t until_ps)
+static int wait_for_any(const struct bells *bells, uint64_t limit_ps)
 {
     struct futex_waitv words[MOST_BELLS];
-    struct timespec until = rs_clock_timespec(until_ps);
+    struct timespec until = rs_clock_until(limit_ps);
 
     for (unsigned i = 0; i < bells->num; i++)
         words[i] = (struct futex_waitv){.val = 1,
@@ -118,10 +118,10 @@ static int wait_for_any(const struct bells *bells, uint64_t until_ps)
                         CLOCK_MONOTONIC);
 }
 #else
-static int wait_for_any(const struct bells *bells, uint64_t until_ps)
+static int wait_for_any(const struct bells *bells, uint64_t limit_ps)
 {
     (void)bells;
-    (void)until_ps;
+    (void)limit_ps;
     errno = ENOSYS;
     return -1;
 }
@@ -134,7 +134,7 @@ static bool wait_for_all(const struct bells *bells, uint64_t limit_ps)
 
     if (atomic_load_explicit(&only_one, memory_order_relaxed))
         return false;
-    if (wait_for_any(bells, rs_clock_now() + limit_ps) >= 0 || errno == EAGAIN ||
+    if (wait_for_any(bells, limit_ps) >= 0 || errno == EAGAIN ||
         errno == ETIMEDOUT || errno == EINTR)
         return true;
     atomic_store_explicit(&only_one, true, memory_order_relaxed);
