@@ -395,10 +395,8 @@ static void __attribute__((cold)) consider_adopting(struct rsched_pull_source *s
     uint64_t bytes;
 
     if (rs_offer_any() && maps(s) && look(s) == 0 && find_pages(s, &pages, &bytes) == 0 &&
-        rs_adopt_is_due(&s->adopt, adopting_saves(s, &pages), bytes)) {
-        for (size_t i = 0; i < pages.number; i++)
-            rs_adopt(pages.at[i].address, pages.at[i].address + pages.at[i].bytes);
-    }
+        rs_adopt_is_due(&s->adopt, adopting_saves(s, &pages), pages.number, bytes))
+        rs_adopt(pages.at, pages.number);
     free(pages.at);
 }
 

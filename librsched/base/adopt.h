@@ -12,10 +12,10 @@
 
 #include <rsched/piece.h>
 
-/** Adopt what may be adopted of [low, high), which nobody writes until this
- * returns. What was adopted, rs_shared_find() finds; why the rest was not is
- * counted. */
-void rs_adopt(char *low, char *high);
+/** Adopt what may be adopted of whole pages, as rs_adopt_pages() returns them, which nobody
+ * writes until this returns. What was adopted, rs_shared_find() finds; why the rest was not
+ * is counted. */
+void rs_adopt(const struct rsched_piece *pages, size_t number);
 
 /**
  * The pages that lie wholly within parts of memory, pieces of one block each: in their place,
@@ -36,10 +36,11 @@ struct rs_adopt_watch {
  * have saved what adopting and taking back take; so it never takes more than twice what
  * it could save, however many starts there are. Else it is due again after twice as many.
  *
- * @param saves ps that a start would save; 0: never; UINT64_MAX: always
- * @param bytes that would be adopted
+ * @param saves  ps that a start would save; 0: never; UINT64_MAX: always
+ * @param pieces that would be adopted, and their bytes together
  */
-bool rs_adopt_is_due(struct rs_adopt_watch *w, uint64_t saves, uint64_t bytes);
+bool rs_adopt_is_due(struct rs_adopt_watch *w, uint64_t saves, size_t pieces,
+                     uint64_t bytes);
 
 /** Where the next page begins, and where this one does; where one begins, there. */
 char *rs_page_up(char *address);

@@ -4,9 +4,11 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <rsched/memory.h>
 
+#include "librsched/base/array.h"
 #include "librsched/base/error.h"
 #include "librsched/base/shared.h"
 
@@ -125,22 +127,6 @@ static void visit(const char *low, const char *high,
     }
 }
 
-struct question {
-    const char *low, *high;
-    int holding, others; /* pieces */
-};
-
-static void ask(struct entry *e, const char *start, const char *end, void *arg)
-{
-    struct question *q = arg;
-
-    if (start <= q->low && q->high <= end &&
-        !(atomic_load_explicit(&e->state, memory_order_relaxed) & BARRED))
-        q->holding++;
-    else
-        q->others++;
-}
-
 static void set(struct entry *e, const char *start, const char *end, void *arg)
 {
     const size_t *bit = arg;
@@ -155,45 +141,109 @@ bool rs_offer_any(void)
     return atomic_load_explicit(&any, memory_order_relaxed);
 }
 
-/* Of two pieces, as of a pool that the C library has given out and a part of it, the
- * one would be taken back, and the pages with it, while the other is in use. */
-bool rs_offer_holds(const char *low, const char *high)
-{
-    struct question q = {.low = low, .high = high};
+/* ---- those of a range ---- */
 
-    visit(low, high, ask, &q);
-    return q.holding == 1 && q.others == 0;
-}
-
-struct limits {
-    const char *low, *edge;
+struct offers {
+    struct rs_offer *at;
+    size_t number, room;
+    bool failed;
 };
 
-static void limit(struct entry *e, const char *start, const char *end,
-                  void *arg)
+static void add(struct entry *e, const char *start, const char *end, void *arg)
 {
-    struct limits *l = arg;
+    struct offers *o = arg;
+    struct rs_offer *larger =
+        rs_array_grow(o->at, &o->room, o->number + 1, sizeof(*larger));
 
-    (void)e;
-    if (start > l->low && start < l->edge)
-        l->edge = start;
-    if (end > l->low && end < l->edge)
-        l->edge = end;
+    o->failed = o->failed || larger == NULL;
+    if (larger == NULL)
+        return;
+    o->at = larger;
+    larger[o->number++] = (struct rs_offer){
+        start, end, end, atomic_load_explicit(&e->state, memory_order_relaxed) & BARRED};
 }
 
-const char *rs_offer_edge(const char *low, const char *high)
+static int compare(const void *a, const void *b)
 {
-    struct limits l = {low, high};
+    const struct rs_offer *o = a, *p = b;
 
-    visit(low, high, limit, &l);
-    return l.edge;
+    return o->low < p->low ? -1 : o->low > p->low;
 }
 
-void rs_offer_mark(const char *low)
+bool rs_offers_list(const char *low, const char *high, struct rs_offer **list,
+                    size_t *number)
 {
-    size_t bit = ADOPTED;
+    struct offers o = {0};
 
-    visit(low, low + 1, set, &bit);
+    visit(low, high, add, &o);
+    if (o.failed) {
+        free(o.at);
+        o = (struct offers){.failed = true};
+    }
+    if (o.number > 0)
+        qsort(o.at, o.number, sizeof(*o.at), compare);
+    for (size_t i = 1; i < o.number; i++) {
+        if (o.at[i].reach < o.at[i - 1].reach)
+            o.at[i].reach = o.at[i - 1].reach;
+    }
+    *list = o.at;
+    *number = o.number;
+    return !o.failed;
+}
+
+/* The first one that can have a byte behind `low`. */
+static size_t first_behind(const struct rs_offer *list, size_t number, const char *low)
+{
+    size_t first = 0;
+
+    while (first < number) {
+        size_t middle = first + (number - first) / 2;
+
+        if (list[middle].reach <= low)
+            first = middle + 1;
+        else
+            number = middle;
+    }
+    return first;
+}
+
+/* Of two pieces, as of a pool that the C library has given out and a part of it, the
+ * one would be taken back, and the pages with it, while the other is in use. */
+const struct rs_offer *rs_offers_holding(const struct rs_offer *list, size_t number,
+                                         const char *low, const char *high)
+{
+    const struct rs_offer *holding = NULL;
+
+    for (size_t i = first_behind(list, number, low); i < number && list[i].low < high; i++) {
+        if (list[i].high <= low)
+            continue;
+        if (holding != NULL || list[i].low > low || list[i].high < high || list[i].barred)
+            return NULL;
+        holding = &list[i];
+    }
+    return holding;
+}
+
+const char *rs_offers_edge(const struct rs_offer *list, size_t number, const char *low,
+                           const char *high)
+{
+    const char *edge = high;
+
+    for (size_t i = first_behind(list, number, low); i < number && list[i].low < edge; i++) {
+        if (list[i].low > low)
+            edge = list[i].low;
+        else if (list[i].high > low && list[i].high < edge)
+            edge = list[i].high;
+    }
+    return edge;
+}
+
+bool rs_offer_mark(const struct rs_offer *offer)
+{
+    struct entry *e = find(offer->low);
+
+    return e != NULL &&
+           !(atomic_fetch_or_explicit(&e->state, ADOPTED, memory_order_relaxed) & BARRED);
 }
 
 void rsched_memory_bar(const void *address, size_t bytes)

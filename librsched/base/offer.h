@@ -13,15 +13,29 @@
 /** Whether anything was ever offered. */
 bool rs_offer_any(void);
 
-/** Whether [low, high) lies in one piece of memory that was offered and not
- * barred, and no byte of it in another one. Its owner must not reclaim it meanwhile. */
-bool rs_offer_holds(const char *low, const char *high);
+/* A piece of memory that was offered, as it was when it was listed. */
+struct rs_offer {
+    const char *low, *high;
+    const char *reach; /* where the last one ends of those up to this one */
+    bool barred;
+};
 
-/** The first address in (low, high) where a piece that was offered begins or ends; else
- * high. */
-const char *rs_offer_edge(const char *low, const char *high);
+/** Those that have a byte of [low, high), in the order of addresses; others may come and
+ * go meanwhile. *list is to be freed. @return false: there is no memory for the list */
+bool rs_offers_list(const char *low, const char *high, struct rs_offer **list,
+                    size_t *number);
 
-/** The piece that has `low` has adopted pages from now on. */
-void rs_offer_mark(const char *low);
+/** The one in which [low, high) lies: it is not barred, and no byte is in another one. Its
+ * owner must not reclaim it meanwhile. @return NULL: there is none */
+const struct rs_offer *rs_offers_holding(const struct rs_offer *list, size_t number,
+                                         const char *low, const char *high);
+
+/** The first address in (low, high) where one begins or ends; else high. */
+const char *rs_offers_edge(const struct rs_offer *list, size_t number, const char *low,
+                           const char *high);
+
+/** It has adopted pages from now on. @return false: it has been barred since, or is no
+ * longer offered */
+bool rs_offer_mark(const struct rs_offer *offer);
 
 #endif

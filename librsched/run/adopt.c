@@ -59,21 +59,23 @@ static int add_blocks(struct parts *parts, struct rsched_lane *lane, bool pages)
     return error;
 }
 
-/* Adopt what both lists have. */
-static void adopt_common(const struct parts *a, const struct parts *b)
+/* What both lists have; whole pages, as both are. */
+static int intersect(const struct parts *a, const struct parts *b, struct parts *common)
 {
-    for (size_t i = 0, k = 0; i < a->number && k < b->number;) {
+    int error = 0;
+
+    for (size_t i = 0, k = 0; i < a->number && k < b->number && error == 0;) {
         const struct rsched_piece *p = &a->at[i], *q = &b->at[k];
         char *low = p->address > q->address ? p->address : q->address;
         char *high = end_of(p) < end_of(q) ? end_of(p) : end_of(q);
 
-        if (low < high)
-            rs_adopt(low, high);
+        error = append(common, low, high);
         if (end_of(p) < end_of(q))
             i++;
         else
             k++;
     }
+    return error;
 }
 
 /* Add up what all lanes would save in a start. */
@@ -104,7 +106,7 @@ static uint64_t bytes_of(const struct parts *parts)
 
 static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
 {
-    struct parts wanted = {0};
+    struct parts wanted = {0}, common = {0};
     int error = 0;
 
     for (uint32_t i = 0; i < x->num_tx && error == 0; i++) {
@@ -116,8 +118,11 @@ static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
     }
     if (error == 0) {
         wanted.number = rs_adopt_pages(wanted.at, wanted.number);
-        adopt_common(&wanted, pages);
+        error = intersect(&wanted, pages, &common);
     }
+    if (error == 0)
+        rs_adopt(common.at, common.number);
+    free(common.at);
     free(wanted.at);
 }
 
@@ -133,7 +138,7 @@ static void consider(struct rsched_exchange *x)
     }
     if (error == 0) {
         pages.number = rs_adopt_pages(pages.at, pages.number);
-        if (rs_adopt_is_due(&x->adopt, saving(x, &pages), bytes_of(&pages)))
+        if (rs_adopt_is_due(&x->adopt, saving(x, &pages), pages.number, bytes_of(&pages)))
             adopt_for(x, &pages);
     }
     free(pages.at);

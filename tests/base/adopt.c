@@ -3,6 +3,8 @@
  * tests/runtime/adopt.c has what others see meanwhile. */
 #include <criterion/criterion.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,6 +14,17 @@
 #include "librsched/base/shared.h"
 
 enum { PAGE = 4096, PAGES = 12, ALL = PAGES * PAGE };
+
+static unsigned opened; /* files */
+
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+    opened++;
+    return __real_fopen(path, mode);
+}
 
 static char *adopted_memory(void)
 {
@@ -52,23 +65,28 @@ Test(base_adopt, it_is_due_when_it_pays)
     struct rs_adopt_watch w = {.in = 0};
     uint32_t starts = 4;
 
-    cr_assert_not(rs_adopt_is_due(&w, 0, bytes));
+    cr_assert_not(rs_adopt_is_due(&w, 0, 1, bytes));
     cr_assert_eq(w.in, 0, "what saves nothing is not looked at again");
-    cr_assert(rs_adopt_is_due(&w, UINT64_MAX, bytes));
-    cr_assert(rs_adopt_is_due(&w, ms, bytes));
+    cr_assert(rs_adopt_is_due(&w, UINT64_MAX, 1, bytes));
+    cr_assert(rs_adopt_is_due(&w, ms, 1, bytes));
     /* 1 MiB takes about 1 ms: 1 us a start is about 1000 starts. */
     w = (struct rs_adopt_watch){.in = 0};
-    while (!rs_adopt_is_due(&w, ms / 1000, bytes)) {
+    while (!rs_adopt_is_due(&w, ms / 1000, 1, bytes)) {
         cr_assert_eq(w.in, starts, "after twice as many");
         starts *= 2;
         cr_assert_leq(starts, 2048);
     }
     cr_assert_geq(starts, 512);
+    /* The same in pieces of two pages takes more than ten times as long. */
+    w = (struct rs_adopt_watch){.in = 0};
+    cr_assert_not(rs_adopt_is_due(&w, ms, bytes / (2 * PAGE), bytes));
+    w = (struct rs_adopt_watch){.in = 0};
+    cr_assert_not(rs_adopt_is_due(&w, ms, SIZE_MAX, bytes));
     /* What saves next to nothing is not looked at for ever. */
     w = (struct rs_adopt_watch){.in = 0};
     for (int i = 0; i < 40; i++) {
         w.in = 0;
-        cr_assert_not(rs_adopt_is_due(&w, 1, UINT64_MAX));
+        cr_assert_not(rs_adopt_is_due(&w, 1, 1, UINT64_MAX));
     }
     cr_assert_eq(w.in, 0);
 }
@@ -166,19 +184,70 @@ Test(base_adopt, nothing_is_left_of_what_was_cut)
     rs_shared_close();
 }
 
+static struct rs_offer *list;
+static size_t listed;
+
+static void look(const char *low, const char *high)
+{
+    free(list);
+    cr_assert(rs_offers_list(low, high, &list, &listed));
+}
+
 Test(base_adopt, pieces_of_offers)
 {
     static char memory[100];
+    const char *m = memory, *end = memory + 100;
 
-    cr_assert_eq(rs_offer_edge(memory, memory + 100), memory + 100);
-    rsched_memory_offer(memory + 10, 20);
+    look(m, end);
+    cr_assert_eq(rs_offers_edge(list, listed, m, end), end);
+    cr_assert_null(rs_offers_holding(list, listed, m, end));
     rsched_memory_offer(memory + 30, 30);
-    cr_assert_eq(rs_offer_edge(memory, memory + 100), memory + 10);
-    cr_assert_eq(rs_offer_edge(memory + 10, memory + 100), memory + 30);
-    cr_assert_eq(rs_offer_edge(memory + 30, memory + 100), memory + 60);
-    cr_assert_eq(rs_offer_edge(memory + 30, memory + 50), memory + 50);
+    rsched_memory_offer(memory + 10, 20);
+    look(m, end);
+    cr_assert_eq(listed, 2);
+    cr_assert_eq(rs_offers_edge(list, listed, m, end), m + 10);
+    cr_assert_eq(rs_offers_edge(list, listed, m + 10, end), m + 30);
+    cr_assert_eq(rs_offers_edge(list, listed, m + 30, end), m + 60);
+    cr_assert_eq(rs_offers_edge(list, listed, m + 30, m + 50), m + 50);
+    cr_assert_eq(rs_offers_holding(list, listed, m + 10, m + 30), &list[0]);
+    cr_assert_eq(rs_offers_holding(list, listed, m + 40, m + 41), &list[1]);
+    cr_assert_null(rs_offers_holding(list, listed, m + 29, m + 31));
+    cr_assert_null(rs_offers_holding(list, listed, m + 59, m + 61));
+    cr_assert_null(rs_offers_holding(list, listed, m + 60, m + 61));
+    look(m + 30, m + 31);
+    cr_assert_eq(listed, 1);
+    /* What is no longer offered, or barred, is not marked. */
+    cr_assert(rs_offer_mark(&list[0]));
+    rsched_memory_bar(memory + 50, 1);
+    cr_assert_not(rs_offer_mark(&list[0]));
+    look(m, end);
+    cr_assert_null(rs_offers_holding(list, listed, m + 40, m + 41));
     cr_assert_eq(rsched_memory_reclaim(memory + 10), 0);
+    cr_assert_not(rs_offer_mark(&list[0]));
     cr_assert_eq(rsched_memory_reclaim(memory + 30), 0);
+}
+
+/* A pool that was given out, and parts of it that were, too. */
+Test(base_adopt, offers_within_an_offer)
+{
+    static char memory[100];
+    const char *m = memory, *end = memory + 100;
+
+    rsched_memory_offer(memory, 100);
+    rsched_memory_offer(memory + 20, 10);
+    rsched_memory_offer(memory + 50, 10);
+    look(m, end);
+    cr_assert_eq(listed, 3);
+    cr_assert_eq(rs_offers_holding(list, listed, m + 70, m + 80), &list[0]);
+    cr_assert_eq(rs_offers_holding(list, listed, m + 30, m + 50), &list[0]);
+    cr_assert_null(rs_offers_holding(list, listed, m + 20, m + 30));
+    cr_assert_null(rs_offers_holding(list, listed, m + 40, m + 51));
+    cr_assert_eq(rs_offers_edge(list, listed, m, end), m + 20);
+    cr_assert_eq(rs_offers_edge(list, listed, m + 20, end), m + 30);
+    cr_assert_eq(rs_offers_edge(list, listed, m + 60, end), end);
+    cr_assert_eq(rsched_memory_reclaim(memory), 0);
+    cr_assert_eq(rsched_memory_reclaim(memory + 20), 0);
+    cr_assert_eq(rsched_memory_reclaim(memory + 50), 0);
 }
 
 static struct rsched_piece part(char *memory, int low, int high)
@@ -220,4 +289,27 @@ Test(base_adopt, no_more_parts_than_a_process_can_have)
     cr_assert_eq(rs_shared_unadopt(m + (size_t)(2 * left) * PAGE,
                                    m + (size_t)(2 * left + 3) * PAGE), 0);
     cr_assert_eq(rs_shared_adopt(m, PAGE), 0, "there is room again");
+}
+
+/* Lists of the process are as long as it has mappings, and each piece adds some. */
+Test(base_adopt, the_process_is_looked_at_once_for_many_pieces)
+{
+    enum { PIECES = 50, STEP = 4 * PAGE };
+    char *memory = mmap(NULL, PIECES * STEP, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rsched_piece pages[PIECES];
+    uint64_t before = rsched_memory_adoptions(RSCHED_ADOPTED);
+
+    cr_assert_neq(memory, MAP_FAILED);
+    memset(memory, 1, PIECES * STEP);
+    rsched_memory_offer(memory, PIECES * STEP);
+    for (int i = 0; i < PIECES; i++)
+        pages[i] = part(memory, i * STEP, i * STEP + 2 * PAGE);
+    opened = 0;
+    rs_adopt(pages, PIECES);
+    cr_assert_eq(rsched_memory_adoptions(RSCHED_ADOPTED) - before,
+                 PIECES * 2 * PAGE);
+    cr_assert_leq(opened, 2, "%u files", opened);
+    cr_assert_eq(rsched_memory_reclaim(memory), 0);
+    munmap(memory, PIECES * STEP);
 }
