@@ -117,6 +117,7 @@ struct rsched_order;
 struct rsched_ring;
 struct rsched_gpu_hold;
 struct rsched_gpu_stage;
+struct rs_peer;
 struct rs_sources;
 struct rs_ways;
 
@@ -177,6 +178,7 @@ struct rsched_lane {
     const struct rsched_engine_ops *ops;
     unsigned engine; /**< set by librsched: its number there */
     struct rsched_connection *connection;
+    const struct rs_peer *peer; /**< librsched's own */
     /** The lane beside this one, or NULL; set by librsched before the first load. */
     struct rsched_lane *beside;
     /** tx: the rx lane over which the same exchange gets what the same peer sends, on

@@ -322,17 +322,11 @@ int rsched_exchange_wait(struct rsched_exchange *x)
     }
 }
 
-static bool peer_is_pending(const struct rs_pending *pending,
-                            const struct rs_edge *edges, uint32_t num_edges,
-                            int process)
+static bool peer_is_pending(const struct rs_pending *pending, int process)
 {
-    for (uint32_t e = 0; e < num_edges; e++) {
-        if (edges[e].peer->process != process)
-            continue;
-        for (uint32_t i = 0; i < pending->count; i++) {
-            if (pending->lanes[i] == edges[e].lane)
-                return true;
-        }
+    for (uint32_t i = 0; i < pending->count; i++) {
+        if (pending->lanes[i]->peer->process == process)
+            return true;
     }
     return false;
 }
@@ -346,28 +340,14 @@ int rsched_exchange_test_peer(struct rsched_exchange *x, int peer, bool *done)
     if (!x->active)
         return 0;
     rs_exchange_progress(x);
-    *done = !peer_is_pending(&x->pending_tx, x->out, x->num_out, peer) &&
-            !peer_is_pending(&x->pending_rx, x->in, x->num_in, peer);
+    *done = !peer_is_pending(&x->pending_tx, peer) &&
+            !peer_is_pending(&x->pending_rx, peer);
     if (unlikely(x->error != 0 || (!*done && is_hopeless(x)))) {
         *done = true;
         return finish(x);
     }
     leave(x);
     return 0;
-}
-
-static struct rs_edge *edge_of(struct rsched_exchange *x,
-                               const struct rsched_lane *lane)
-{
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        if (x->out[i].lane == lane)
-            return &x->out[i];
-    }
-    for (uint32_t i = 0; i < x->num_in; i++) {
-        if (x->in[i].lane == lane)
-            return &x->in[i];
-    }
-    return NULL;
 }
 
 static bool is_dead(const struct rs_peer *peer)
@@ -390,10 +370,9 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
     for (uint32_t i = 0; i < pending->count; i++) {
         struct rsched_lane *lane = pending->lanes[i];
         const struct rsched_engine_ops *ops = lane->ops;
-        struct rs_edge *edge = edge_of(x, lane);
         int error;
 
-        if (!is_dead(edge->peer) &&
+        if (!is_dead(lane->peer) &&
             (tx ? ops->tx_check(lane) : ops->rx_check(lane)) == 0)
             continue;
         /* It may have done all that this epoch needs before that. */
@@ -403,8 +382,8 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
         /* What it left is here, so that it takes nobody to have it. */
         if (!tx && lane->copying)
             continue;
-        if (is_dead(edge->peer))
-            return fail_of_peer(x, edge->peer);
+        if (is_dead(lane->peer))
+            return fail_of_peer(x, lane->peer);
         error = tx ? ops->tx_check(lane) : ops->rx_check(lane);
         if (error != 0) /* not so while it is being copied */
             return rs_exchange_fail(x, error);

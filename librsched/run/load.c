@@ -289,6 +289,7 @@ static void list_out(struct rsched_exchange *x, bool self)
         if (e->by_kernel || is_self(x, e) != self)
             continue;
         x->epoch_puts += e->num_order;
+        e->lane->peer = e->peer;
         if (e->bytes > 0)
             x->tx[x->num_tx++] = e->lane;
         x->epoch_bytes += e->bytes;
@@ -306,6 +307,7 @@ void rs_exchange_list_lanes(struct rsched_exchange *x)
     for (uint32_t i = 0; i < x->num_in; i++) {
         const struct rs_edge *e = &x->in[i];
 
+        e->lane->peer = e->peer;
         if (!e->by_kernel && e->bytes > 0 && !e->lane->passive)
             x->rx[x->num_rx++] = e->lane;
     }
@@ -363,6 +365,12 @@ static int check_variable(const struct rsched_exchange *x, bool variable)
     return error;
 }
 
+static int no_addresses(const struct rsched_exchange *x)
+{
+    return rs_fail(RSCHED_EINVAL, "exchange %llu: no addresses of buffers",
+                   (unsigned long long)x->tag);
+}
+
 int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
                          void *const *receive)
 {
@@ -370,6 +378,9 @@ int rsched_exchange_bind(struct rsched_exchange *x, const void *const *send,
 
     rs_exchange_own(x);
     error = check_variable(x, false);
+    if (error == 0 && ((send == NULL && x->num_puts > 0) ||
+                       (receive == NULL && x->num_receives > 0)))
+        error = no_addresses(x);
     if (error == 0)
         error = rs_exchange_compile(x, x->pattern, send, receive);
     rs_exchange_leave(x);
@@ -400,6 +411,20 @@ static int check_same_processes(const struct rsched_exchange *x,
                    (unsigned long long)x->tag);
 }
 
+/* Where nothing moves there need not be any. */
+static int check_addresses(const struct rsched_exchange *x,
+                           const struct rsched_pattern *pattern,
+                           const void *const *send, void *const *receive)
+{
+    bool good = true;
+
+    for (size_t i = 0; send == NULL && good && i < x->num_puts; i++)
+        good = rsched_pattern_put(pattern, i)->bytes == 0;
+    for (size_t i = 0; receive == NULL && good && i < x->num_receives; i++)
+        good = rsched_pattern_receive(pattern, i)->bytes == 0;
+    return good ? 0 : no_addresses(x);
+}
+
 int rsched_exchange_load(struct rsched_exchange *x,
                          const struct rsched_pattern *pattern,
                          const void *const *send, void *const *receive)
@@ -408,10 +433,14 @@ int rsched_exchange_load(struct rsched_exchange *x,
 
     rs_exchange_own(x);
     error = check_variable(x, true);
-    if (error == 0)
+    if (error == 0) {
+        x->loaded = false; /* until this one is */
         error = check_same_processes(x, pattern);
-    if (error == 0)
-        error = rs_exchange_compile(x, pattern, send, receive);
+        if (error == 0)
+            error = check_addresses(x, pattern, send, receive);
+        if (error == 0)
+            error = rs_exchange_compile(x, pattern, send, receive);
+    }
     rs_exchange_leave(x);
     return error;
 }

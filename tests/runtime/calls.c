@@ -63,6 +63,9 @@ static int run_bind(struct rank *self)
     struct halo *h;
 
     RANK_CHECK(halo_create(self, edges, 3, 1, 0, &h) == 0);
+    RANK_CHECK(rsched_exchange_bind(h->x, NULL, h->receive) == RSCHED_EINVAL);
+    RANK_CHECK(rsched_exchange_bind(h->x, (const void *const *)h->send, NULL) ==
+               RSCHED_EINVAL);
     for (int epoch = 0; epoch < 12; epoch++) {
         for (int i = 0; i < h->num_send && epoch % 2 == self->rank; i++) {
             free(h->send[i]);
@@ -145,6 +148,17 @@ static int run_load(struct rank *self)
                                         (const void *const *)h->send,
                                         h->receive) == 0);
         RANK_CHECK(halo_step(h, epoch) == 0);
+        /* What was loaded before one that is refused does not move again. */
+        if (epoch == 0)
+            RANK_CHECK(rsched_exchange_load(h->x, empty, NULL, NULL) == RSCHED_EINVAL);
+        else if (epoch == 1)
+            RANK_CHECK(rsched_exchange_load(h->x, h->pattern, NULL, h->receive) ==
+                       RSCHED_EINVAL);
+        else
+            RANK_CHECK(rsched_exchange_load(h->x, h->pattern,
+                                            (const void *const *)h->send, NULL) ==
+                       RSCHED_EINVAL);
+        RANK_CHECK(rsched_exchange_start(h->x) == RSCHED_ESTATE);
     }
     /* The first edge cannot be loaded: none may start. */
     RANK_CHECK(rsched_pattern_create("device", &device) == 0);
