@@ -113,6 +113,7 @@ static void read_control(struct msghdr *message, struct rs_hand *hand)
 
             memcpy(&from, CMSG_DATA(c), sizeof(from));
             hand->pid = from.pid;
+            hand->uid = from.uid;
         } else if (c->cmsg_type == SCM_RIGHTS) {
             take_descriptors(c, hand);
         }
@@ -134,6 +135,7 @@ static bool receive(struct rs_hands *hands)
     if (hand == NULL)
         return false;
     hand->pidfd = -1;
+    hand->uid = (uid_t)-1;
     memset(hand->fds, -1, sizeof(hand->fds));
     if (recvmsg(hands->socket, &message, MSG_CMSG_CLOEXEC) < 0) {
         free(hand);
@@ -141,8 +143,8 @@ static bool receive(struct rs_hands *hands)
     }
     read_control(&message, hand);
     hand->from = letter.from;
-    /* Anybody may write to the socket; only peers know the nonces. */
-    if (letter.magic != MAGIC || letter.to != hands->nonce ||
+    /* Anybody may write to the socket, and may see all nonces. */
+    if (letter.magic != MAGIC || letter.to != hands->nonce || hand->uid != geteuid() ||
         hand->fds[RS_HAND_FDS - 1] < 0) {
         rs_hand_destroy(hand);
         return true;

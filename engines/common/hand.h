@@ -6,7 +6,8 @@
  * dumped (PR_SET_DUMPABLE); but descriptors that are sent to a socket arrive.
  * The sockets are abstract ones, which all processes of a network namespace
  * reach, and nobody else: their names, made of the nonces, are those of no other
- * node's either. A process sends its own before it tells that its half of a connection
+ * node's either. The kernel shows them to all users, so letters of others are thrown
+ * away. A process sends its own before it tells that its half of a connection
  * is there, so that they lie in the peer's queue when that looks for them. A queue
  * is short; so whoever waits for peers that may send to it takes what has come
  * (the engine's `collect`).
@@ -27,6 +28,7 @@ struct rs_hand {
     uint64_t from; /* its nonce */
     pid_t pid;     /* its number in the namespace of this process; 0: it has
                       none here */
+    uid_t uid;            /* its user, likewise; (uid_t)-1: not known */
     int pidfd;            /* of it, or -1; owned, as these */
     int fds[RS_HAND_FDS]; /* what it has sent */
 };

@@ -4,6 +4,7 @@
 #include "engines/common/maps.h"
 
 #include <fcntl.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,7 +17,7 @@
 enum { MAX_UNUSED = 64 };
 
 struct rs_map {
-    struct rs_map *next; /* the one that was got last is the first */
+    TAILQ_ENTRY(rs_map) link; /* of those that nobody uses */
     struct rs_place place;
     unsigned users;
 };
@@ -27,6 +28,7 @@ void rs_maps_init(struct rs_maps *maps, int fd, uint64_t id)
 
     *maps = (struct rs_maps){
         .lock = PTHREAD_MUTEX_INITIALIZER, .fd = fd, .id = id};
+    TAILQ_INIT(&maps->unused);
     if (fd < 0 || (pread(fd, head, sizeof(head), 0) == sizeof(head) &&
                    head[0] == RS_SHARED_MAGIC && head[1] == id))
         return;
@@ -43,19 +45,38 @@ void rs_maps_open(struct rs_maps *maps, int pid, int fd, uint64_t id)
                  id);
 }
 
-static void unmap(struct rs_map **at)
+static int compare(const void *a, const void *b)
 {
-    struct rs_map *map = *at;
+    const struct rs_place *p = &((const struct rs_map *)a)->place;
+    const struct rs_place *q = &((const struct rs_map *)b)->place;
 
-    *at = map->next;
+    if (p->offset != q->offset)
+        return p->offset < q->offset ? -1 : 1;
+    return p->bytes < q->bytes ? -1 : p->bytes > q->bytes;
+}
+
+/* One that is in no list. */
+static void unmap(struct rs_maps *maps, struct rs_map *map)
+{
+    tdelete(map, &maps->tree, compare);
     munmap(map->place.address, map->place.bytes);
     free(map);
 }
 
+static void unmap_unused(struct rs_maps *maps, size_t most)
+{
+    while (maps->num_unused > most) {
+        struct rs_map *map = TAILQ_FIRST(&maps->unused);
+
+        TAILQ_REMOVE(&maps->unused, map, link);
+        maps->num_unused--;
+        unmap(maps, map);
+    }
+}
+
 void rs_maps_fini(struct rs_maps *maps)
 {
-    while (maps->list != NULL)
-        unmap(&maps->list);
+    unmap_unused(maps, 0);
     if (maps->fd >= 0)
         close(maps->fd);
     pthread_mutex_destroy(&maps->lock);
@@ -73,7 +94,8 @@ static bool is_in_file(const struct rs_maps *maps, const struct rs_place *p)
     return p->bytes > 0 && p->bytes <= size && p->offset <= size - p->bytes;
 }
 
-static int add(struct rs_maps *maps, const struct rs_place *place)
+static int map_place(const struct rs_maps *maps, const struct rs_place *place,
+                     struct rs_map **made)
 {
     struct rs_map *map;
 
@@ -94,54 +116,44 @@ static int add(struct rs_maps *maps, const struct rs_place *place)
                        (unsigned long long)place->bytes);
     }
     madvise(map->place.address, place->bytes, MADV_DONTFORK);
-    map->next = maps->list;
-    maps->list = map;
+    *made = map;
     return 0;
 }
 
-static struct rs_map **find(struct rs_maps *maps, const struct rs_place *place)
+static int add(struct rs_maps *maps, const struct rs_place *place, struct rs_map **map)
 {
-    struct rs_map **at = &maps->list;
+    int error = map_place(maps, place, map);
 
-    while (*at != NULL && ((*at)->place.id != place->id ||
-                           (*at)->place.offset != place->offset ||
-                           (*at)->place.bytes != place->bytes))
-        at = &(*at)->next;
-    return at;
-}
-
-static void trim(struct rs_maps *maps)
-{
-    unsigned unused = 0;
-
-    for (struct rs_map **at = &maps->list; *at != NULL;) {
-        if ((*at)->users == 0 && ++unused > MAX_UNUSED)
-            unmap(at);
-        else
-            at = &(*at)->next;
+    if (error != 0)
+        return error;
+    if (tsearch(*map, &maps->tree, compare) == NULL) {
+        munmap((*map)->place.address, place->bytes);
+        free(*map);
+        return rs_fail(RSCHED_ENOMEM, "no memory for a mapping");
     }
+    return 0;
 }
 
-/* Have it in the list, and in use. */
+/* Have it, and in use. */
 static int use(struct rs_maps *maps, const struct rs_place *place,
                struct rs_map **map)
 {
-    struct rs_map **at, *found;
-    int error;
+    const struct rs_map key = {.place = *place};
+    struct rs_map **found = tfind(&key, &maps->tree, compare);
+    int error = 0;
 
-    if (*find(maps, place) == NULL) {
-        error = add(maps, place);
-        if (error != 0)
-            return error;
-        trim(maps);
+    if (found == NULL)
+        error = add(maps, place, map);
+    else
+        *map = *found;
+    if (error != 0)
+        return error;
+    if (found != NULL && (*map)->users == 0) {
+        TAILQ_REMOVE(&maps->unused, *map, link);
+        maps->num_unused--;
     }
-    at = find(maps, place);
-    found = *at;
-    *at = found->next;
-    found->next = maps->list;
-    maps->list = found;
-    found->users++;
-    *map = found;
+    if ((*map)->users++ == 0 && ++maps->num_used > maps->most)
+        maps->most = maps->num_used;
     return 0;
 }
 
@@ -164,26 +176,29 @@ int rs_maps_get(struct rs_maps *maps, struct rs_place *place,
 
 void rs_maps_drop(struct rs_maps *maps, struct rs_map *map)
 {
-    struct rs_map **at = &maps->list;
-
     if (map == NULL)
         return;
     pthread_mutex_lock(&maps->lock);
     if (--map->users == 0) {
-        while (*at != map)
-            at = &(*at)->next;
-        unmap(at);
+        maps->num_used--;
+        unmap(maps, map);
     }
     pthread_mutex_unlock(&maps->lock);
 }
 
+/* As many are kept as were ever in use, and some: who gives all of a message back gets
+ * most of them again for the next one. */
 void rs_maps_put(struct rs_maps *maps, struct rs_map *map)
 {
     if (map == NULL)
         return;
     pthread_mutex_lock(&maps->lock);
-    map->users--;
-    trim(maps);
+    if (--map->users == 0) {
+        TAILQ_INSERT_TAIL(&maps->unused, map, link);
+        maps->num_used--;
+        maps->num_unused++;
+        unmap_unused(maps, MAX_UNUSED + maps->most);
+    }
     pthread_mutex_unlock(&maps->lock);
 }
 
@@ -198,9 +213,13 @@ int rs_map_list_get(struct rs_map_list *list, struct rs_maps *maps,
     if (larger == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for mappings");
     list->at = larger;
+    if (list->number == 0)
+        list->changes = atomic_load(&rs_shared_changes);
     error = rs_maps_get(maps, place, &map);
-    if (error == 0)
+    if (error == 0) {
         list->at[list->number++] = map;
+        list->own += map == NULL;
+    }
     return error;
 }
 
@@ -208,6 +227,7 @@ void rs_map_list_clear(struct rs_map_list *list, struct rs_maps *maps)
 {
     while (list->number > 0)
         rs_maps_put(maps, list->at[--list->number]);
+    list->own = 0;
 }
 
 void rs_map_list_fini(struct rs_map_list *list, struct rs_maps *maps)

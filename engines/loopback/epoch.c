@@ -486,7 +486,8 @@ pull(struct lane *l, const struct rs_slot *slot)
     int error = 0;
 
     memcpy(&a, slot->data, sizeof(a));
-    if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0))
+    if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0 ||
+                                rs_map_list_is_stale(&p->maps)))
         error = rs_pull_compile(l, &a);
     if (error == 0) {
         if (rs_pull_copy(l) == RSCHED_LANE_PENDING) {

@@ -436,9 +436,13 @@ bool rs_pull_help(struct lane *l)
     a.bytes = work->table[1];
     a.version = work->table[2];
     a.rest = pull->announcement.version; /* both tables matter */
-    if (memcmp(&a, &pull->offer, sizeof(a)) != 0 &&
-        !try_compile_help(l, work, epoch, &a))
+    if (pull->helpless == epoch)
         return false;
+    if ((memcmp(&a, &pull->offer, sizeof(a)) != 0 || rs_map_list_is_stale(&pull->maps)) &&
+        !try_compile_help(l, work, epoch, &a)) {
+        pull->helpless = epoch;
+        return false;
+    }
     pull->copies.nontemporal = work->nontemporal != 0;
     copied = copy_chunks(l, epoch);
     pull->helped += copied;

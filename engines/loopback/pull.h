@@ -79,6 +79,7 @@ struct rs_pull {
     uint64_t chunk;          /* bytes of a chunk of shared work; UINT64_MAX:
                                 all of it, by the receiver */
     uint64_t helped;         /* tx: bytes of this epoch that it has copied */
+    uint64_t helpless;       /* tx: the epoch that it cannot help with, see epoch_of() */
     uint32_t mapped;         /* tx: chunks from the back to whose pages it has
                                 written */
     struct rs_pieces slots;  /* what goes through slots nevertheless */

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engines/common/hand.h"
@@ -90,6 +91,35 @@ Test(hands, letters_of_others_are_thrown_away, .init = draw)
                      number, count_descriptors() - before - 1);
     }
     rs_hands_fini(&mine);
+    cr_assert_eq(count_descriptors(), before);
+}
+
+/* Who knows both nonces, as anybody may, is no peer if he is another user. */
+Test(hands, letters_of_another_user_are_thrown_away, .init = draw)
+{
+    struct rs_hands mine, theirs;
+    int before = count_descriptors(), status;
+    struct rs_hand *hand;
+    pid_t other;
+
+    if (geteuid() != 0)
+        cr_skip_test("only root may be another user");
+    rs_hands_init(&mine, mine_nonce);
+    rs_hands_init(&theirs, their_nonce);
+    cr_assert_eq(rs_hands_send(&theirs, mine_nonce, any), 0);
+    other = fork();
+    if (other == 0)
+        _exit(setresuid(65534, 65534, 65534) != 0 ||
+              rs_hands_send(&theirs, mine_nonce, any) != 0);
+    cr_assert_eq(waitpid(other, &status, 0), other);
+    cr_assert_eq(status, 0);
+    hand = rs_hands_take(&mine, their_nonce);
+    cr_assert_not_null(hand);
+    cr_assert_eq(hand->pid, getpid());
+    rs_hand_destroy(hand);
+    cr_assert_null(rs_hands_take(&mine, their_nonce));
+    rs_hands_fini(&mine);
+    rs_hands_fini(&theirs);
     cr_assert_eq(count_descriptors(), before);
 }
 
