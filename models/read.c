@@ -6,7 +6,6 @@
 
 #include "librsched/base/embed.h"
 #include "librsched/base/error.h"
-#include "librsched/base/file.h"
 #include "librsched/base/utf8.h"
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
@@ -436,9 +435,9 @@ static int open_base(const struct rs_yaml *yaml,
         if (strcmp(e->name, name) == 0)
             return rs_yaml_parse(name, e->text, e->length, base);
     }
-    if (!rs_file_is_meant(name) || strcmp(name, "-") == 0)
-        return rs_yaml_fail(yaml, node, "'%.64s' is neither a file nor a "
-                            "built-in machine", name);
+    if (strcmp(name, "-") == 0)
+        return rs_yaml_fail(yaml, node, "extends: '-' is neither a file nor a "
+                            "built-in machine");
     if (name[0] == '/' || slash == NULL)
         snprintf(path, sizeof(path), "%s", name);
     else
@@ -446,8 +445,8 @@ static int open_base(const struct rs_yaml *yaml,
                  yaml->name, name);
     error = rs_yaml_load(path, base);
     if (error == RSCHED_ESYS)
-        error = rs_yaml_fail(yaml, node, "extends: %.600s",
-                             rsched_last_error());
+        error = rs_yaml_fail(yaml, node, "extends: %.600s, and no machine of "
+                             "this name is built in", rsched_last_error());
     return error;
 }
 

@@ -129,7 +129,7 @@ RSCHED_API int rsched_machine_builtin(const char *name,
 RSCHED_API const char *rsched_machine_builtin_name(size_t index);
 
 /** A file if `name` is one ("-", has a '/', ends in .yaml, .yml or .json, or
- * exists as a file), else a built-in machine. */
+ * exists and is no directory), else a built-in machine. */
 RSCHED_API int rsched_machine_open(const char *name,
                                    struct rsched_machine **machine);
 

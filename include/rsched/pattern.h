@@ -166,7 +166,7 @@ RSCHED_API int rsched_pattern_builtin(const char *specification,
 RSCHED_API const char *rsched_pattern_builtin_help(size_t index);
 
 /** A file if `name` is one ("-", has a '/', ends in .yaml, .yml or .json, or
- * exists as a file), else a built-in pattern. */
+ * exists and is no directory), else a built-in pattern. */
 RSCHED_API int rsched_pattern_open(const char *name,
                                    struct rsched_pattern **pattern);
 

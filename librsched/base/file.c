@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/error.h"
@@ -55,6 +55,14 @@ int rs_file_read(const char *path, char **text, size_t *length)
     return error;
 }
 
+/* Whatever can be read: a pipe is, a directory is not. */
+static bool exists(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
 bool rs_file_is_meant(const char *name)
 {
     static const char *const endings[] = {".yaml", ".yml", ".json"};
@@ -67,5 +75,5 @@ bool rs_file_is_meant(const char *name)
             return true;
     }
     return strcmp(name, "-") == 0 || strchr(name, '/') != NULL ||
-           access(name, F_OK) == 0;
+           exists(name);
 }

@@ -18,7 +18,8 @@
 int rs_file_read(const char *path, char **text, size_t *length);
 
 /** Whether a name that may be a file or something built in means a file: it is
- * "-", has a '/', ends in .yaml, .yml or .json, or exists. */
+ * "-", has a '/', ends in .yaml, .yml or .json, or exists and is no
+ * directory. */
 bool rs_file_is_meant(const char *name);
 
 #endif

@@ -87,6 +87,20 @@ static int read_ways(const char *name, struct rs_ways *ways)
     return error;
 }
 
+/* Those of a built-in machine, which has ways: a file of that name in the
+ * working directory is something else. */
+static int read_built_in_ways(struct rs_ways *ways)
+{
+    struct rsched_machine *machine;
+    int error = rsched_machine_builtin(rs_ways_built_in()->machine, &machine);
+
+    if (error != 0)
+        return error;
+    *ways = *rs_machine_ways(machine);
+    rsched_machine_destroy(machine);
+    return 0;
+}
+
 static int find_ways(const struct rsched_machine *machine,
                      struct rs_ways *ways)
 {
@@ -102,7 +116,7 @@ static int find_ways(const struct rsched_machine *machine,
         *ways = *rs_machine_ways(machine);
         return 0;
     }
-    error = read_ways(rs_ways_built_in()->machine, ways);
+    error = read_built_in_ways(ways);
     ways->host_guessed = true;
     return error;
 }
@@ -118,7 +132,7 @@ static int add_host_ways(struct rs_ways *ways)
 {
     uint64_t nontemporal = ways->host[0].nontemporal;
     struct rs_ways host = {0};
-    int error = read_ways(rs_ways_built_in()->machine, &host);
+    int error = read_built_in_ways(&host);
 
     if (error == 0)
         memcpy(ways->host, host.host, sizeof(ways->host));

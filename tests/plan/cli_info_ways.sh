@@ -34,6 +34,14 @@ expect "by RSCHED_WAYS" "$ways" "$mapped"
 expect "by RSCHED_WAYS" "$ways" \
     "  same-numa          gdrcopy, from 17 B gdr-loopback, from 16384 B cuda-ipc"
 
+# The built-in costs are looked up among built-in machines, whatever lies around.
+work=$(mktemp -d) || exit 1
+mkdir "$work/host" && touch "$work/host-epyc"
+expect "beside a directory 'host'" "$(cd "$work" && "$rsched" info)" "$mapped"
+mkdir "$work/tofu-k" && (cd "$work" && "$rsched" plan scale-les3:60:ew -m tofu-k >/dev/null) ||
+    { echo "a directory is taken for a machine" && status=1; }
+rm -rf "$work"
+
 # What it says of stores into host memory counts all the same.
 file=$(mktemp) || exit 1
 trap 'rm -f "$file"' EXIT

@@ -56,6 +56,12 @@ check rails.txt simulate scale-les3:872:all -n 8x6 -m rails.yaml --scheduler bl2
 check groups.txt simulate scale-les3:327:diag -n 8x6 -m ./groups.yaml --routes balanced -s bl4
 check halo3d.csv simulate halo3d:32x32x32:h1:26 -n 4x4x4 -f csv -s bl4
 check sourced.txt simulate sourced.yaml -n 2x2 -m tofu-k --mapping map -s bl4
+# What a file extends lies beside it, from wherever it is read.
+mkdir parts
+cp rails.yaml parts/base
+printf 'rsched: machine/1\nname: rails\nextends: base\n' > parts/more.yaml
+"$rsched" simulate scale-les3:872:all -n 8x6 -m parts/more.yaml -s bl2 > more.txt || failed=1
+sed 's|parts/more|rails|' more.txt | diff -u "$golden/rails.txt" - || failed=1
 check goal.txt export scale-les3:60:ns -n 3x3 --format goal -s bl4
 check trace.json export scale-les3:60:ew -n 3x1 --format trace -s bl4
 

@@ -284,8 +284,11 @@ Test(topology, errors_say_where)
     expect_error("topology: {type: torus, leaf: 3, link: 1 GB/s}",
                  "t.yaml:4:25: unknown key 'leaf' in topology (known: type, "
                  "dims, link)");
-    expect_error("extends: tofu-9", "t.yaml:4:10: 'tofu-9' is neither a file "
-                                    "nor a built-in machine");
+    expect_error("extends: tofu-9", "t.yaml:4:10: extends: tofu-9: No such "
+                                    "file or directory, and no machine of this "
+                                    "name is built in");
+    expect_error("extends: '-'", "t.yaml:4:10: extends: '-' is neither a file "
+                                 "nor a built-in machine");
     expect_error("extends: tofu-k\nroutes: {Q: [Z]}",
                  "t.yaml:5:14: route 'Q' uses the unknown link 'Z'");
     expect_error("node: {processes: 0}\nroutes: {N: []}",
