@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,10 +24,7 @@ const struct tool_command tool_commands[] = {
 /* What a command has printed without tool_output_close(), such as help. */
 static int finish(int status)
 {
-    if (status != TOOL_OK || fflush(stdout) == 0)
-        return status;
-    tool_bad("standard output: %s", strerror(errno));
-    return TOOL_FAILED;
+    return status == TOOL_OK ? tool_flush(stdout, "standard output") : status;
 }
 
 int main(int argc, char **argv)

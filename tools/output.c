@@ -7,10 +7,14 @@
 
 #include "tools/tool.h"
 
+static const char *name_of(const struct tool_output *output)
+{
+    return output->path ? output->path : "standard output";
+}
+
 static int fail(const struct tool_output *output)
 {
-    tool_bad("%s: %s", output->path ? output->path : "standard output",
-             strerror(errno));
+    tool_bad("%s: %s", name_of(output), strerror(errno));
     return TOOL_FAILED;
 }
 
@@ -76,13 +80,28 @@ static int close_status(int error)
     return error == RSCHED_ESYS ? TOOL_FAILED : status;
 }
 
+int tool_flush(FILE *file, const char *name)
+{
+    /* fflush() tells of its own write only, not of one before that failed. */
+    bool lost = ferror(file);
+
+    if (fflush(file) != 0)
+        tool_bad("%s: %s", name, strerror(errno));
+    else if (lost)
+        tool_bad("%s: a part could not be written", name);
+    else
+        return TOOL_OK;
+    return TOOL_FAILED;
+}
+
 int tool_output_close(struct tool_output *output, int error)
 {
     int status = close_status(error);
-    bool closed = output->file == stdout ? fflush(stdout) == 0
-                                         : fclose(output->file) == 0;
 
-    if (!closed && status == TOOL_OK)
+    if (status == TOOL_OK)
+        status = tool_flush(output->file, name_of(output));
+    if (output->file != stdout && fclose(output->file) != 0 &&
+        status == TOOL_OK)
         status = fail(output);
     if (output->temporary == NULL)
         return status;

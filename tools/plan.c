@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "librsched/base/error.h"
 #include "tools/world.h"
 
 static void print_head(const struct rsched_schedule *schedule,
@@ -136,6 +137,7 @@ static int print_json(const struct rsched_schedule *schedule,
     const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
     uint64_t ppm = rsched_schedule_gap_ppm(schedule);
     json_t *root = json_object();
+    int error;
 
     json_object_set_new(root, "rsched", json_string("schedule/1"));
     json_object_set_new(root, "pattern",
@@ -163,10 +165,10 @@ static int print_json(const struct rsched_schedule *schedule,
     json_object_set_new(root, "engines", json_queues(schedule));
     json_object_set_new(root, "puts", json_puts(schedule));
     /* 15 digits: every time below 1000 s comes out as it is in ps. */
-    json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    error = json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     fputc('\n', out);
     json_decref(root);
-    return 0;
+    return error == 0 ? 0 : rs_fail(RSCHED_ESYS, "writing JSON: %m");
 }
 
 /* The scheduler that does best when nodes start late. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "librsched/base/error.h"
 #include "librsched/base/units.h"
 #include "tools/world.h"
 
@@ -154,7 +155,7 @@ static void print_head(const struct table *table, FILE *out)
                 tool_us(params->jitter, text[0]), params->seed);
 }
 
-static void print_text(const struct table *table, FILE *out)
+static int print_text(const struct table *table, FILE *out)
 {
     bool both = table->asked.together && table->asked.params.processes > 1;
     char text[5][TOOL_TEXT];
@@ -182,6 +183,7 @@ static void print_text(const struct table *table, FILE *out)
                     ? "  first routes take less"
                     : "");
     }
+    return 0;
 }
 
 static const char *routes_of(const struct line *line)
@@ -189,7 +191,7 @@ static const char *routes_of(const struct line *line)
     return line->balanced ? "balanced" : "first";
 }
 
-static void print_csv(const struct table *table, FILE *out)
+static int print_csv(const struct table *table, FILE *out)
 {
     char text[4][RS_UNITS_TEXT];
 
@@ -207,6 +209,7 @@ static void print_csv(const struct table *table, FILE *out)
                 line->result.effort.rounds, line->result.effort.shared,
                 routes_of(line));
     }
+    return 0;
 }
 
 static json_t *json_us(uint64_t ps)
@@ -231,12 +234,13 @@ static json_t *json_line(const struct line *line)
     return entry;
 }
 
-static void print_json(const struct table *table, FILE *out)
+static int print_json(const struct table *table, FILE *out)
 {
     const struct tool_world *asked = &table->asked;
     const struct rs_world_params *params = &asked->params;
     json_t *root = json_object(), *lines = json_array();
     char text[TOOL_TEXT];
+    int error;
 
     json_object_set_new(root, "pattern", json_string(rsched_pattern_name(
                                              params->pattern)));
@@ -260,14 +264,15 @@ static void print_json(const struct table *table, FILE *out)
     for (size_t i = 0; i < table->num_lines; i++)
         json_array_append_new(lines, json_line(&table->lines[i]));
     json_object_set_new(root, "schedulers", lines);
-    json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    error = json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     fputc('\n', out);
     json_decref(root);
+    return error == 0 ? 0 : rs_fail(RSCHED_ESYS, "writing JSON: %m");
 }
 
 int tool_simulate(const struct tool_command *command, int argc, char **argv)
 {
-    static void (*const print[])(const struct table *, FILE *) = {
+    static int (*const print[])(const struct table *, FILE *) = {
         print_text, print_json, print_csv};
     struct tool_world_options o = {.planner = TOOL_DEFAULT_PLANNER};
     const char *format = "text", *path = NULL;
@@ -295,10 +300,9 @@ int tool_simulate(const struct tool_command *command, int argc, char **argv)
         status = run_all(&table, table.asked.params.planner);
     if (status == TOOL_OK)
         status = tool_output_open(&output, path);
-    if (status == TOOL_OK) {
-        print[number](&table, output.file);
-        status = tool_output_close(&output, 0);
-    }
+    if (status == TOOL_OK)
+        status = tool_output_close(&output, print[number](&table,
+                                                          output.file));
     free(table.lines);
     tool_world_close(&table.asked);
     return status;

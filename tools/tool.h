@@ -97,6 +97,10 @@ int tool_output_open(struct tool_output *output, const char *path);
  */
 int tool_output_close(struct tool_output *output, int error);
 
+/** Write what `file` still holds. @return TOOL_OK, or TOOL_FAILED after saying
+ * that this, or a write before, has failed */
+int tool_flush(FILE *file, const char *name);
+
 /** The machine to use for a pattern when none is given: "torus3d" for the
  * directions of 3-D halos, else "tofu-k". */
 const char *tool_default_machine(const struct rsched_pattern *pattern);
