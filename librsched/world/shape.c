@@ -160,7 +160,7 @@ uint32_t rs_shape_node(const struct rs_shape *grid,
 const char *rs_shape_direction(const struct rs_shape *shape, uint32_t from,
                                uint32_t to, const char *like, char *buffer)
 {
-    bool compass = *like != '-' && *like != '+';
+    bool compass = *like != '-' && *like != '+' && shape->num_dims <= 2;
     int32_t step[RS_DIMENSIONS_MOST];
     size_t length = 0;
 

@@ -49,8 +49,8 @@ uint32_t rs_shape_node(const struct rs_shape *grid,
                        const struct rs_shape *block, uint32_t process);
 
 /** The name of the step between two positions, in the style (compass or not)
- * of the direction `like`; "" when it is longer than 1 in a dimension or none.
- * Returns `buffer`. */
+ * of the direction `like`, without compass in more than two dimensions; "" when
+ * it is longer than 1 in a dimension or none. Returns `buffer`. */
 const char *rs_shape_direction(const struct rs_shape *shape, uint32_t from,
                                uint32_t to, const char *like, char *buffer);
 

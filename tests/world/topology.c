@@ -6,6 +6,7 @@
 
 #include <rsched/machine.h>
 
+#include "librsched/world/shape.h"
 #include "models/machine.h"
 #include "tests/plan/random.h"
 
@@ -248,6 +249,30 @@ Test(topology, an_extended_machine_has_the_links_of_the_new_topology)
     cr_assert_eq(rsched_machine_find_engine_route(both, "NW", 3)->num_links, 2);
     rsched_machine_destroy(tree);
     rsched_machine_destroy(both);
+}
+
+Test(topology, directions_between_nodes_have_a_name)
+{
+    static const struct {
+        const char *shape;
+        uint32_t to; /* from node 0 */
+        const char *like, *name;
+    } steps[] = {
+        {"8x6", 47, "E", "NW"},       {"8x6", 47, "+x", "-x-y"},
+        {"8x6", 1, "", "E"},          {"4x4x4", 63, "", "-x-y-z"},
+        {"4x4x4", 16, "any", "+z"},   {"4x4x4x4", 192, "N", "-a"},
+        {"8x6", 2, "E", ""},          {"4x4x4", 32, "", ""},
+    };
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        char buffer[4 * RS_DIMENSIONS_MOST];
+        struct rs_shape shape;
+
+        cr_assert_eq(rs_shape_parse(steps[i].shape, &shape), 0);
+        cr_assert_str_eq(rs_shape_direction(&shape, 0, steps[i].to,
+                                            steps[i].like, buffer),
+                         steps[i].name);
+    }
 }
 
 static void expect_error(const char *tail, const char *wanted)
