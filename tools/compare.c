@@ -70,13 +70,14 @@ static int add_schedule(struct table *table,
     return rsched_schedule_limit(*schedule, &table->limits[table->count++]);
 }
 
-/* Plan one pattern with every planner. */
+/* Plan one pattern with every planner.
+ * @param wanted NULL: the pattern's default machine */
 static int add_pattern(struct table *table, const char *name,
-                       const char *machine_name)
+                       struct rsched_machine *wanted)
 {
     const struct rsched_planner *planner;
     struct rsched_pattern *pattern;
-    struct rsched_machine *machine = NULL;
+    struct rsched_machine *machine = wanted;
     int error = rsched_pattern_open(name, &pattern);
     size_t length;
 
@@ -84,16 +85,30 @@ static int add_pattern(struct table *table, const char *name,
         return error;
     length = strlen(rsched_pattern_name(pattern));
     table->width = length > table->width ? length : table->width;
-    if (machine_name == NULL)
-        machine_name = tool_default_machine(pattern);
-    error = rsched_machine_open(machine_name, &machine);
+    if (wanted == NULL)
+        error = rsched_machine_open(tool_default_machine(pattern), &machine);
     for (size_t i = 0; error == 0 && (planner = rsched_planner_at(i)) != NULL;
          i++) {
         if (is_wanted(planner, table->all))
             error = add_schedule(table, pattern, machine, planner->name);
     }
-    rsched_machine_destroy(machine);
+    if (wanted == NULL)
+        rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
+    return error;
+}
+
+static int add_patterns(struct table *table, char *const *names, size_t count,
+                        const char *machine_name)
+{
+    struct rsched_machine *machine = NULL;
+    int error = machine_name != NULL
+                    ? rsched_machine_open(machine_name, &machine)
+                    : 0;
+
+    for (size_t i = 0; error == 0 && i < count; i++)
+        error = add_pattern(table, names[i], machine);
+    rsched_machine_destroy(machine);
     return error;
 }
 
@@ -255,7 +270,7 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
          NULL},
         {0}};
     struct tool_output output;
-    int first, number, error = 0;
+    int first, number, error;
     int status = tool_parse(command, argc, argv, options, &first, 1, INT_MAX);
 
     if (status != TOOL_GO_ON)
@@ -281,8 +296,8 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
         free_table(&table);
         return TOOL_FAILED;
     }
-    for (int i = first; error == 0 && i < argc; i++)
-        error = add_pattern(&table, argv[i], machine);
+    error = add_patterns(&table, argv + first, (size_t)(argc - first),
+                         machine);
     status = error != 0 ? tool_library(error)
                         : tool_output_open(&output, path);
     if (status == TOOL_OK) {

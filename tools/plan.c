@@ -171,27 +171,38 @@ static int print_json(const struct rsched_schedule *schedule,
     return error == 0 ? 0 : rs_fail(RSCHED_ESYS, "writing JSON: %m");
 }
 
-/* The scheduler that does best when nodes start late. */
-static int choose_planner(const char *pattern_name, const char *machine_name,
-                          const char *jitter, const char **planner)
+/* The scheduler that does best when nodes start within `jitter` ps. */
+static int choose_planner(const struct rsched_pattern *pattern,
+                          struct rsched_machine *machine, uint64_t jitter,
+                          const char **planner)
+{
+    struct rs_world_params params;
+    uint64_t mean;
+
+    rs_world_neighborhood(pattern, machine, jitter, &params);
+    return rs_world_select(&params, planner, &mean);
+}
+
+/* @param late whether to choose the scheduler under `jitter` ps */
+static int make_schedule(const char *pattern_name, const char **machine_name,
+                         struct rsched_plan_options *options, bool late,
+                         uint64_t jitter, struct rsched_schedule **schedule)
 {
     struct rsched_pattern *pattern = NULL;
     struct rsched_machine *machine = NULL;
-    struct rs_world_params params;
-    uint64_t ps, mean;
-    int error, status = tool_jitter(jitter, &ps);
+    int error = rsched_pattern_open(pattern_name, &pattern);
 
-    if (status != TOOL_OK)
-        return status;
-    error = rsched_pattern_open(pattern_name, &pattern);
-    if (error == 0 && machine_name == NULL)
-        machine_name = tool_default_machine(pattern);
+    if (error == 0 && *machine_name == NULL)
+        *machine_name = tool_default_machine(pattern);
     if (error == 0)
-        error = rsched_machine_open(machine_name, &machine);
-    if (error == 0) {
-        rs_world_neighborhood(pattern, machine, ps, &params);
-        error = rs_world_select(&params, planner, &mean);
-    }
+        error = rsched_machine_open(*machine_name, &machine);
+    if (error == 0 && late)
+        error = choose_planner(pattern, machine, jitter, &options->planner);
+    if (error == 0 && strcmp(options->planner, TOOL_BOXES) == 0)
+        error = tool_boxes_plan(pattern, machine, schedule);
+    else if (error == 0)
+        error = rsched_schedule_create_options(pattern, machine, options,
+                                               schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error != 0 ? tool_library(error) : TOOL_OK;
@@ -224,6 +235,7 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
         {0}};
     struct rsched_schedule *schedule;
     struct tool_output output;
+    uint64_t ps = 0;
     int first, number;
     int status = tool_parse(command, argc, argv, options, &first, 1, 1);
 
@@ -241,9 +253,10 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
         return tool_bad("plan: " TOOL_BOXES " splits no puts");
     status = tool_nodes(nodes, &plan.nodes);
     if (status == TOOL_OK && jitter != NULL)
-        status = choose_planner(argv[first], machine, jitter, &plan.planner);
+        status = tool_jitter(jitter, &ps);
     if (status == TOOL_OK)
-        status = tool_make_schedule(argv[first], &machine, &plan, &schedule);
+        status = make_schedule(argv[first], &machine, &plan, jitter != NULL,
+                               ps, &schedule);
     if (status != TOOL_OK)
         return status;
     status = tool_output_open(&output, path);

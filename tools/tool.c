@@ -62,28 +62,6 @@ const char *tool_default_machine(const struct rsched_pattern *pattern)
                                                                 : "tofu-k";
 }
 
-int tool_make_schedule(const char *pattern_name, const char **machine_name,
-                       const struct rsched_plan_options *options,
-                       struct rsched_schedule **schedule)
-{
-    struct rsched_pattern *pattern = NULL;
-    struct rsched_machine *machine = NULL;
-    int error = rsched_pattern_open(pattern_name, &pattern);
-
-    if (error == 0 && *machine_name == NULL)
-        *machine_name = tool_default_machine(pattern);
-    if (error == 0)
-        error = rsched_machine_open(*machine_name, &machine);
-    if (error == 0 && strcmp(options->planner, TOOL_BOXES) == 0)
-        error = tool_boxes_plan(pattern, machine, schedule);
-    else if (error == 0)
-        error = rsched_schedule_create_options(pattern, machine, options,
-                                               schedule);
-    rsched_machine_destroy(machine);
-    rsched_pattern_destroy(pattern);
-    return error != 0 ? tool_library(error) : TOOL_OK;
-}
-
 int tool_nodes(const char *text, uint64_t *nodes)
 {
     char *end;

@@ -117,12 +117,6 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
                     struct rsched_machine *machine,
                     struct rsched_schedule **schedule);
 
-/** Open a pattern, its machine (NULL: the default one, which is then stored
- * in *machine_name) and plan. @return TOOL_OK or a status */
-int tool_make_schedule(const char *pattern_name, const char **machine_name,
-                       const struct rsched_plan_options *options,
-                       struct rsched_schedule **schedule);
-
 /** The number that --nodes asks for. @return TOOL_OK or a status */
 int tool_nodes(const char *text, uint64_t *nodes);
 

@@ -57,6 +57,14 @@ cp "$golden/plan-872-all.json" "$work/golden.json"
 same from-file.json golden.json
 "$rsched" plan - < "$work/p.yaml" -s bl4 --format json > "$work/from-stdin.json" || failed=1
 same from-stdin.json golden.json
+# Standard input is read once, however often it is needed.
+"$rsched" pattern scale-les3:872:ewns | "$rsched" plan - --jitter 5 > "$work/late.txt" || failed=1
+cp "$golden/plan-jitter.txt" "$work/golden.txt"
+same late.txt golden.txt
+printf 'rsched: machine/1\nname: m\nextends: tofu-k\n' > "$work/m.yaml"
+"$rsched" compare scale-les3:872:ns scale-les3:60:diag -m - < "$work/m.yaml" > "$work/compared.txt" || failed=1
+cp "$golden/compare.txt" "$work/golden.txt"
+same compared.txt golden.txt
 "$rsched" plan "$work/p.yaml" -s bl4 --format yaml -o "$work/s.yaml" || failed=1
 "$rsched" draw scale-les3:872:all -s bl4 -o "$work/a.svg" || failed=1
 "$rsched" draw "$work/s.yaml" -o "$work/b.svg" || failed=1
