@@ -9,12 +9,12 @@
  * So cpu = nic = engine on both ends, which is the receive map "same".
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/units.h"
+#include "tools/text.h"
 #include "tools/world.h"
 
 enum { GOAL_ENGINES_MOST = 256 };
@@ -144,15 +144,6 @@ static int write_goal(struct job *job, FILE *out)
 
 /* Times are numbers of microseconds; picoseconds are written as they are, which
  * a double of jansson would round. */
-static void write_text(FILE *out, const char *text)
-{
-    json_t *string = json_string(text);
-
-    if (string == NULL || json_dumpf(string, out, JSON_ENCODE_ANY) != 0)
-        fputs("\"?\"", out);
-    json_decref(string);
-}
-
 static void write_name(FILE *out, const char *what, uint32_t node,
                        uint32_t engine, const char *name, uint32_t number)
 {
@@ -175,7 +166,7 @@ static void write_put(const struct job *job, uint32_t put, uint32_t engine,
     snprintf(name, sizeof(name), "put %" PRIu32 "%s%s", w->id,
              *direction ? " " : "", direction);
     fputs("{\"ph\":\"X\",\"name\":", out);
-    write_text(out, name);
+    text_json(out, name);
     fprintf(out, ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":%s,"
             "\"dur\":%s,\"args\":{\"bytes\":%" PRIu64 ",\"to\":%" PRIu32
             ",\"receive_engine\":%" PRIu32 ",\"data_us\":%s}}",
@@ -191,11 +182,11 @@ static int write_trace(struct job *job, FILE *out)
     bool first = true;
 
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"pattern\":", out);
-    write_text(out, rsched_pattern_name(job->asked.pattern));
+    text_json(out, rsched_pattern_name(job->asked.pattern));
     fputs(",\"machine\":", out);
-    write_text(out, job->asked.machine_name);
+    text_json(out, job->asked.machine_name);
     fputs(",\"scheduler\":", out);
-    write_text(out, job->asked.params.planner);
+    text_json(out, job->asked.params.planner);
     fputs("},\n\"traceEvents\":[\n", out);
     for (uint32_t n = 0; n < world->topology.num_nodes; n++) {
         write_name(out, "process_name", n, 0, "node", n);

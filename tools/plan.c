@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsched plan: make one schedule and print it. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
-#include "librsched/base/error.h"
+#include "librsched/base/units.h"
+#include "tools/text.h"
 #include "tools/world.h"
 
 static void print_head(const struct rsched_schedule *schedule,
@@ -81,94 +81,96 @@ static int print_text(const struct rsched_schedule *schedule,
     return 0;
 }
 
-static json_t *json_us(uint64_t ps)
+static void json_us(FILE *out, const char *before, uint64_t ps)
 {
-    return json_real((double)ps / 1e6);
+    char text[RS_UNITS_TEXT];
+
+    fprintf(out, "%s%s", before, rs_format_us(ps, text));
 }
 
-static json_t *json_queues(const struct rsched_schedule *schedule)
+static void json_string(FILE *out, const char *before, const char *text)
 {
-    json_t *queues = json_array();
+    fputs(before, out);
+    text_json(out, text);
+}
 
+static void json_head(const struct rsched_schedule *schedule,
+                      const char *machine, FILE *out)
+{
+    char text[TOOL_TEXT];
+
+    fputs("{\n \"rsched\": \"schedule/1\"", out);
+    json_string(out, ",\n \"pattern\": ",
+                rsched_pattern_name(rsched_schedule_pattern(schedule)));
+    json_string(out, ",\n \"machine\": ", machine);
+    json_string(out, ",\n \"scheduler\": ", rsched_schedule_planner(schedule));
+    json_us(out, ",\n \"makespan_us\": ", rsched_schedule_makespan(schedule));
+    json_us(out, ",\n \"total_us\": ", rsched_schedule_total(schedule));
+    json_us(out, ",\n \"lower_bound_us\": ",
+            rsched_schedule_lower_bound(schedule));
+    fprintf(out, ",\n \"gap_percent\": %s,\n \"proven\": %s",
+            rsched_schedule_gap_ppm(schedule) == UINT64_MAX
+                ? "null"
+                : tool_gap(schedule, text),
+            rsched_schedule_is_proven(schedule) ? "true" : "false");
+    if (rsched_schedule_box_bound(schedule) > 0) {
+        json_us(out, ",\n \"box_makespan_us\": ",
+                rsched_schedule_box_makespan(schedule));
+        json_us(out, ",\n \"box_lower_bound_us\": ",
+                rsched_schedule_box_bound(schedule));
+    }
+}
+
+static void json_queues(const struct rsched_schedule *schedule, FILE *out)
+{
+    fputs(",\n \"engines\": [", out);
     for (size_t e = 0; e < rsched_schedule_num_engines(schedule); e++) {
         const uint32_t *puts;
         size_t count = rsched_schedule_queue(schedule, e, &puts);
-        json_t *queue = json_array();
 
+        fputs(e > 0 ? ",\n  [" : "\n  [", out);
         for (size_t i = 0; i < count; i++)
-            json_array_append_new(queue, json_integer(puts[i]));
-        json_array_append_new(queues, queue);
+            fprintf(out, "%s%" PRIu32, i > 0 ? ", " : "", puts[i]);
+        fputc(']', out);
     }
-    return queues;
+    fputs("\n ]", out);
 }
 
-static json_t *json_puts(const struct rsched_schedule *schedule)
+static void json_puts(const struct rsched_schedule *schedule, FILE *out)
 {
     const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
     const char *path = rsched_machine_path(rsched_schedule_machine(schedule));
-    json_t *puts = json_array();
 
+    fputs(",\n \"puts\": [", out);
     for (size_t i = 0; i < rsched_schedule_num_parts(schedule); i++) {
         const struct rsched_placement *p =
             rsched_schedule_placement(schedule, i);
         const struct rsched_part *part = rsched_schedule_part(schedule, i);
-        const struct rsched_put *put = rsched_pattern_put(pattern, part->put);
-        json_t *entry = json_object();
 
-        json_object_set_new(entry, "id", json_integer((json_int_t)i));
-        json_object_set_new(entry, "engine", json_integer(p->engine));
-        json_object_set_new(entry, "start_us", json_us(p->start));
-        json_object_set_new(entry, "finish_us", json_us(p->finish));
-        json_object_set_new(entry, "path", json_string(path));
-        json_object_set_new(entry, "bytes",
-                            json_integer((json_int_t)part->bytes));
-        json_object_set_new(entry, "direction", json_string(put->direction));
+        fprintf(out, "%s\n  {\"id\": %zu, \"engine\": %" PRIu32,
+                i > 0 ? "," : "", i, p->engine);
+        json_us(out, ", \"start_us\": ", p->start);
+        json_us(out, ", \"finish_us\": ", p->finish);
+        json_string(out, ", \"path\": ", path);
+        fprintf(out, ", \"bytes\": %" PRIu64, part->bytes);
+        json_string(out, ", \"direction\": ",
+                    rsched_pattern_put(pattern, part->put)->direction);
         if (part->put != i)
-            json_object_set_new(entry, "put", json_integer(part->put));
-        json_array_append_new(puts, entry);
+            fprintf(out, ", \"put\": %" PRIu32, part->put);
+        fputc('}', out);
     }
-    return puts;
+    fputs("\n ]\n}\n", out);
 }
 
-/* The same keys as schedule/1, in the same order. */
+/* The same keys as schedule/1, in the same order. Times are written as they
+ * are, which a double would round, and no schedule be read that is rounded. */
 static int print_json(const struct rsched_schedule *schedule,
                       const char *machine, FILE *out)
 {
-    const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
-    uint64_t ppm = rsched_schedule_gap_ppm(schedule);
-    json_t *root = json_object();
-    int error;
-
-    json_object_set_new(root, "rsched", json_string("schedule/1"));
-    json_object_set_new(root, "pattern",
-                        json_string(rsched_pattern_name(pattern)));
-    json_object_set_new(root, "machine", json_string(machine));
-    json_object_set_new(root, "scheduler",
-                        json_string(rsched_schedule_planner(schedule)));
-    json_object_set_new(root, "makespan_us",
-                        json_us(rsched_schedule_makespan(schedule)));
-    json_object_set_new(root, "total_us",
-                        json_us(rsched_schedule_total(schedule)));
-    json_object_set_new(root, "lower_bound_us",
-                        json_us(rsched_schedule_lower_bound(schedule)));
-    json_object_set_new(root, "gap_percent",
-                        ppm == UINT64_MAX ? json_null()
-                                          : json_real((double)ppm / 1e4));
-    json_object_set_new(root, "proven",
-                        json_boolean(rsched_schedule_is_proven(schedule)));
-    if (rsched_schedule_box_bound(schedule) > 0) {
-        json_object_set_new(root, "box_makespan_us",
-                            json_us(rsched_schedule_box_makespan(schedule)));
-        json_object_set_new(root, "box_lower_bound_us",
-                            json_us(rsched_schedule_box_bound(schedule)));
-    }
-    json_object_set_new(root, "engines", json_queues(schedule));
-    json_object_set_new(root, "puts", json_puts(schedule));
-    /* 15 digits: every time below 1000 s comes out as it is in ps. */
-    error = json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
-    fputc('\n', out);
-    json_decref(root);
-    return error == 0 ? 0 : rs_fail(RSCHED_ESYS, "writing JSON: %m");
+    json_head(schedule, machine, out);
+    json_queues(schedule, out);
+    json_puts(schedule, out);
+    return 0;
 }
 
 /* The scheduler that does best when nodes start within `jitter` ps. */

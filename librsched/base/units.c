@@ -143,13 +143,14 @@ const char *rs_parse_rate(const char *text, uint64_t *rate)
     return NULL;
 }
 
-/* "e-05" is how JSON writers end a number below 0.0001. */
+/* "e-05" or "e-5" is how JSON writers end a number below 0.0001. */
 static int read_exponent(const char *text)
 {
-    if (text[0] != 'e' || text[1] != '-' || text[2] != '0' ||
-        text[3] < '0' || text[3] > '6' || text[4] != '\0')
+    if (strncmp(text, "e-", 2) != 0)
         return -1;
-    return text[3] - '0';
+    text += text[2] == '0' && text[3] != '\0' ? 3 : 2;
+    return text[0] >= '0' && text[0] <= '6' && text[1] == '\0' ? text[0] - '0'
+                                                               : -1;
 }
 
 const char *rs_parse_us(const char *text, uint64_t *ps)

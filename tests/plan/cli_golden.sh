@@ -69,6 +69,15 @@ same compared.txt golden.txt
 "$rsched" draw scale-les3:872:all -s bl4 -o "$work/a.svg" || failed=1
 "$rsched" draw "$work/s.yaml" -o "$work/b.svg" || failed=1
 "$rsched" draw "$work/golden.json" > "$work/c.svg" || failed=1
+# Times of any length come back to the picosecond.
+printf 'rsched: pattern/1\nname: p\nputs:\n  - {bytes: 1073741824, direction: N}\n' > "$work/long.yaml"
+"$rsched" plan "$work/long.yaml" -m soft-roce-2 -f json -o "$work/long.json" || failed=1
+grep -q '1781759677.356315,' "$work/long.json" || { echo "FAIL no 1781 s in long.json"; failed=1; }
+"$rsched" draw "$work/long.json" > /dev/null || failed=1
+printf 'rsched: machine/1\nname: m\nengines: {count: 1, rate: 60 TB/s}\nroutes: {N: []}\n' > "$work/fast.yaml"
+sed 's/1073741824/60/' "$work/long.yaml" > "$work/short.yaml"
+"$rsched" plan "$work/short.yaml" -m "$work/fast.yaml" -f json -o "$work/short.json" || failed=1
+"$rsched" draw "$work/short.json" > /dev/null || failed=1
 same a.svg b.svg
 same a.svg c.svg
 "$rsched" draw scale-les3:872:all -o "$work/a.html" || failed=1

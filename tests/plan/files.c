@@ -44,7 +44,8 @@ Test(files, times_are_exact)
 Test(files, microseconds_as_json_writes_them)
 {
     static const char *const bad[] = {"", "1 us", "-1", "1e5", "1e-07", "e-05",
-                                      "1e-05x", "1.e-05", "1.25e-06", "1.2.3"};
+                                      "1e-05x", "1.e-05", "1.25e-06", "1.2.3",
+                                      "1e-", "1e-7", "1e-005", "1e-55"};
     uint64_t ps = 0;
 
     cr_assert_null(rs_parse_us("59.448312", &ps));
@@ -55,6 +56,10 @@ Test(files, microseconds_as_json_writes_them)
     cr_assert_eq(ps, 50);
     cr_assert_null(rs_parse_us("1.5e-05", &ps));
     cr_assert_eq(ps, 15);
+    cr_assert_null(rs_parse_us("1e-6", &ps));
+    cr_assert_eq(ps, 1);
+    cr_assert_null(rs_parse_us("2e-0", &ps));
+    cr_assert_eq(ps, 2000000);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_not_null(rs_parse_us(bad[i], &ps), "%s", bad[i]);
 }
