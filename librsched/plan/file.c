@@ -109,7 +109,6 @@ struct reader {
     uint32_t *engines;   /* per part */
     uint32_t *positions; /* per part */
     const char *scheduler;
-    uint64_t makespan;
     struct rs_findings findings; /* is believed */
 };
 
@@ -349,6 +348,106 @@ static int read_proven(struct reader *reader, const struct rs_yaml_node *node)
     return 0;
 }
 
+/* What the file says twice: what follows from pattern, machine and queues is
+ * not taken from it, but has to be the same. */
+static int check_us(const struct rs_yaml *yaml,
+                    const struct rs_yaml_node *node, const char *what,
+                    const struct rsched_schedule *made, uint64_t ps)
+{
+    char text[RS_UNITS_TEXT];
+    uint64_t read = 0;
+    int error = rs_yaml_us(yaml, node, what, &read);
+
+    if (error != 0 || read == ps)
+        return error;
+    return rs_yaml_fail(yaml, node, "on machine %s %s of these queues is %s: "
+                        "the file was written for another one",
+                        made->machine->name, what, rs_format_us(ps, text));
+}
+
+static int check_text(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node, const char *what,
+                      const char *wanted)
+{
+    const char *text = NULL;
+    int error = rs_yaml_text(yaml, node, what, &text);
+
+    if (error != 0 || strcmp(text, wanted) == 0)
+        return error;
+    return rs_yaml_fail(yaml, node, "%s must be '%.64s', not '%.64s'", what,
+                        wanted, text);
+}
+
+static int check_part(const struct rs_yaml *yaml,
+                      const struct rs_yaml_node *node,
+                      const struct rsched_schedule *made, size_t id)
+{
+    const struct rsched_placement *p = &made->placements[id];
+    const struct rsched_put *put =
+        rsched_pattern_put(made->pattern, made->problem.parts[id].put);
+    const struct rs_yaml_node *value[NUM_PUT_KEYS];
+    uint64_t engine = 0;
+    int error = rs_yaml_map(yaml, node, "a put", put_keys, value);
+
+    if (error == 0)
+        error = rs_yaml_whole(yaml, value[ENGINE], "engine", UINT64_MAX,
+                              &engine);
+    if (error == 0 && engine != p->engine)
+        error = rs_yaml_fail(yaml, value[ENGINE], "put %zu stands in the queue "
+                             "of engine %" PRIu32 ", not %" PRIu64, id,
+                             p->engine, engine);
+    if (error == 0)
+        error = check_us(yaml, value[START], "start_us", made, p->start);
+    if (error == 0)
+        error = check_us(yaml, value[FINISH], "finish_us", made, p->finish);
+    if (error == 0)
+        error = check_text(yaml, value[PATH], "path", made->machine->path);
+    if (error == 0)
+        error = check_text(yaml, value[DIRECTION], "direction",
+                           put->direction);
+    return error;
+}
+
+/* A later version may know a better bound, so a lower one is no error. */
+static int check_bound(const struct rs_yaml *yaml,
+                       const struct rs_yaml_node *bound,
+                       const struct rs_yaml_node *gap,
+                       const struct rsched_schedule *made)
+{
+    const char *text = NULL;
+    uint64_t ps = 0;
+    int error = rs_yaml_us(yaml, bound, "lower_bound_us", &ps);
+
+    if (error == 0 && ps > made->makespan)
+        error = rs_yaml_fail(yaml, bound, "lower_bound_us is above the "
+                             "makespan");
+    if (error == 0)
+        error = rs_yaml_text(yaml, gap, "gap_percent", &text);
+    if (error == 0 && (gap->quoted || (strcmp(text, "null") != 0 &&
+                                       rs_parse_us(text, &ps) != NULL)))
+        error = rs_yaml_fail(yaml, gap, "gap_percent must be a number or null, "
+                             "not '%.64s'", text);
+    return error;
+}
+
+static int check(const struct rs_yaml *yaml,
+                 const struct rs_yaml_node *const *value,
+                 const struct rsched_schedule *made)
+{
+    size_t id = 0;
+    int error = check_us(yaml, value[MAKESPAN], "makespan_us", made,
+                         made->makespan);
+
+    if (error == 0)
+        error = check_us(yaml, value[TOTAL], "total_us", made, made->total);
+    if (error == 0)
+        error = check_bound(yaml, value[BOUND], value[GAP], made);
+    for (const struct rs_yaml_node *node = value[PUTS]->first;
+         error == 0 && node != NULL; node = node->next)
+        error = check_part(yaml, node, made, id++);
+    return error;
+}
+
 static int make(struct reader *reader, const struct rs_yaml_node *const *value,
                 struct rsched_machine *machine,
                 struct rsched_schedule **schedule)
@@ -360,9 +459,6 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
     if (error == 0)
         error = rs_yaml_text(yaml, value[SCHEDULER], "scheduler",
                              &reader->scheduler);
-    if (error == 0)
-        error = rs_yaml_us(yaml, value[MAKESPAN], "makespan_us",
-                           &reader->makespan);
     if (error == 0)
         error = read_proven(reader, value[PROVEN]);
     if (error == 0)
@@ -381,13 +477,8 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
         return rs_yaml_fail(yaml, value[QUEUES], "%s", rsched_last_error());
     if (error != 0)
         return error;
-    if (made->makespan != reader->makespan) {
-        char text[RS_UNITS_TEXT];
-
-        error = rs_yaml_fail(yaml, value[MAKESPAN], "on machine %s these "
-                             "queues take %s us: the file was written for "
-                             "another one", machine->name,
-                             rs_format_us(made->makespan, text));
+    error = check(yaml, value, made);
+    if (error != 0) {
         rsched_schedule_destroy(made);
         return error;
     }
