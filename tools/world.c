@@ -55,44 +55,86 @@ static int read_number(const char *option, const char *text, uint64_t least,
     return TOOL_OK;
 }
 
+/* Where a file is read: the next byte, and the place of it. */
+struct cursor {
+    const char *at, *line_start;
+    uint32_t line;
+};
+
+/* @return the length of the word that the cursor stands before then; 0: none */
+static size_t find_word(struct cursor *cursor)
+{
+    static const char space[] = " \t\r\n";
+
+    for (; *cursor->at != '\0' && strchr(space, *cursor->at) != NULL;
+         cursor->at++) {
+        if (*cursor->at == '\n') {
+            cursor->line++;
+            cursor->line_start = cursor->at + 1;
+        }
+    }
+    return strcspn(cursor->at, space);
+}
+
+static int read_seat(const char *name, const struct cursor *cursor,
+                     size_t length, struct rs_world_seat *seat)
+{
+    uint32_t column = (uint32_t)(cursor->at - cursor->line_start) + 1;
+    char word[33]; /* a longer one is no number either */
+    const char *wrong;
+    uint64_t node;
+
+    snprintf(word, sizeof(word), "%.*s", (int)length, cursor->at);
+    wrong = rs_parse_whole(word, &node);
+    if (wrong == NULL && node >= RS_TOPOLOGY_MOST)
+        wrong = "there is no such node";
+    if (wrong != NULL)
+        return tool_bad("%s:%u:%u: a node '%s': %s", name,
+                        (unsigned)cursor->line, (unsigned)column, word, wrong);
+    *seat = (struct rs_world_seat){(uint32_t)node, cursor->line, column};
+    return TOOL_OK;
+}
+
 /* A mapping file: per process the number of its node, between white space. */
+static int read_seats(const char *name, const char *text,
+                      struct tool_world *world)
+{
+    struct cursor cursor = {text, text, 1};
+    size_t length, room = 0, *count = &world->params.num_mapping;
+    int status = TOOL_OK;
+
+    while (status == TOOL_OK && (length = find_word(&cursor)) > 0) {
+        struct rs_world_seat *grown = rs_array_grow(world->seats, &room,
+                                                    *count + 1,
+                                                    sizeof(*grown));
+
+        if (grown == NULL) {
+            tool_bad("%s: no memory", name);
+            return TOOL_FAILED;
+        }
+        world->seats = grown;
+        status = read_seat(name, &cursor, length, &world->seats[(*count)++]);
+        cursor.at += length;
+    }
+    world->params.mapping = world->seats;
+    world->params.mapping_name = name;
+    if (status == TOOL_OK && *count == 0)
+        status = tool_bad("%s: the mapping is empty", name);
+    return status;
+}
+
 static int read_mapping(const char *path, struct tool_world *world)
 {
-    size_t length, room = 0, count = 0;
-    char *text, *word, *rest = NULL;
+    size_t length;
+    char *text;
     int error = rs_file_read(path, &text, &length);
-    int status = TOOL_OK;
+    int status;
 
     if (error != 0)
         return tool_library(error);
-    for (word = strtok_r(text, " \t\r\n", &rest);
-         status == TOOL_OK && word != NULL;
-         word = strtok_r(NULL, " \t\r\n", &rest)) {
-        uint32_t *grown = rs_array_grow(world->nodes, &room, count + 1,
-                                        sizeof(*grown));
-        const char *wrong;
-        uint64_t node;
-
-        if (grown == NULL) {
-            tool_bad("%s: no memory", path);
-            status = TOOL_FAILED;
-            break;
-        }
-        world->nodes = grown;
-        wrong = rs_parse_whole(word, &node);
-        if (wrong == NULL && node >= RS_TOPOLOGY_MOST)
-            wrong = "there is no such node";
-        if (wrong != NULL)
-            status = tool_bad("%s: node of process %zu: '%.32s': %s", path,
-                              count, word, wrong);
-        else
-            world->nodes[count++] = (uint32_t)node;
-    }
+    status = read_seats(strcmp(path, "-") == 0 ? "standard input" : path, text,
+                        world);
     free(text);
-    world->params.mapping = world->nodes;
-    world->params.num_mapping = count;
-    if (status == TOOL_OK && count == 0)
-        status = tool_bad("%s: the mapping is empty", path);
     return status;
 }
 
@@ -226,7 +268,7 @@ int tool_world_open(const struct tool_world_options *words,
 
 void tool_world_close(struct tool_world *world)
 {
-    free(world->nodes);
+    free(world->seats);
     rsched_machine_destroy(world->machine);
     rsched_pattern_destroy(world->pattern);
 }

@@ -21,7 +21,7 @@ struct tool_world {
     struct rsched_machine *machine;
     const char *machine_name, *mapping, *routes, *receive;
     bool together;
-    uint32_t *nodes; /* a mapping from a file */
+    struct rs_world_seat *seats; /* a mapping from a file */
 };
 
 /** Fill in the table of the options. Returns their number. */

@@ -41,20 +41,25 @@ static int check_mapping(const struct rs_world_params *params,
                          const struct rs_world *world, uint32_t *taken)
 {
     if (params->num_mapping != world->grid.count)
-        return rs_fail(RSCHED_EINVAL, "the mapping has %zu nodes, but there "
-                       "are %u processes", params->num_mapping,
-                       (unsigned)world->grid.count);
+        return rs_fail(RSCHED_EINVAL, "%s: the mapping has %zu nodes, but "
+                       "there are %u processes", params->mapping_name,
+                       params->num_mapping, (unsigned)world->grid.count);
     for (uint32_t i = 0; i < world->grid.count; i++) {
-        uint32_t node = params->mapping[i];
+        const struct rs_world_seat *seat = &params->mapping[i];
 
-        if (node >= world->topology.num_nodes)
-            return rs_fail(RSCHED_EINVAL, "the mapping puts process %u on node "
-                           "%u of %u", (unsigned)i, (unsigned)node,
+        if (seat->node >= world->topology.num_nodes)
+            return rs_fail(RSCHED_EINVAL, "%s:%u:%u: process %u on node %u, "
+                           "but there are %u nodes", params->mapping_name,
+                           (unsigned)seat->line, (unsigned)seat->column,
+                           (unsigned)i, (unsigned)seat->node,
                            (unsigned)world->topology.num_nodes);
-        if (taken[node]++ == params->processes)
-            return rs_fail(RSCHED_EINVAL, "the mapping puts more than %u "
-                           "processes on node %u",
-                           (unsigned)params->processes, (unsigned)node);
+        if (taken[seat->node]++ == params->processes)
+            return rs_fail(RSCHED_EINVAL, "%s:%u:%u: more than %u process%s on "
+                           "node %u", params->mapping_name,
+                           (unsigned)seat->line, (unsigned)seat->column,
+                           (unsigned)params->processes,
+                           params->processes == 1 ? "" : "es",
+                           (unsigned)seat->node);
     }
     return 0;
 }
@@ -76,7 +81,7 @@ static int map(struct rs_world *world, const struct rs_world_params *params,
         return error;
     for (uint32_t i = 0; i < world->grid.count; i++)
         world->nodes[i] = params->mapping != NULL
-                              ? params->mapping[i]
+                              ? params->mapping[i].node
                               : rs_shape_node(&world->grid, block, i);
     if (params->mapping == NULL && params->shuffled)
         rs_shape_shuffle(world->nodes, world->grid.count,

@@ -26,6 +26,12 @@ enum rs_world_receive {
     RS_RECEIVE_UNCOORDINATED, /* nodes number their engines differently */
 };
 
+/** A process's node, and where the mapping says so. */
+struct rs_world_seat {
+    uint32_t node;
+    uint32_t line, column;
+};
+
 struct rs_world_params {
     const struct rsched_pattern *pattern;
     struct rsched_machine *machine;
@@ -35,8 +41,9 @@ struct rs_world_params {
     bool together;      /* plan a node's processes as one */
     bool shuffled;      /* processes sit anywhere (mapping_seed) */
     uint64_t mapping_seed;
-    const uint32_t *mapping; /* or per process its node; NULL: row-major */
+    const struct rs_world_seat *mapping; /* or per process; NULL: row-major */
     size_t num_mapping;
+    const char *mapping_name; /* of its file */
     bool balanced; /* choose routes, if that takes less; else each put takes
                       its first one */
     enum rs_world_receive receive;

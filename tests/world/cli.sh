@@ -88,7 +88,7 @@ bad "machine groups: 49 nodes, but the dragonfly has 48" simulate $all -n 7x7 -m
 bad "pattern scale-les3:60:all: put 0: direction 'NW' is no step in a grid of 3" simulate $all -n 2x2x2
 bad "sourced.yaml:5:5: put 1: destination 3, but there are 2 processes" simulate sourced.yaml -n 2x1
 bad "--mapping random x: " simulate $all -n 8x6 --mapping random:x
-bad "the mapping has 4 nodes, but there are 48 processes" simulate $all -n 8x6 --mapping map
+bad "map: the mapping has 4 nodes, but there are 48 processes" simulate $all -n 8x6 --mapping map
 bad "nomap: " simulate $all -n 8x6 --mapping nomap
 bad "--routes fast: expected first|balanced" simulate $all -n 8x6 --routes fast
 bad "--receive any: expected" simulate $all -n 8x6 --receive any
@@ -97,10 +97,15 @@ bad "--seed without --jitter" simulate $all -n 8x6 --seed 3
 bad "--processes 0: out of range" simulate $all -n 8x6 --processes 0
 bad "no scheduler 'bl9'" simulate $all -n 8x6 -s bl9
 bad "export: --format goal|trace is needed" export $all -n 8x6
+sed 's/direction: W/&, from: 2, to: 3/; s/direction: N/direction: Q/' sourced.yaml > q.yaml
+bad "q.yaml:5:5: put 1: direction 'Q' has no route in machine tofu-k" simulate q.yaml -n 4x4
+bad "q.yaml:5:5: put 1: direction 'Q' has no route in machine tofu-k" export -f goal q.yaml -n 4x4
 printf '0 0 1 2\n' > map
-bad "the mapping puts more than 1 processes on node 0" simulate sourced.yaml -n 2x2 --mapping map
+bad "map:1:3: more than 1 process on node 0" simulate sourced.yaml -n 2x2 --mapping map
+printf '0 1\n 99 2\n' > map
+bad "map:2:2: process 2 on node 99, but there are 4 nodes" simulate sourced.yaml -n 2x2 --mapping map
 printf '0 1 2 x\n' > map
-bad "map: node of process 3: 'x': " simulate sourced.yaml -n 2x2 --mapping map
+bad "map:1:7: a node 'x': expected a whole number" simulate sourced.yaml -n 2x2 --mapping map
 printf 'rsched: machine/1\nextends: loop.yaml\n' > loop.yaml
 bad "loop.yaml:2:1: more than 8 machines extend each other" simulate $all -n 8x6 -m loop.yaml
 printf 'rsched: machine/1\nname: t\nextends: gone.yaml\n' > t.yaml
