@@ -143,7 +143,7 @@ static uint32_t rank_of(const struct picture *p, const char *direction)
 
     if (strcmp(route->direction, direction) == 0)
         return route->rank;
-    return (uint32_t)(rsched_machine_num_routes(p->machine) - 1 +
+    return (uint32_t)(rsched_machine_num_routes(p->machine) +
                       (size_t)rs_names_find(&p->others, direction));
 }
 

@@ -2,6 +2,9 @@
 #include "tools/svg.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+
+#include "librsched/base/utf8.h"
 
 void svg_length(FILE *out, int64_t length)
 {
@@ -19,25 +22,37 @@ void svg_attribute(FILE *out, const char *name, int64_t length)
     fputc('"', out);
 }
 
+/* What XML has no place for: control characters, two code points that are none,
+ * and bytes that are not UTF-8, as of a text that was cut. */
+static bool is_allowed(uint32_t point)
+{
+    return point >= 0x20 && point != 0xfffe && point != 0xffff;
+}
+
 void svg_escape(FILE *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default: /* control characters are not allowed in XML */
-            fputc((unsigned char)*text < ' ' ? '?' : *text, out);
+    while (*text != '\0') {
+        uint32_t point = 0;
+        int length = rs_utf8_decode(text, &point);
+
+        if (length == 0) { /* one mark for all bytes of a broken character */
+            length = 1;
+            while ((text[length] & 0xc0) == 0x80)
+                length++;
         }
+        if (!is_allowed(point))
+            fputc('?', out);
+        else if (point == '&')
+            fputs("&amp;", out);
+        else if (point == '<')
+            fputs("&lt;", out);
+        else if (point == '>')
+            fputs("&gt;", out);
+        else if (point == '"')
+            fputs("&quot;", out);
+        else
+            fwrite(text, 1, (size_t)length, out);
+        text += length;
     }
 }
 

@@ -15,7 +15,8 @@ void svg_length(FILE *out, int64_t length);
 /** Write ` name="length"`. */
 void svg_attribute(FILE *out, const char *name, int64_t length);
 
-/** Write text with &, <, > and quotes escaped. */
+/** Write text with &, <, > and quotes escaped; what XML does not allow is a
+ * question mark. */
 void svg_escape(FILE *out, const char *text);
 
 /** Write a rectangle; `more` are further attributes. `title`, when it is not

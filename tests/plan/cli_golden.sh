@@ -88,6 +88,20 @@ boxes=$(grep -c 'class="box".*<title>put ' "$work/a.svg")
 if command -v xmllint > /dev/null; then
     xmllint --noout "$work/a.svg" || failed=1
 fi
+# Whatever names hold, and wherever they are cut.
+long=$(printf '%0100d' 0 | sed 's/0/\xe4\xba\xac/g')
+printf 'rsched: machine/1\nname: m\nengines: {count: 1, rate: 1 GB/s}\nlinks: {x%s: 1 GB/s}\n' "$long" > "$work/$(printf '\377').yaml"
+printf 'routes: {N: [x%s]}\n' "$long" >> "$work/$(printf '\377').yaml"
+printf 'rsched: pattern/1\nname: "<&\\uFFFE\\uFFFF\\x01>"\nputs:\n  - {bytes: 9000, direction: N}\n' > "$work/odd.yaml"
+"$rsched" draw "$work/odd.yaml" -m "$work/$(printf '\377').yaml" -o "$work/odd.svg" || failed=1
+python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$work/odd.svg" ||
+    { echo "FAIL odd.svg is no XML"; failed=1; }
+# Every direction has a color, where "*" stands first, too.
+printf 'rsched: machine/1\nname: m\nengines: {count: 1, rate: 1 GB/s}\nroutes: {"*": [], A: []}\n' > "$work/any.yaml"
+printf 'rsched: pattern/1\nname: p\nputs:\n  - {bytes: 9000, direction: B}\n  - {bytes: 9000, direction: A}\n' > "$work/ab.yaml"
+"$rsched" draw "$work/ab.yaml" -m "$work/any.yaml" -o "$work/ab.svg" || failed=1
+colors=$(grep -o 'class="box" fill="[^"]*"' "$work/ab.svg" | sort -u | wc -l)
+[ "$colors$(grep -c '>[AB]</text>' "$work/ab.svg")" = 22 ] || { echo "FAIL a direction has no color"; failed=1; }
 if [ "$(umask)" = 0022 ] && [ "$(stat -c %a "$work/a.svg")" != 644 ]; then
     echo "FAIL a.svg has mode $(stat -c %a "$work/a.svg")"
     failed=1
