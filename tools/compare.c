@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "librsched/base/units.h"
+#include "tools/text.h"
 #include "tools/world.h"
 
 enum { LIMIT_TEXT = 128 };
@@ -206,22 +207,6 @@ static void print_text(const struct table *table, FILE *out)
     }
 }
 
-/* RFC 4180: in quotes when it has to be. */
-static void print_field(FILE *out, const char *text)
-{
-    if (strpbrk(text, ",\"\r\n") == NULL) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            fputc('"', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
 static void print_csv(const struct table *table, FILE *out)
 {
     fprintf(out, "pattern,scheduler,makespan_us,total_us,lower_bound_us,"
@@ -233,7 +218,7 @@ static void print_csv(const struct table *table, FILE *out)
         const struct rsched_limit *limit = &table->limits[i];
         char text[5][RS_UNITS_TEXT], name[LIMIT_TEXT];
 
-        print_field(out, rsched_pattern_name(rsched_schedule_pattern(s)));
+        text_csv(out, rsched_pattern_name(rsched_schedule_pattern(s)));
         fprintf(out, ",%s,%s,%s,%s,%s", rsched_schedule_planner(s),
                 rs_format_us(rsched_schedule_makespan(s), text[0]),
                 rs_format_us(rsched_schedule_total(s), text[1]),
@@ -241,7 +226,7 @@ static void print_csv(const struct table *table, FILE *out)
                 tool_gap(s, text[3]));
         if (table->explain) {
             fputc(',', out);
-            print_field(out, name_limit(s, limit, name));
+            text_csv(out, name_limit(s, limit, name));
             fprintf(out, ",%s",
                     rs_format_us(limit->makespan_without, text[4]));
         }

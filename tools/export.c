@@ -128,9 +128,11 @@ static int write_goal(struct job *job, FILE *out)
                            "rates, but LogGOPS has one G",
                            job->asked.machine_name);
     }
-    fprintf(out, "// %s on machine %s, scheduler %s; times in ps\n",
-            rsched_pattern_name(job->asked.pattern), job->asked.machine_name,
-            job->asked.params.planner);
+    fputs("// ", out);
+    text_line(out, rsched_pattern_name(job->asked.pattern));
+    fputs(" on machine ", out);
+    text_line(out, job->asked.machine_name);
+    fprintf(out, ", scheduler %s; times in ps\n", job->asked.params.planner);
     fprintf(out, "// LogGOPSim -L 0 -o 0 -O 0 -g %" PRIu64 " -G %" PRIu64
             " -S 4294967295\n", costs->command,
             (UINT64_C(1000000000000) + rate / 2) / rate);

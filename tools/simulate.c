@@ -8,6 +8,7 @@
 
 #include "librsched/base/error.h"
 #include "librsched/base/units.h"
+#include "tools/text.h"
 #include "tools/world.h"
 
 /* One line of the result: a scheduler. */
@@ -200,8 +201,8 @@ static int print_csv(const struct table *table, FILE *out)
     for (size_t i = 0; i < table->num_lines; i++) {
         const struct line *line = &table->lines[i];
 
-        fprintf(out, "%s,%s,%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%s\n",
-                rsched_pattern_name(table->asked.params.pattern),
+        text_csv(out, rsched_pattern_name(table->asked.params.pattern));
+        fprintf(out, ",%s,%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%s\n",
                 line->planner, rs_format_us(line->planned, text[0]),
                 rs_format_us(line->result.makespan, text[1]),
                 rs_format_us(line->result.total, text[2]),

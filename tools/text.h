@@ -8,4 +8,10 @@
 /** A string of JSON, in quotes. */
 void text_json(FILE *out, const char *text);
 
+/** A field of CSV, in quotes when it has to be (RFC 4180). */
+void text_csv(FILE *out, const char *text);
+
+/** On the line that is written: control characters are question marks. */
+void text_line(FILE *out, const char *text);
+
 #endif

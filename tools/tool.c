@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/text.h"
+
 /* One line, whatever the text holds. */
 static void print_error(const char *text)
 {
     fputs("rsched: ", stderr);
-    for (; *text != '\0'; text++)
-        fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text,
-              stderr);
+    text_line(stderr, text);
     fputc('\n', stderr);
 }
 

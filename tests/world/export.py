@@ -5,6 +5,8 @@ LogGOPSim's grammar and nothing of rsched, and the trace as JSON.
 
 Usage: export.py RSCHED
 """
+import csv
+import io
 import json
 import os
 import re
@@ -114,6 +116,16 @@ def main():
                 assert abs(got - wanted) < 1000, (pattern, scheduler, got, wanted)
     for extra in ([], ["--mapping", "random:3"], ["--processes", "4"], ["--jitter", "5"]):
         match(parse_goal(run("export", "-f", "goal", "scale-les3:60:all", "-n", "8x6", *extra)))
+    with tempfile.TemporaryDirectory() as folder:
+        pattern, machine = os.path.join(folder, "p.yaml"), os.path.join(folder, "a\nrank 0 {.yaml")
+        with open(pattern, "w") as file:
+            file.write('rsched: pattern/1\nname: "x\\nrank 0 {\\r}, \\"y\\""\nputs: [{bytes: 9, direction: N}]\n')
+        with open(machine, "w") as file:
+            file.write(UNLIMITED)
+        match(parse_goal(run("export", "-f", "goal", pattern, "-m", machine, "-n", "2x2")))
+        rows = list(csv.DictReader(io.StringIO(run("simulate", "-f", "csv", pattern, "-n", "2x2"), newline="")))
+        assert [row["pattern"] for row in rows] == ['x\nrank 0 {\r}, "y"'], rows
+        assert rows[0]["routes"] == "first", rows
     text = run("export", "-f", "trace", "scale-les3:872:all", "-n", "4x3")
     trace = json.loads(text)
     puts = [e for e in trace["traceEvents"] if e["ph"] == "X"]
