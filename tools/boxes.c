@@ -3,6 +3,7 @@
  * rsched-box-optimal, a process of its own next to this executable (GLPK is
  * under another licence). tools/glpk/README.md has what is written and read. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -15,7 +16,12 @@
 #include "librsched/plan/schedule.h"
 #include "tools/tool.h"
 
-enum { SLOTS = 70, PATH = 4096 };
+/* KINDS and BOXES are the most that the solver takes. */
+enum { SLOTS = 70, PATH = 4096, KINDS = 64, BOXES = 512 };
+#define HEIGHT_MOST (UINT64_MAX / (4 * BOXES))
+
+/* Of puts without a box: they take no time. */
+#define NO_KIND UINT32_MAX
 
 extern char **environ;
 
@@ -29,8 +35,8 @@ struct kind {
 struct packing {
     struct rs_problem problem;
     struct kind *kinds;
-    uint32_t *kind_of; /* of each put */
-    size_t num_kinds;
+    uint32_t *kind_of; /* of each put, or NO_KIND */
+    size_t num_kinds, num_boxes;
     uint32_t *engines, *positions; /* per put */
     uint64_t *starts;              /* per put, ps */
 };
@@ -52,6 +58,13 @@ static int find_kinds(struct packing *packing)
         if (error != 0)
             return error;
         height = rs_boxes_height(problem, i, problem->fastest);
+        if (height == 0) {
+            packing->kind_of[i] = NO_KIND;
+            continue;
+        }
+        if (height > HEIGHT_MOST)
+            return rs_fail(RSCHED_ELIMIT, TOOL_BOXES ": put %zu takes longer "
+                           "than 2 hours", i);
         while (k < packing->num_kinds && (packing->kinds[k].color != color ||
                                           packing->kinds[k].height != height))
             k++;
@@ -60,6 +73,12 @@ static int find_kinds(struct packing *packing)
                 (struct kind){color, height, 0, 0};
         packing->kinds[k].count++;
         packing->kind_of[i] = (uint32_t)k;
+        if (packing->num_kinds > KINDS)
+            return rs_fail(RSCHED_ELIMIT, TOOL_BOXES ": more than %d kinds of "
+                           "puts, by direction and size", KINDS);
+        if (++packing->num_boxes > BOXES)
+            return rs_fail(RSCHED_ELIMIT, TOOL_BOXES ": more than %d puts",
+                           BOXES);
     }
     return 0;
 }
@@ -110,6 +129,9 @@ static int run_solver(FILE *in, FILE *out)
         return rs_fail(RSCHED_ENOMEM, "box-optimal: no memory");
     posix_spawn_file_actions_adddup2(&actions, fileno(in), STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
+    /* What it says there is said again below. */
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
+                                     O_WRONLY, 0);
     errno = posix_spawn(&child, path, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (errno != 0)
@@ -118,9 +140,11 @@ static int run_solver(FILE *in, FILE *out)
         if (errno != EINTR)
             return rs_fail(RSCHED_ESYS, "%s: %m", path);
     }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return rs_fail(RSCHED_ELIMIT, "box-optimal: no packing; this is for "
-                       "small patterns");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+        return rs_fail(RSCHED_ELIMIT, TOOL_BOXES ": no packing was found in "
+                       "time; this is for small patterns");
+    if (status != 0)
+        return rs_fail(RSCHED_ESYS, TOOL_BOXES ": %s failed", path);
     rewind(out);
     return 0;
 }
@@ -160,14 +184,15 @@ static int read_packing(struct packing *packing, FILE *in, uint64_t *lower,
             goto err_answer;
         placed++;
     }
-    if (placed == packing->problem.num_puts)
+    if (placed == packing->num_boxes)
         return 0;
 err_answer:
     return rs_fail(RSCHED_EPARSE, "box-optimal: the solver's answer is not "
                    "understood");
 }
 
-/* The place in a queue is how many start before on that engine. */
+/* The place in a queue is how many start before on that engine. Puts without a
+ * box are on engine 0 when it begins, beside the box that starts then. */
 static void find_positions(struct packing *packing)
 {
     size_t puts = packing->problem.num_puts;
@@ -177,11 +202,13 @@ static void find_positions(struct packing *packing)
         for (size_t j = 0; j < puts; j++)
             packing->positions[i] +=
                 packing->engines[j] == packing->engines[i] &&
-                packing->starts[j] < packing->starts[i];
+                (packing->starts[j] < packing->starts[i] ||
+                 (packing->starts[j] == packing->starts[i] && j < i));
     }
 }
 
-static int pack(struct packing *packing, uint64_t *lower, uint64_t *upper)
+static int place_boxes(struct packing *packing, uint64_t *lower,
+                       uint64_t *upper)
 {
     FILE *in = tmpfile(), *out = tmpfile();
     int error;
@@ -189,19 +216,26 @@ static int pack(struct packing *packing, uint64_t *lower, uint64_t *upper)
     if (in == NULL || out == NULL)
         error = rs_fail(RSCHED_ESYS, "box-optimal: no temporary file: %m");
     else
-        error = find_kinds(packing);
-    if (error == 0)
         error = write_boxes(packing, in);
     if (error == 0)
         error = run_solver(in, out);
     if (error == 0)
         error = read_packing(packing, out, lower, upper);
-    if (error == 0)
-        find_positions(packing);
     if (in != NULL)
         fclose(in);
     if (out != NULL)
         fclose(out);
+    return error;
+}
+
+static int pack(struct packing *packing, uint64_t *lower, uint64_t *upper)
+{
+    int error = find_kinds(packing);
+
+    if (error == 0 && packing->num_boxes > 0)
+        error = place_boxes(packing, lower, upper);
+    if (error == 0)
+        find_positions(packing);
     return error;
 }
 
@@ -232,7 +266,7 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
         packing.engines == NULL || packing.positions == NULL ||
         packing.starts == NULL)
         error = rs_fail(RSCHED_ENOMEM, "box-optimal: no memory");
-    else if (packing.problem.num_puts > 0)
+    else
         error = pack(&packing, &lower, &upper);
     if (error == 0)
         error = rsched_schedule_create_queues(pattern, machine, TOOL_BOXES,

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 RATE, COMMAND, ENGINES, OPEN = 3850, 200000, 4, 1000000
 
@@ -48,6 +49,32 @@ def check_packing(kinds, opening, upper, places):
         rows.sort()
         assert all(a[1] <= b[0] for a, b in zip(rows, rows[1:])), rows
     assert max(start + names[k][1] for k, _, start in places) == upper
+
+
+def check_limits(rsched):
+    """Puts that take no time have no box; what is too much for the solver is said in one line."""
+    machine = "rsched: machine/1\nname: m\nengines: {count: 2, rate: 1 GB/s}\nroutes: {N: [], S: []}\n"
+
+    def plan(sizes):
+        puts = "".join("  - {bytes: %d, direction: %s}\n" % (size, "NS"[i % 2]) for i, size in enumerate(sizes))
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("rsched: pattern/1\nname: p\nputs:\n" + puts)
+            file.flush()
+            return subprocess.run([rsched, "plan", file.name, "-m", "-", "-s", "box-optimal", "-f", "json"],
+                                  input=machine, capture_output=True, text=True)
+
+    for sizes in ([0, 5000, 0, 7000, 0], [0, 0]):
+        run = plan(sizes)
+        assert run.returncode == 0, run.stderr
+        made = json.loads(run.stdout)
+        assert sorted(sum(made["engines"], [])) == list(range(len(sizes)))
+        assert made["makespan_us"] == max(sizes) / 1000, made
+    for sizes, cause in ((range(1, 67), "more than 64 kinds of puts, by direction and size"),
+                         ([8] * 513, "more than 512 puts"),
+                         ([10**13], "put 0 takes longer than 2 hours")):
+        run = plan(sizes)
+        assert run.returncode == 2 and run.stderr.count("\n") == 1, run.stderr
+        assert run.stderr.startswith("rsched: box-optimal: " + cause), run.stderr
 
 
 def main():
@@ -100,6 +127,7 @@ def main():
         drawn = subprocess.run([rsched, "draw", "-", "-o", "-"], input=once, capture_output=True,
                                text=True, check=True).stdout
         assert "box-optimal" in drawn
+    check_limits(rsched)
     return 0
 
 
