@@ -268,6 +268,9 @@ int tool_export(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "goal|trace");
     if (number < 0)
         return TOOL_BAD_INPUT;
+    if (number == 0 && o.receive != NULL && strcmp(o.receive, "same") != 0)
+        return tool_bad("export: --receive %s: GOAL has the same engine on "
+                        "both ends", o.receive);
     status = tool_world_open(&o, argv[first], &job.asked);
     if (status == TOOL_OK)
         status = make_world(&job, number == 0);
