@@ -251,7 +251,8 @@ int tool_export(const struct tool_command *command, int argc, char **argv)
     struct tool_option options[TOOL_WORLD_OPTIONS + 3];
     struct job job = {0};
     struct tool_output output;
-    size_t count = tool_world_options(&o, options);
+    size_t count = tool_world_options(
+        &o, "a scheduler (" TOOL_DEFAULT_PLANNER "), or best", options);
     int first, number, status;
 
     options[count++] = (struct tool_option){"format", 'f', "F", "goal|trace",

@@ -280,7 +280,8 @@ int tool_simulate(const struct tool_command *command, int argc, char **argv)
     struct tool_option options[TOOL_WORLD_OPTIONS + 3];
     struct table table = {0};
     struct tool_output output;
-    size_t count = tool_world_options(&o, options);
+    size_t count = tool_world_options(
+        &o, "a scheduler (" TOOL_DEFAULT_PLANNER "), all, or best", options);
     int first, number, status;
 
     options[count++] = (struct tool_option){"format", 'f', "F",

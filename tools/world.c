@@ -10,15 +10,14 @@
 #include "models/machine.h"
 
 size_t tool_world_options(struct tool_world_options *w,
-                          struct tool_option *options)
+                          const char *schedulers, struct tool_option *options)
 {
     const struct tool_option table[TOOL_WORLD_OPTIONS] = {
         {"machine", 'm', "M", "a machine file or built-in machine",
          &w->machine, NULL},
         {"nodes", 'n', "AxB...", "the grid of nodes (the machine's dims)",
          &w->nodes, NULL},
-        {"scheduler", 's', "S", "a scheduler (fllf), or best", &w->planner,
-         NULL},
+        {"scheduler", 's', "S", schedulers, &w->planner, NULL},
         {"mapping", 0, "MAP", "row-major|random:SEED|FILE (row-major)",
          &w->mapping, NULL},
         {"routes", 0, "R", "first|balanced: choose among minimal routes "

@@ -24,9 +24,10 @@ struct tool_world {
     struct rs_world_seat *seats; /* a mapping from a file */
 };
 
-/** Fill in the table of the options. Returns their number. */
+/** Fill in the table of the options. Returns their number.
+ * @param schedulers the help of --scheduler */
 size_t tool_world_options(struct tool_world_options *words,
-                          struct tool_option *options);
+                          const char *schedulers, struct tool_option *options);
 
 /** @return TOOL_OK or a status; tool_world_close() it in any case */
 int tool_world_open(const struct tool_world_options *words,

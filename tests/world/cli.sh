@@ -99,6 +99,8 @@ bad "no scheduler 'bl9'" simulate $all -n 8x6 -s bl9
 bad "export: --format goal|trace is needed" export $all -n 8x6
 bad "export: --receive uncoordinated: GOAL has the same engine on both ends" \
     export $all -n 8x6 -f goal --receive uncoordinated
+"$rsched" simulate --help | grep -q 'a scheduler (fllf), all, or best' ||
+    { echo "FAIL simulate --help says nothing of all"; failed=1; }
 sed 's/direction: W/&, from: 2, to: 3/; s/direction: N/direction: Q/' sourced.yaml > q.yaml
 bad "q.yaml:5:5: put 1: direction 'Q' has no route in machine tofu-k" simulate q.yaml -n 4x4
 bad "q.yaml:5:5: put 1: direction 'Q' has no route in machine tofu-k" export -f goal q.yaml -n 4x4
