@@ -112,7 +112,7 @@ RSCHED_API int rsched_machine_parse(const char *name, const char *text,
 
 /**
  * Make a built-in machine: "tofu-k", "torus3d", "rails", "rails-mixed",
- * "host", "soft-roce-2", "soft-roce-4".
+ * "host", "host-epyc", "soft-roce-2", "soft-roce-4", "cgdr-k80-edr".
  *
  * @return 0, RSCHED_ENAME (no such machine; the text lists those there are),
  *         RSCHED_ENOMEM
