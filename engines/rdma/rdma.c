@@ -11,6 +11,7 @@
 #include "engines/common/look.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 #define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
 
@@ -78,22 +79,46 @@ static int choose_notify(const char *name, struct rs_rdma_port *port)
     return 0;
 }
 
+/* Close the ports whose peers could not notify us; those that the user has named
+ * are all wanted. @return how many are left, at least one; or, with all of them
+ * closed, what is wrong with the first of the others */
+static int keep_able(const char *name, struct rs_rdma_port **ports, int found)
+{
+    bool named = rs_config()->devices[0] != '\0';
+    int kept = 0, error;
+
+    for (int i = 0; i < found; i++) {
+        struct rs_rdma_port *port = ports[i];
+
+        if (choose_notify(name, port) != 0)
+            continue;
+        ports[i] = ports[kept];
+        ports[kept++] = port;
+    }
+    if (kept == 0 || (named && kept < found)) {
+        error = choose_notify(name, ports[kept]);
+        close_ports(ports, (uint32_t)found);
+        return error;
+    }
+    for (int i = kept; i < found; i++) {
+        choose_notify(name, ports[i]);
+        rs_log(RS_LOG_WARN, "a port is not used: %s", rsched_last_error());
+    }
+    close_ports(ports + kept, (uint32_t)(found - kept));
+    return kept;
+}
+
 int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
                  rs_rdma_ports_fn *find, struct rsched_engine **engine)
 {
     struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
     struct rsched_engine *e;
     int found = find(env, ports);
-    int error = 0;
 
+    if (found > 0)
+        found = keep_able(name, ports, found);
     if (found < 0)
         return found;
-    for (int i = 0; i < found && error == 0; i++)
-        error = choose_notify(name, ports[i]);
-    if (error != 0) {
-        close_ports(ports, (uint32_t)found);
-        return error;
-    }
     e = calloc(1, sizeof(*e));
     if (e == NULL) {
         close_ports(ports, (uint32_t)found);

@@ -2,6 +2,7 @@
 /* Parts of RDMA lanes by themselves: GIDs, names, lists of writes, slots, bundles. */
 #include <criterion/criterion.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -345,37 +346,46 @@ Test(chain, stamps)
     rs_verbs_chain_fini(&chain);
 }
 
-/* What the devices of notify_of() can do. */
+enum { PORTS = 2 };
+
+/* What the device of each port can do. */
 static struct capability {
     bool in_order, fetch_add, immediates;
-} capability;
+} capabilities[PORTS];
 
 static int ports_that_can(const struct rsched_engine_env *env,
                           struct rs_rdma_port **ports)
 {
     int found = interpreter_ports(env, ports);
 
+    cr_assert_eq(found, PORTS);
     for (int i = 0; i < found; i++) {
-        ports[i]->in_order = capability.in_order;
-        ports[i]->fetch_add = capability.fetch_add;
-        ports[i]->immediates = capability.immediates;
+        ports[i]->in_order = capabilities[i].in_order;
+        ports[i]->fetch_add = capabilities[i].fetch_add;
+        ports[i]->immediates = capabilities[i].immediates;
+        snprintf(ports[i]->name, sizeof(ports[i]->name), "port %d", i);
     }
     return found;
 }
 
+static const struct rsched_engine_env notify_env = {.chunk_bytes = 65536,
+                                                    .ring_bytes = 524288};
+
 /* How peers of such devices notify; RS_NUM_NOTIFIES: they are refused. */
 static enum rs_rdma_notify notify_of(struct capability can, int error)
 {
-    const struct rsched_engine_env env = {.chunk_bytes = 65536,
-                                          .ring_bytes = 524288};
     enum rs_rdma_notify notify;
     struct rsched_engine *engine;
 
-    capability = can;
-    cr_assert_eq(rs_rdma_open("parts", &env, ports_that_can, &engine), error);
-    if (error != 0)
+    capabilities[0] = capabilities[1] = can;
+    cr_assert_eq(rs_rdma_open("parts", &notify_env, ports_that_can, &engine),
+                 error);
+    if (error != 0) {
+        cr_assert(strstr(rsched_last_error(), "parts port 0: ") != NULL);
         return RS_NUM_NOTIFIES;
+    }
     notify = engine->rails[0].port->notify;
+    cr_assert_eq(engine->num_rails, PORTS);
     for (uint32_t i = 0; i < engine->num_rails; i++)
         cr_assert_eq(engine->rails[i].port->notify, notify);
     rs_rdma_close(engine);
@@ -395,27 +405,67 @@ Test(notify, what_the_device_can_decides)
     notify_of(nothing, RSCHED_ENOTSUP);
 }
 
+/* A port that cannot is no rail, wherever it is among them; the other one is. */
+static void expect_one_rail(struct capability can, struct capability cannot,
+                            enum rs_rdma_notify notify)
+{
+    for (int able = 0; able < PORTS; able++) {
+        char name[16];
+        struct rsched_engine *engine;
+
+        capabilities[able] = can;
+        capabilities[1 - able] = cannot;
+        cr_assert_eq(
+            rs_rdma_open("parts", &notify_env, ports_that_can, &engine), 0);
+        cr_assert_eq(engine->num_rails, 1);
+        cr_assert_eq(engine->rails[0].port->notify, notify);
+        snprintf(name, sizeof(name), "port %d", able);
+        cr_assert_str_eq(engine->rails[0].port->name, name);
+        rs_rdma_close(engine);
+    }
+}
+
+Test(notify, a_port_that_cannot_is_no_rail)
+{
+    expect_one_rail((struct capability){true, true, true},
+                    (struct capability){false, false, false}, RS_NOTIFY_FLAG);
+}
+
+/* All that are named are wanted. */
+Test(notify, a_named_port_that_cannot_is_refused)
+{
+    struct rsched_engine *engine;
+
+    setenv("RSCHED_DEVICES", "a,b", 1);
+    capabilities[0] = (struct capability){true, true, true};
+    cr_assert_eq(rs_rdma_open("parts", &notify_env, ports_that_can, &engine),
+                 RSCHED_ENOTSUP);
+    cr_assert(strstr(rsched_last_error(), "parts port 1: ") != NULL);
+}
+
 /* Settings are read once in a process, and each test has one. */
-static void expect_refusal(const char *setting, struct capability can)
+static void expect_refusal(const char *setting, enum rs_rdma_notify notify,
+                           struct capability cannot)
 {
     setenv("RSCHED_NOTIFY", setting, 1);
-    notify_of(can, RSCHED_EINVAL);
-    cr_assert(strstr(rsched_last_error(), "parts interpreter: ") != NULL);
+    notify_of(cannot, RSCHED_EINVAL);
+    expect_one_rail((struct capability){true, true, true}, cannot, notify);
 }
 
 Test(notify, flags_without_order_are_refused)
 {
-    expect_refusal("flag", (struct capability){false, true, true});
+    expect_refusal("flag", RS_NOTIFY_FLAG,
+                   (struct capability){false, true, true});
 }
 
 Test(notify, additions_without_atomics_are_refused)
 {
-    expect_refusal("add", (struct capability){true, false, true});
+    expect_refusal("add", RS_NOTIFY_ADD, (struct capability){true, false, true});
 }
 
 Test(notify, immediates_of_a_device_without_are_refused)
 {
-    expect_refusal("imm", (struct capability){true, true, false});
+    expect_refusal("imm", RS_NOTIFY_IMM, (struct capability){true, true, false});
 }
 
 /* Loads of all lanes of a bundle, of which one fails after some of them. No version
