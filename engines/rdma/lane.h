@@ -66,7 +66,8 @@ static_assert(sizeof(struct rs_rdma_slot) == 16, "shared layout");
 
 /* Written by the receiver. */
 struct rs_rdma_credits {
-    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1: see memory.h */
+    _Alignas(RS_RDMA_LINE) atomic_uint_fast64_t last; /* 1 (see memory.h) and how many
+                                                         epochs have been received */
     atomic_uint_fast64_t consumed; /* chunks */
     atomic_uint_fast64_t version; /* of the tables, in the bundle's leader */
     atomic_uint_fast64_t ready;   /* the epoch, likewise */
@@ -158,7 +159,8 @@ struct rs_rdma_lane {
     struct rs_rdma_bundle alone;   /* of a lane without a group */
     uint64_t epoch;   /* number of the current one, from 1 */
     uint64_t notices; /* notifications in `arrived` so far */
-    uint64_t counted; /* tx: notifications that have been posted, if all are counted */
+    uint64_t counted; /* tx: notifications that have been posted, if all are counted;
+                         rx that is abandoned: epochs that have been received */
     uint64_t meta;    /* of the loaded message */
     uint64_t bytes;
 };

@@ -193,7 +193,12 @@ int rs_rdma_rx_attach(struct rsched_lane *lane, const unsigned char *reply)
 
 void rs_rdma_rx_abandon(struct rsched_lane *lane)
 {
-    rs_rdma_lane_abandon(&rs_rdma_rx_of(lane)->lane);
+    struct rs_rdma_lane *l = &rs_rdma_rx_of(lane)->lane;
+
+    /* It may be said by any thread from the first time on. */
+    if (l->asked_ps == 0)
+        l->counted = l->epoch - (l->ring.next < l->ring.num_chunks);
+    rs_rdma_lane_abandon(l);
 }
 
 static uint64_t arrived(const struct rs_rdma_rx *rx)

@@ -130,13 +130,6 @@ void rs_rdma_tx_abandon(struct rsched_lane *lane)
     rs_rdma_lane_abandon(&rs_rdma_tx_of(lane)->lane);
 }
 
-int rs_rdma_tx_check(struct rsched_lane *lane)
-{
-    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
-
-    return rs_rdma_lane_check(&tx->lane, &tx->credits->last);
-}
-
 void rs_rdma_tx_destroy(struct rsched_lane *lane)
 {
     struct rs_rdma_lane *l = &rs_rdma_tx_of(lane)->lane;
@@ -393,6 +386,25 @@ static bool is_free(struct rs_rdma_tx *tx)
            (settle(tx) && !rs_rdma_link_is_broken(tx->lane.link));
 }
 
+/* Whether the receiver has had all of this epoch before it gave up. */
+static bool is_received(const struct rs_rdma_tx *tx)
+{
+    return all_is_posted(tx) &&
+           atomic_load_explicit(&tx->credits->last, memory_order_acquire) >
+               tx->lane.epoch;
+}
+
+int rs_rdma_tx_check(struct rsched_lane *lane)
+{
+    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
+    struct rs_rdma_link *link = tx->lane.link;
+
+    /* The device has still to say that it has let go; it will. */
+    if (is_received(tx) && !is_free(tx))
+        return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;
+    return rs_rdma_lane_check(&tx->lane, &tx->credits->last);
+}
+
 static int go_on(struct rs_rdma_tx *tx)
 {
     int status = 1;
@@ -418,8 +430,11 @@ int rs_rdma_tx_progress(struct rsched_lane *lane)
 {
     struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
 
+    /* A broken link reads nothing. The receiver may have said that it has all, and
+     * have gone before the device has heard that. */
     if (unlikely(rs_rdma_link_is_broken(tx->lane.link)))
-        return rs_rdma_link_failed(tx->lane.link);
+        return is_received(tx) ? RSCHED_LANE_DONE
+                               : rs_rdma_link_failed(tx->lane.link);
     return go_on(tx);
 }
 

@@ -21,6 +21,14 @@ static const struct halo_edge direct[] = {
 
 enum { DIRECT_PUTS = 2, NUM_DIRECT = 1 + DIRECT_PUTS };
 
+/* Long enough to be gathered, through a slot and into the receive buffer. */
+enum { LANDING_BYTES = 20000, DIRECT_BYTES = 200000 };
+static const struct halo_edge gathered[] = {{0, 1, LANDING_BYTES},
+                                            {0, 1, DIRECT_BYTES}};
+
+/* Tests after which a program has looked several times whether its peers live. */
+enum { LOOKS = 100 };
+
 /* So many pieces that the queues of both rails are full before all is posted. */
 enum { NUM_PIECES = 128, PIECE_BYTES = 8192 };
 
@@ -184,6 +192,94 @@ static int run_untold(struct rank *self)
     mesh_barrier(self->end);
     halo_destroy(other);
     halo_destroy(after);
+    return 0;
+}
+
+/* Rank 1 has received an epoch and destroys the exchange, and rank 0, whose device
+ * gathers the message, has not heard of that device yet. */
+static int receive_all(struct rank *self, const struct halo_edge *edge,
+                       struct halo **given)
+{
+    RANK_CHECK(halo_create(self, edge, 1, edge->bytes, 0, given) == 0);
+    RANK_CHECK(halo_step(*given, 0) == 0);
+    halo_fill(*given, 1);
+    mesh_barrier(self->end);
+    if (self->rank == 1)
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        interpreter_lose_acknowledgments(edge->bytes);
+        RANK_CHECK(rsched_exchange_start((*given)->x) == 0);
+        interpreter_lose_acknowledgments(0);
+    } else {
+        RANK_CHECK(rsched_exchange_wait((*given)->x) == 0);
+        RANK_CHECK(halo_wrong(*given, 1) == 0);
+        halo_destroy(*given);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
+/* The tests of a program that waits look for dead peers, too. */
+static int is_still_pending(struct rank *self, struct halo *given)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        bool done;
+
+        RANK_CHECK(rsched_exchange_test(given->x, &done) == 0);
+        RANK_CHECK(!done);
+    }
+    return 0;
+}
+
+/* The epoch is complete once the device says that it has let go of the buffers;
+ * the next one is not. */
+static int run_received(struct rank *self)
+{
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    for (size_t i = 0; i < sizeof(gathered) / sizeof(gathered[0]); i++) {
+        struct halo *given;
+
+        RANK_CHECK(receive_all(self, &gathered[i], &given) == 0);
+        if (self->rank == 0) {
+            RANK_CHECK(is_still_pending(self, given) == 0);
+            interpreter_deliver();
+            RANK_CHECK(rsched_exchange_wait(given->x) == 0);
+            RANK_CHECK(rsched_exchange_start(given->x) == 0);
+            if (gathered[i].bytes == DIRECT_BYTES)
+                RANK_CHECK(is_told(self, given) == 0);
+            halo_destroy(given);
+        }
+        mesh_barrier(self->end);
+    }
+    return 0;
+}
+
+/* Rank 1 goes altogether, so the device of rank 0 is never told. */
+static int run_received_left(struct rank *self)
+{
+    struct halo *other, *given;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, single, 2, 1, 0, &other) == 0);
+    RANK_CHECK(only_epochs(self, other, 0) == 0);
+    RANK_CHECK(receive_all(self, &gathered[0], &given) == 0);
+    if (self->rank == 1) {
+        halo_destroy(other);
+        rank_close(self);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        RANK_CHECK(rsched_exchange_start(other->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(other->x) == RSCHED_EPEER);
+        RANK_CHECK(strstr(rsched_last_error(), "nobody answers") != NULL);
+        RANK_CHECK(rsched_exchange_wait(given->x) == 0);
+        halo_destroy(given);
+        halo_destroy(other);
+    } else {
+        RANK_CHECK(rank_open(self) == 0);
+    }
+    mesh_barrier(self->end);
     return 0;
 }
 
@@ -433,6 +529,8 @@ int main(void)
         {"late", run_late, 2},
         {"under way", run_under_way, 2},
         {"untold", run_untold, 2},
+        {"received", run_received, 2},
+        {"received, left", run_received_left, 2},
         {"full", run_full, 2},
         {"failed", run_failed, 2},
         {"left", run_left, 2},

@@ -33,6 +33,7 @@ struct queue {
     bool failed;            /* as a completion has said */
     /* The device's side, guarded by `lock`. */
     uint32_t rung, executed; /* posts, modulo 2^32 */
+    bool silent;             /* they are executed, but not counted as such */
     uint32_t good;           /* of those executed, in an error state */
     const char *cause;       /* of the error state; NULL: it works */
     struct held *first_held, *last_held;
@@ -61,6 +62,7 @@ static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
 static unsigned held_rails;   /* on which */
+static uint64_t silent_from;  /* bytes; 0: all is acknowledged */
 static interpreter_watcher *watcher;
 
 struct port {
@@ -310,15 +312,20 @@ static void hold(struct queue *q, const struct ibv_send_wr *wr)
     q->last_held = h;
 }
 
+/* Whether any request that is being posted has at least so many bytes; 0: none. */
+static bool has_long(const struct queue *q, uint64_t bytes)
+{
+    const struct ibv_send_wr *w = q->head;
+
+    while (w != NULL && total_bytes(w) < bytes)
+        w = w->next;
+    return bytes != 0 && w != NULL;
+}
+
 static bool is_held_up(const struct queue *q)
 {
-    if (q->first_held != NULL)
-        return true;
-    for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next) {
-        if (held_from != 0 && (held_rails >> q->rail & 1) != 0 && total_bytes(w) >= held_from)
-            return true;
-    }
-    return false;
+    return q->first_held != NULL ||
+           ((held_rails >> q->rail & 1) != 0 && has_long(q, held_from));
 }
 
 /* Nor does a queue pair answer that is in an error state. */
@@ -359,7 +366,9 @@ static void begin(struct queue *q)
         }
         assert(done >= 0);
         counts.requests += (uint64_t)done;
-        q->executed = q->rung;
+        q->silent = q->silent || has_long(q, silent_from);
+        if (!q->silent)
+            q->executed = q->rung;
     }
 }
 
@@ -382,6 +391,9 @@ static int ring(struct rs_rdma_queue *queue)
 /* What it held up arrives. */
 static void deliver(struct queue *q)
 {
+    if (q->silent)
+        q->executed = q->rung;
+    q->silent = false;
     if (q->first_held == NULL)
         return;
     if (!is_answered(q))
@@ -670,10 +682,17 @@ void interpreter_hold_on(unsigned rails, uint64_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
+void interpreter_lose_acknowledgments(uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    silent_from = bytes;
+    pthread_mutex_unlock(&lock);
+}
+
 void interpreter_deliver(void)
 {
     pthread_mutex_lock(&lock);
-    held_from = 0;
+    held_from = silent_from = 0;
     for (uint32_t i = 0; i < num_queues; i++) {
         if (!queues[i]->gone)
             deliver(queues[i]);

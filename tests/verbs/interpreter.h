@@ -61,7 +61,11 @@ void interpreter_hold(uint64_t bytes);
 /** The same, of some rails only. */
 void interpreter_hold_on(unsigned rails, uint64_t bytes);
 
-/** All of it arrives, and nothing is held up any more. (Whatever writes what it is
+/** From now on a request of at least so many bytes, and what is posted to its queue
+ * pair after it, is executed, but not acknowledged. 0: as interpreter_hold(). */
+void interpreter_lose_acknowledgments(uint64_t bytes);
+
+/** All of it arrives and is acknowledged, and nothing is held up any more. (Whatever writes what it is
  * not allowed to by then breaks both queue pairs, of which that of the receiver
  * says so only to those who post to it.) */
 void interpreter_deliver(void);
