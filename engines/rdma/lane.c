@@ -191,6 +191,26 @@ bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t until_ps)
     }
 }
 
+static bool has_promises(struct rs_rdma_link *link, struct rsched_engine *engine)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&engine->lock);
+    for (struct rs_rdma_lane *l = link->zombies; l != NULL; l = l->next)
+        any = any || atomic_load_explicit(&l->completed,
+                                          memory_order_relaxed) < l->promised;
+    pthread_mutex_unlock(&engine->lock);
+    return any;
+}
+
+void rs_rdma_lanes_keep_promises(struct rs_rdma_link *link,
+                                 struct rsched_engine *engine)
+{
+    /* The look is for the peer, too: it may wait for receives here. */
+    while (has_promises(link, engine) && rs_rdma_link_check(link) == 0)
+        rs_clock_sleep(DRAIN_STEP_PS);
+}
+
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane)
 {
     struct rs_rdma_link *link = lane->link;

@@ -135,6 +135,8 @@ struct rs_rdma_lane {
     /* Lists posted, and those of them that are through. */
     uint64_t posted;
     atomic_uint_fast64_t completed;
+    uint64_t promised; /* destroyed tx: lists that are to get through: its user takes
+                          their epochs for sent */
     struct rs_rdma_block *block; /* that the peer writes */
     /* It says that nothing follows; any thread may be the one that posts it. */
     struct rs_rdma_list *last;
@@ -183,6 +185,10 @@ void rs_rdma_lane_free(struct rs_rdma_lane *lane);
  * are through. Those of lanes that were abandoned together are waited for
  * together, for a bounded time. */
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane);
+/** Wait until what destroyed lanes of the link have promised is through: as long as it
+ * takes, or until the link is broken. */
+void rs_rdma_lanes_keep_promises(struct rs_rdma_link *link,
+                                 struct rsched_engine *engine);
 /** Dispose of the zombies of a link that are through and have said so. The
  * engine's lock is held. */
 void rs_rdma_lanes_bury(struct rs_rdma_link *link);

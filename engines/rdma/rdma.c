@@ -326,6 +326,8 @@ bool rs_rdma_settle(struct rsched_connection *connection)
 
 void rs_rdma_disconnect(struct rsched_connection *connection)
 {
+    for (uint32_t i = 0; i < connection->num_links; i++)
+        rs_rdma_lanes_keep_promises(&connection->links[i], connection->engine);
     fini_links(connection);
     free(connection);
 }

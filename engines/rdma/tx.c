@@ -130,15 +130,6 @@ void rs_rdma_tx_abandon(struct rsched_lane *lane)
     rs_rdma_lane_abandon(&rs_rdma_tx_of(lane)->lane);
 }
 
-void rs_rdma_tx_destroy(struct rsched_lane *lane)
-{
-    struct rs_rdma_lane *l = &rs_rdma_tx_of(lane)->lane;
-
-    if (l->asked_ps == 0)
-        rs_rdma_lane_abandon(l);
-    rs_rdma_lane_drop(l);
-}
-
 /* ---- running ---- */
 
 /* The message's first parts, as far as they are not there yet, into memory that is
@@ -232,6 +223,27 @@ static bool all_is_posted(const struct rs_rdma_tx *tx)
 {
     return tx->is_direct ? tx->next == tx->direct.num_lists
                          : tx->lane.ring.next == tx->lane.ring.num_chunks;
+}
+
+/* Lists posted in epochs that were complete with that, so not of what is gathered,
+ * nor of an epoch that has been given up halfway. */
+static uint64_t promised(const struct rs_rdma_tx *tx)
+{
+    uint64_t begun = tx->is_direct ? tx->next : tx->lane.ring.next;
+
+    if (tx->source == RS_SOURCE_GATHER)
+        return 0;
+    return tx->lane.posted - (all_is_posted(tx) ? 0 : begun);
+}
+
+void rs_rdma_tx_destroy(struct rsched_lane *lane)
+{
+    struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
+
+    if (tx->lane.asked_ps == 0)
+        rs_rdma_lane_abandon(&tx->lane);
+    tx->lane.promised = promised(tx);
+    rs_rdma_lane_drop(&tx->lane);
 }
 
 static bool is_head(const struct rs_rdma_tx *tx)

@@ -269,7 +269,9 @@ struct rsched_engine_ops {
     /** Number of rails, the same at both ends. */
     uint32_t (*rails)(const struct rsched_connection *connection);
     /** All its lanes have been destroyed, and `settle` has said that nothing is
-     * left, or not in time: what is left is not said. The peer may be dead. */
+     * left, or not in time: what is left is not said. What epochs have sent that this
+     * end took for complete gets there, unless the connection fails, however long
+     * that takes. The peer may be dead. */
     void (*disconnect)(struct rsched_connection *connection);
 
     /** See whether the peer lives; called now and then by those who wait, with

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engines/rdma/lane.h"
+#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
@@ -26,6 +27,9 @@ enum { LANDING_BYTES = 20000, DIRECT_BYTES = 200000 };
 static const struct halo_edge gathered[] = {{0, 1, LANDING_BYTES},
                                             {0, 1, DIRECT_BYTES}};
 
+/* Short enough to be copied when it is posted. */
+static const struct halo_edge inlined[] = {{1, 0, 64}};
+
 /* Tests after which a program has looked several times whether its peers live. */
 enum { LOOKS = 100 };
 
@@ -35,6 +39,7 @@ enum { NUM_PIECES = 128, PIECE_BYTES = 8192 };
 enum { EPOCHS = ONLY_EPOCHS, MANY_RANKS = 8 };
 
 /* Sleeps within one deadline, of 100 ms, each of which takes 50 us at least. */
+#define DEADLINE_PS (100 * UINT64_C(1000000000))
 enum { MOST_SLEEPS = 2000 };
 
 /* Of this rank; the library's calls come here. */
@@ -421,6 +426,37 @@ static int run_left_stuck(struct rank *self)
     return leave(self, true, "nobody answers");
 }
 
+/* Rank 1 has sent all, as far as it knows, and goes; its device takes longer than it
+ * waits for what it has left to say. */
+static int run_left_sent(struct rank *self)
+{
+    struct halo *sent;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, inlined, 1, 1, 0, &sent) == 0);
+    RANK_CHECK(halo_step(sent, 0) == 0);
+    halo_fill(sent, 1);
+    if (self->rank == 1)
+        interpreter_hold(inlined[0].bytes);
+    RANK_CHECK(rsched_exchange_start(sent->x) == 0);
+    if (self->rank == 1)
+        RANK_CHECK(rsched_exchange_wait(sent->x) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        halo_destroy(sent);
+        rank_close(self);
+        RANK_CHECK(rank_open(self) == 0);
+    } else {
+        rs_clock_sleep(3 * DEADLINE_PS);
+        interpreter_deliver();
+        RANK_CHECK(rsched_exchange_wait(sent->x) == 0);
+        RANK_CHECK(halo_wrong(sent, 1) == 0);
+        halo_destroy(sent);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
 /* From rank 0 to ranks 1 to `receivers`. @return how many there are */
 static int edges_to(int receivers, struct halo_edge *edges)
 {
@@ -535,6 +571,7 @@ int main(void)
         {"failed", run_failed, 2},
         {"left", run_left, 2},
         {"left stuck", run_left_stuck, 2},
+        {"left, sent", run_left_sent, 2},
         {"many", run_many, MANY_RANKS},
         {"many left", run_many_left, MANY_RANKS},
     };
