@@ -6,10 +6,14 @@
 #include <xxhash.h>
 
 #include "engines/rdma/tx.h"
+#include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Between two looks whether the device has gathered a message. */
+#define GATHER_STEP_PS (50 * UINT64_C(1000000))
 
 static void dispose(struct rs_rdma_lane *lane)
 {
@@ -236,12 +240,24 @@ static uint64_t promised(const struct rs_rdma_tx *tx)
     return tx->lane.posted - (all_is_posted(tx) ? 0 : begun);
 }
 
+/* Whether the device gathers all of a message that the receiver may still take. */
+static bool is_awaited(const struct rs_rdma_tx *tx)
+{
+    return tx->source == RS_SOURCE_GATHER && all_is_posted(tx) &&
+           !rs_rdma_lane_is_idle(&tx->lane) &&
+           atomic_load(&tx->credits->last) == 0;
+}
+
 void rs_rdma_tx_destroy(struct rsched_lane *lane)
 {
     struct rs_rdma_tx *tx = rs_rdma_tx_of(lane);
 
     if (tx->lane.asked_ps == 0)
         rs_rdma_lane_abandon(&tx->lane);
+    /* The receiver would take whatever the user makes of the memory for it. The look
+     * is for the peer, too: it may wait for receives here. */
+    while (is_awaited(tx) && rs_rdma_link_check(tx->lane.link) == 0)
+        rs_clock_sleep(GATHER_STEP_PS);
     tx->lane.promised = promised(tx);
     rs_rdma_lane_drop(&tx->lane);
 }

@@ -176,7 +176,9 @@ RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
  * @param done set to true if so, and the exchange is inactive again; also
  *             true for an exchange that is inactive
  * @return 0; RSCHED_EPEER, RSCHED_ETRUNC, RSCHED_EMISMATCH: the epoch has
- *         failed and the exchange is inactive. Other exchanges stay usable.
+ *         failed and the exchange is inactive. Other exchanges stay usable. The
+ *         send buffers must not be written until it has been destroyed: they may
+ *         still be on their way to other neighbors.
  */
 RSCHED_API int rsched_exchange_test(struct rsched_exchange *exchange,
                                     bool *done);
@@ -307,7 +309,9 @@ RSCHED_API int rsched_exchange_wait_on(struct rsched_exchange *exchange,
  * Destroy an exchange; NULL is allowed. Local, also when peers are dead. The
  * exchange must be inactive (an active one is given up: what its neighbors
  * see of that epoch is undefined). Memory that a living peer could still
- * write is kept aside until it cannot.
+ * write is kept aside until it cannot. What a device still reads of the send
+ * buffers for a neighbor that may take it is waited for, until it has been
+ * sent or the connection fails.
  */
 RSCHED_API void rsched_exchange_destroy(struct rsched_exchange *exchange);
 

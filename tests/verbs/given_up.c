@@ -27,6 +27,10 @@ enum { LANDING_BYTES = 20000, DIRECT_BYTES = 200000 };
 static const struct halo_edge gathered[] = {{0, 1, LANDING_BYTES},
                                             {0, 1, DIRECT_BYTES}};
 
+/* To one receiver at once, to the other when it is ready. */
+static const struct halo_edge fan[] = {{0, 1, LANDING_BYTES},
+                                       {0, 2, DIRECT_BYTES}};
+
 /* Short enough to be copied when it is posted. */
 static const struct halo_edge inlined[] = {{1, 0, 64}};
 
@@ -457,6 +461,42 @@ static int run_left_sent(struct rank *self)
     return 0;
 }
 
+/* An exchange of rank 0 fails because of rank 2 while its device has still to gather
+ * what rank 1 gets, from memory that rank 0 uses for other things as soon as it has
+ * destroyed the exchange. */
+static int run_other_fails(struct rank *self)
+{
+    struct halo *given;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    RANK_CHECK(halo_create(self, fan, 2, 1, 0, &given) == 0);
+    RANK_CHECK(halo_step(given, 0) == 0);
+    halo_fill(given, 1);
+    if (self->rank == 1)
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+    if (self->rank == 2)
+        give_up(given);
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        interpreter_hold(LANDING_BYTES);
+        RANK_CHECK(rsched_exchange_start(given->x) == 0);
+        RANK_CHECK(is_told(self, given) == 0);
+    }
+    mesh_barrier(self->end);
+    if (self->rank == 0) {
+        give_up(given);
+        memset(given->send[0], 0xa5, LANDING_BYTES);
+    } else if (self->rank == 1) {
+        rs_clock_sleep(3 * DEADLINE_PS);
+        interpreter_deliver();
+        RANK_CHECK(rsched_exchange_wait(given->x) == 0);
+        RANK_CHECK(halo_wrong(given, 1) == 0);
+    }
+    mesh_barrier(self->end);
+    halo_destroy(given);
+    return 0;
+}
+
 /* From rank 0 to ranks 1 to `receivers`. @return how many there are */
 static int edges_to(int receivers, struct halo_edge *edges)
 {
@@ -572,6 +612,7 @@ int main(void)
         {"left", run_left, 2},
         {"left stuck", run_left_stuck, 2},
         {"left, sent", run_left_sent, 2},
+        {"other fails", run_other_fails, 3},
         {"many", run_many, MANY_RANKS},
         {"many left", run_many_left, MANY_RANKS},
     };
