@@ -321,7 +321,8 @@ RSCHED_DEVICE void rsched_device_fence(void)
 #endif
 }
 
-/* 8 bytes to a register, in one piece. */
+/* 8 bytes to a register, in one piece. Of a processor the memory may be
+ * write-combining: the bytes leave the core now, and not when it likes. */
 RSCHED_DEVICE void rsched_device_store_register(uint64_t *to, uint64_t value)
 {
 #if defined(__CUDA_ARCH__)
@@ -329,6 +330,7 @@ RSCHED_DEVICE void rsched_device_store_register(uint64_t *to, uint64_t value)
                  : "memory");
 #else
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
+    rsched_device_fence();
 #endif
 }
 
