@@ -121,8 +121,9 @@ static void CUDA_CB replay_reached(void *arg)
         set_word(o, COMPLETE);
     } else {
         /* Release: what was before the start in the stream is seen by those who
-         * begin the epoch. */
-        atomic_fetch_add_explicit(&o->reached, 1, memory_order_release);
+         * begin the epoch. Sequentially consistent: who is called then either has
+         * the exchange, or its owner sees this when he lets it go. */
+        atomic_fetch_add(&o->reached, 1);
         o->call(o->arg);
     }
     pthread_mutex_unlock(&o->lock);
@@ -465,8 +466,7 @@ int rs_cuda_order_wait(struct rsched_order *o, void *stream)
 
 uint64_t rs_cuda_order_reached(const struct rsched_order *o)
 {
-    /* Acquire: with start_reached(). */
-    return atomic_load_explicit(&o->reached, memory_order_acquire);
+    return atomic_load(&o->reached); /* with replay_reached() */
 }
 
 void rs_cuda_order_complete(struct rsched_order *o)

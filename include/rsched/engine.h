@@ -545,7 +545,7 @@ struct rsched_gpu_ops {
     int (*order_start)(struct rsched_order *order, void *stream);
     int (*order_wait)(struct rsched_order *order, void *stream);
     /** Starts that streams have reached. Acquire: what was before them is
-     * seen. Thread-safe. */
+     * seen; sequentially consistent with the calls of `reached`. Thread-safe. */
     uint64_t (*order_reached)(const struct rsched_order *order);
     /** The epoch of the last start that was reached is complete: what streams
      * do behind the wait for it may begin. */

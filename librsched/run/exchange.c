@@ -49,7 +49,9 @@ bool rs_exchange_is_deferred(const struct rsched_exchange *x)
 /* The application's thread leaves the library with the epoch unfinished. */
 static inline void leave(struct rsched_exchange *x)
 {
-    if (unlikely(rs_exchange_is_deferred(x) || x->order != NULL))
+    if (unlikely(x->order != NULL))
+        rs_stream_offer(x);
+    else if (unlikely(rs_exchange_is_deferred(x)))
         rs_safety_offer(x);
 }
 
@@ -159,7 +161,7 @@ static int finish(struct rsched_exchange *x)
     rs_exchange_end(x);
     error = likely(x->error == 0) ? 0 : rs_exchange_failed(x);
     if (unlikely(x->order != NULL))
-        rs_safety_offer(x);
+        rs_stream_offer(x);
     return error;
 }
 

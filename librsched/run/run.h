@@ -78,6 +78,7 @@ struct rs_safety {
     atomic_bool stop;
     atomic_uint word;      /* futex: the thread sleeps on it while idle */
     atomic_bool idle;
+    atomic_bool hurry;     /* a stream waits for what the thread may have missed */
     atomic_uint_fast64_t ticks, moves;
 };
 
@@ -339,7 +340,7 @@ void rs_safety_offer(struct rsched_exchange *x);
 void rs_safety_reclaim(struct rsched_exchange *x);
 /** Have the thread. @return whether there is one */
 bool rs_safety_start(struct rsched_context *context);
-/** Let it look at once. For threads that may not wait. */
+/** Let it look at once, since a stream waits. For threads that may not wait. */
 void rs_safety_wake(struct rs_safety *safety);
 /** The exchange is about to be destroyed; it is owned. */
 void rs_safety_remove(struct rsched_exchange *x);
@@ -354,6 +355,10 @@ bool rs_stream_step(struct rsched_exchange *x, bool *moved);
 /** Whether an epoch that a stream has started is under way or about to be; it
  * is owned. */
 bool rs_stream_is_busy(const struct rsched_exchange *x);
+
+/** A function of the application ends, with an exchange that has been started on
+ * streams: the progress thread has it. */
+void rs_stream_offer(struct rsched_exchange *x);
 
 /* ways.c */
 

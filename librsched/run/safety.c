@@ -14,6 +14,10 @@
  * anything to move, ticks become up to 2^MOST_DOUBLINGS times as long. It also has
  * connections settle, so that peers are told of what was given up even if this
  * process does nothing any more.
+ *
+ * Streams wait for nobody else, so for them it is HURRIED: by who reaches a start, and
+ * by the application when it lets go of an exchange that has such an epoch, which the
+ * thread may have missed.
  */
 #include "librsched/run/run.h"
 
@@ -53,9 +57,20 @@ static void wake_thread(struct rs_safety *safety)
     syscall(SYS_futex, &safety->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+/* Whoever is not the first need not wake: the thread takes this back before it
+ * looks. */
 void rs_safety_wake(struct rs_safety *safety)
 {
-    wake_thread(safety);
+    if (!atomic_exchange(&safety->hurry, true))
+        wake_thread(safety);
+}
+
+/* Until the thread is woken, but not while a stream waits for it. `word` was loaded
+ * before: who hurries it later than it looks here has changed that. */
+static void doze(struct rs_safety *safety, unsigned word, uint64_t limit_ps)
+{
+    if (!atomic_load(&safety->hurry))
+        futex_wait(&safety->word, word, limit_ps);
 }
 
 static bool take(struct rsched_exchange *x)
@@ -140,6 +155,14 @@ static enum round tick(struct rsched_context *context)
     return most;
 }
 
+/* The thread's. Whoever hurries it from here on may have come too late for this
+ * one. */
+static enum round look(struct rsched_context *context)
+{
+    atomic_exchange(&context->safety.hurry, false);
+    return tick(context);
+}
+
 /* Streams wait: look often at first, then less often. */
 enum { SPINS = 200, YIELDS = 2000 };
 #define SLICE_PS (50 * UINT64_C(1000000))
@@ -152,7 +175,7 @@ static void pause_for_streams(struct rs_safety *safety, unsigned vain,
     else if (vain < YIELDS)
         sched_yield();
     else
-        futex_wait(&safety->word, word, SLICE_PS);
+        doze(safety, word, SLICE_PS);
 }
 
 /* After so many ticks that have moved nothing. A connection that has something left
@@ -183,8 +206,8 @@ static void *thread_main(void *arg)
         if (found >= ROUND_STREAMS)
             pause_for_streams(safety, vain, word);
         else
-            futex_wait(&safety->word, word, next_tick(safety, idle));
-        found = tick(context);
+            doze(safety, word, next_tick(safety, idle));
+        found = look(context);
         if (atomic_load_explicit(&safety->moves, memory_order_relaxed) != moves)
             idle = 0;
         else if (idle < VAIN_TICKS * MOST_DOUBLINGS)
@@ -197,9 +220,9 @@ static void *thread_main(void *arg)
          * after `idle` (sequentially consistent on both sides). */
         word = atomic_load(&safety->word);
         atomic_store(&safety->idle, true);
-        found = tick(context);
+        found = look(context);
         if (found == ROUND_NOTHING && !atomic_load(&safety->stop))
-            futex_wait(&safety->word, word, 0);
+            doze(safety, word, 0);
         atomic_store(&safety->idle, false);
         lingered = idle = 0;
     }

@@ -76,6 +76,20 @@ bool rs_stream_is_busy(const struct rsched_exchange *x)
     return x->by_stream || is_asked(x);
 }
 
+void rs_stream_offer(struct rsched_exchange *x)
+{
+    /* Its state is the thread's once it is offered. */
+    uint64_t begun = x->begun;
+    bool by_stream = x->by_stream;
+
+    rs_safety_offer(x);
+    /* The thread may have come by and found that it could not have the exchange, also
+     * for a start that was reached meanwhile. Asked after the offer: whoever reaches
+     * one later wakes a thread that can. */
+    if (by_stream || rsched_gpus()->order_reached(x->order) != begun)
+        rs_safety_wake(&x->context->safety);
+}
+
 static int check(const struct rsched_exchange *x)
 {
     if ((x->active && !x->by_stream) || !x->loaded)

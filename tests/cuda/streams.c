@@ -464,6 +464,35 @@ static int case_ahead(struct rank *self)
     return end(self, &w);
 }
 
+/* The host looks at the exchange while epochs are under way, and gives as many starts
+ * as it may. RSCHED_PROGRESS is so long that the test never ends if the progress thread,
+ * which comes by while the host has the exchange, rests for that. */
+static int case_watched(struct rank *self)
+{
+    enum { AHEAD = 200 };
+    struct rsched_stats stats;
+    struct worker worker = {0};
+    struct world w;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    for (int i = 0; i < MOST; i++)
+        compute(self, &w, i);
+    worker.w = &w;
+    RANK_CHECK(pthread_create(&worker.thread, NULL, work, &worker) == 0);
+    for (int epoch = 0; epoch < AHEAD; epoch++) {
+        RANK_CHECK(enqueue(self, &w, epoch % MOST) == 0);
+        rsched_exchange_get_stats(w.x, &stats);
+    }
+    while (rsched_exchange_is_active(w.x) || stats.epochs < w.epochs + AHEAD)
+        rsched_exchange_get_stats(w.x, &stats);
+    atomic_store(&worker.stop, true);
+    pthread_join(worker.thread, NULL);
+    RANK_CHECK(synchronize(self, &w) == 0);
+    for (int i = 0; i < MOST; i++)
+        RANK_CHECK(came(self, &w, i, i));
+    return end(self, &w);
+}
+
 enum { MOST_RUNS = 40 };
 
 /* Messages of more and more blocks: rank 0's tables of them grow while its
@@ -619,6 +648,7 @@ static const struct {
              {"rebound", case_rebound, FAKE_DRIVER},
              {"reloaded", case_reloaded, FAKE_DRIVER},
              {"ahead", case_ahead, ANY_DRIVER},
+             {"watched", case_watched, ANY_DRIVER},
              {"host", case_host, ANY_DRIVER},
              {"too-old", case_too_old, FAKE_DRIVER},
              {"coming", case_coming, FAKE_DRIVER},
