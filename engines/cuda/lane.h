@@ -343,8 +343,9 @@ int rs_cuda_pull_open(struct rs_cuda_lane *l);
 /** Receiver: another message has been loaded, the table stays. */
 void rs_cuda_pull_forget(struct rs_cuda_lane *l);
 
-/** Receiver: close what only former tables have named. Not from within an
- * epoch: the driver may wait for streams. */
+/** Receiver: close what only former tables have named, once that is much: senders may
+ * take turns with a few buffers. Not from within an epoch: the driver may wait for
+ * streams. */
 void rs_cuda_pull_tidy(struct rs_cuda_lane *l);
 
 void rs_cuda_pull_fini(struct rs_cuda_lane *l);

@@ -17,10 +17,7 @@
 
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
 
-enum {
-    MOST_GPUS = 60, /* bits of a word, with kinds of handles above them */
-    KEPT = 4, /* allocations that senders may take turns with */
-};
+enum { MOST_GPUS = 60 }; /* bits of a word, with kinds of handles above them */
 
 struct rsched_gpu_peer {
     struct rsched_connection connection;
@@ -346,13 +343,6 @@ static int fetch(struct rsched_gpu_target *t,
     return error;
 }
 
-/* What former tables named stays open for a while. */
-static void tidy(struct rs_cuda_lane *l)
-{
-    if (l->num_open > KEPT)
-        rs_cuda_pull_tidy(l);
-}
-
 /* A stream of the GPU that copies, and the sender's table. */
 static int prepare(struct rsched_gpu_target *t,
                    const struct rsched_pull_notice *notice)
@@ -390,7 +380,7 @@ static int target_open(struct rsched_gpu_target *t,
         error = prepare(t, notice);
     if (error == 0)
         error = reach(t, rs_cuda_pull_reach);
-    tidy(t->lane);
+    rs_cuda_pull_tidy(t->lane);
     return error;
 }
 
@@ -430,7 +420,7 @@ static int target_pull(struct rsched_gpu_target *t,
         error = prepare(t, notice);
     if (error == 0)
         error = reach(t, rs_cuda_pull_open);
-    tidy(t->lane);
+    rs_cuda_pull_tidy(t->lane);
     return error == 0 ? begin(t, &t->lane->straight) : error;
 }
 

@@ -481,9 +481,13 @@ void rs_cuda_pull_forget(struct rs_cuda_lane *l)
     l->straight.copies.num_copies = 0;
 }
 
+/* Allocations that senders may take turns with. */
+enum { KEPT = 4 };
+
 void rs_cuda_pull_tidy(struct rs_cuda_lane *l)
 {
-    close_regions(l, l->num_open - l->first_open);
+    if (l->num_open > KEPT)
+        close_regions(l, l->num_open - l->first_open);
 }
 
 void rs_cuda_pull_fini(struct rs_cuda_lane *l)
