@@ -171,11 +171,10 @@ static int start_thread(struct rsched_opening *o)
 
 /* ---- opening ---- */
 
-static int check_set(struct rsched_exchange *x)
+static int check_state(const struct rsched_exchange *x)
 {
     unsigned long long tag = x->tag;
 
-    rs_exchange_own(x);
     if (x->error != 0)
         return rs_exchange_failed(x);
     if (x->open)
@@ -189,6 +188,17 @@ static int check_set(struct rsched_exchange *x)
                                       "%s",
                        tag, x->active ? "active" : "nothing is loaded");
     return 0;
+}
+
+/* One that is refused goes on as before; of others nothing is left to go on with. */
+static int check_set(struct rsched_exchange *x)
+{
+    int error;
+
+    rs_exchange_own(x);
+    error = check_state(x);
+    rs_exchange_leave(x);
+    return error;
 }
 
 static int check_pair(struct rsched_exchange *const sets[2])

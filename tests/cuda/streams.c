@@ -170,6 +170,45 @@ static int case_states(struct rank *self)
     return end(self, &w);
 }
 
+/* What streams have is not opened for kernels, and stays theirs: a graph is launched
+ * afterwards. */
+static int case_not_opened(struct rank *self)
+{
+    struct rsched_opening *opening;
+    struct rsched_exchange *sets[2];
+    struct world w, other;
+    CUgraphExec exec;
+    CUgraph graph;
+
+    RANK_CHECK(begin(self, &w) == 0);
+    other = w;
+    RANK_CHECK(create(self, &other) == 0);
+    compute(self, &w, 0);
+    all_have_computed(self, &w);
+    begin_capture(self, &w);
+    RANK_CHECK(enqueue(self, &w, 0) == 0);
+    RANK_CHECK(end_capture(self, &w, &graph) == 0);
+    RANK_CHECK(w.p.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    RANK_CHECK(w.p.cuGraphDestroy(graph) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        sets[i] = w.x;
+        sets[1 - i] = other.x;
+        RANK_CHECK(rsched_exchange_open_device(sets, self->rank, &opening) ==
+                   RSCHED_ESTATE);
+        RANK_CHECK(strstr(rsched_last_error(), "after a start") != NULL);
+        RANK_CHECK(rsched_exchange_open_rings(sets, self->rank, &opening) ==
+                   RSCHED_ESTATE);
+    }
+    RANK_CHECK(w.p.cuGraphLaunch(exec, w.stream) == CUDA_SUCCESS);
+    RANK_CHECK(synchronize(self, &w) == 0);
+    RANK_CHECK(came(self, &w, 0, 0));
+    RANK_CHECK(rsched_exchange_start(other.x) == 0);
+    RANK_CHECK(rsched_exchange_wait(other.x) == 0);
+    rsched_exchange_destroy(other.x);
+    RANK_CHECK(w.p.cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    return end(self, &w);
+}
+
 /* The peer gives up: the stream goes on, and the host is told. */
 static int case_failing(struct rank *self)
 {
@@ -652,6 +691,7 @@ static const struct {
              {"graph", case_graph, ANY_DRIVER},
              {"destroyed", case_destroyed, ANY_DRIVER},
              {"states", case_states, ANY_DRIVER},
+             {"not-opened", case_not_opened, ANY_DRIVER},
              {"failing", case_failing, ANY_DRIVER},
              {"freed", case_freed, FAKE_DRIVER},
              {"given-up", case_given_up, ANY_DRIVER},
