@@ -262,8 +262,7 @@ int rs_cuda_keep_message(struct rsched_engine *engine,
 /** Who makes a copy into or out of slots; `arg` is the lane. */
 enum rs_mover rs_cuda_mover_of_slots(const void *arg, const struct rs_copy *c);
 
-/** The GPU in whose memory a block of the message lies, or -1. Blocks of pieces
- * of different kinds have no byte in common. */
+/** The GPU in whose memory a block of the message lies, or -1. */
 int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address);
 
 int rs_cuda_tx_load(struct rsched_lane *, const struct rsched_message *);

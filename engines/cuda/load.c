@@ -77,7 +77,8 @@ int rs_cuda_keep_message(struct rsched_engine *engine,
     return error;
 }
 
-/* So the first piece whose span has the address tells. */
+/* What is between the blocks of a piece is of the same allocation where that is a
+ * GPU's, and anything where they are the host's. */
 int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address)
 {
     if (m->one_gpu)
@@ -88,7 +89,7 @@ int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address)
         const char *low = p->address + (span < 0 ? span : 0);
         const char *high = p->address + (span > 0 ? span : 0) + p->bytes;
 
-        if (address >= low && address < high)
+        if (m->pieces[i].gpu >= 0 && address >= low && address < high)
             return m->pieces[i].gpu;
     }
     return -1;

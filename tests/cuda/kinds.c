@@ -184,6 +184,63 @@ Test(kinds, a_run_lies_in_one_kind_of_memory)
     program_end(&p, 0);
 }
 
+/* A put of three blocks: those of one run lie in host memory on either side of a
+ * GPU's, in which the other run is. */
+static void around(struct rsched_context *context, char *below, char *above,
+                   char *device, bool gpu_first, char *receive)
+{
+    const struct rsched_run host = {.offset = (intptr_t)below,
+                                    .bytes = HALF,
+                                    .count = 2,
+                                    .stride = above - below};
+    const struct rsched_run gpu = {(intptr_t)device, HALF, 1, 0};
+    const struct rsched_run runs[2] = {gpu_first ? gpu : host,
+                                       gpu_first ? host : gpu};
+    const void *const *from = (const void *[]){NULL};
+    struct rsched_put put = {.bytes = 3 * HALF, .layout = {runs, 2}};
+    struct rsched_pattern *pattern;
+    struct rsched_exchange *exchange;
+
+    cr_assert_eq(rsched_pattern_create("around", &pattern), 0);
+    cr_assert_eq(rsched_pattern_add_put(pattern, &put), 0);
+    put.layout = (struct rsched_layout){0};
+    cr_assert_eq(rsched_pattern_add_receive(pattern, &put), 0);
+    cr_assert_eq(rsched_exchange_create(context,
+                                        &(struct rsched_exchange_params){
+                                            .pattern = pattern,
+                                            .send = from,
+                                            .receive = (void *[]){receive}},
+                                        &exchange), 0, "%s",
+                 rsched_last_error());
+    rsched_pattern_destroy(pattern);
+    alone_run(exchange);
+    rsched_exchange_destroy(exchange);
+}
+
+Test(kinds, blocks_of_host_memory_lie_around_a_gpus)
+{
+    struct rsched_context *context = alone_context();
+    static char below[HALF];
+    char above[HALF], receive[3 * HALF], *device;
+    struct program p;
+
+    program_begin(&p, 0);
+    device = alone_allocate(&p, ALONE_BYTES);
+    cr_assert(below < device && device < above);
+    memset(below, 1, HALF);
+    memset(above, 2, HALF);
+    memset(p.fakeTouch((CUdeviceptr)(uintptr_t)device), 3, HALF);
+    for (int gpu_first = 0; gpu_first < 2; gpu_first++) {
+        memset(receive, 0, sizeof(receive));
+        around(context, below, above, device, gpu_first != 0, receive);
+        for (int i = 0; i < 3 * HALF; i++)
+            cr_assert_eq(receive[i], (i / HALF + 2 * gpu_first) % 3 + 1);
+        cr_assert_eq(alone_copies(&p), (uint64_t)gpu_first + 1);
+    }
+    rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
 /* An exchange that was made for host memory, loaded so that the second half of
  * its put is a GPU's: the first half stays the host's. */
 Test(kinds, a_later_block_is_noticed_when_loaded)
