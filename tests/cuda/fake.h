@@ -36,8 +36,8 @@
  *     modules of its own
  *   - what needs to go on while streams of the program wait has the highest
  *     priority
- *   - a handle is not opened in the process that it is of, nor twice, nor while
- *     another one is open of what was freed there; what is closed was open
+ *   - a handle is not opened in the process that it is of, nor twice in a context,
+ *     nor while another one is open of what was freed there; what is closed was open
  *   - a kernel reaches memory of its own context, what has been opened in it, and pinned host memory at the address that kernels see it at,
  *     which is another one than that of processors; each access is aligned.
  *     Kernels of programs run in a process of their own, with no more than that

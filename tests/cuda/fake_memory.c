@@ -386,21 +386,22 @@ API CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle,
     return result;
 }
 
-/* In the address space of the current context. With the lock. */
-static CUresult check_handle(const struct handle *h, int gpu)
+/* In the address space of the current context, of which a process has one for each
+ * GPU. With the lock. */
+static CUresult check_handle(const struct handle *h, CUcontext context)
 {
     if (h->magic != HANDLE_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
     if (h->pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (h->gpu != gpu && fake_setting("FAKE_CUDA_PEERS", 1) == 0)
+    if (h->gpu != context->gpu && fake_setting("FAKE_CUDA_PEERS", 1) == 0)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     for (const struct fake_memory *m = memories; m != NULL; m = m->next) {
-        if (m->opened && m->id == h->id)
+        if (m->opened && m->id == h->id && m->context == context)
             fake_die("is open already: a handle is opened twice", m->address);
         /* What was freed there, and is open here. */
-        if (m->opened && m->pid == h->pid && m->physical == NULL &&
-            h->address < m->exported + m->bytes &&
+        if (m->opened && m->id != h->id && m->pid == h->pid &&
+            m->physical == NULL && h->address < m->exported + m->bytes &&
             m->exported < h->address + h->bytes)
             return CUDA_ERROR_ALREADY_MAPPED;
     }
@@ -429,7 +430,7 @@ API CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *device,
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&h, &handle, sizeof(h));
     pthread_mutex_lock(&fake_lock);
-    result = check_handle(&h, fake_current()->gpu);
+    result = check_handle(&h, fake_current());
     pthread_mutex_unlock(&fake_lock);
     if (result != CUDA_SUCCESS)
         return result;
