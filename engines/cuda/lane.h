@@ -206,7 +206,7 @@ struct rs_cuda_lane {
     char *table;
     size_t table_bytes;
     size_t table_at; /* bytes that have been sent or got */
-    bool new_table;  /* rx: it has just become complete */
+    bool new_table;  /* rx: it is complete, and may need a stream */
     int no_stream;   /* rx: why there is none for pulls, with its text */
     char *no_stream_text;
     struct rs_cuda_region *regions; /* tx: exported */
@@ -325,6 +325,10 @@ int rs_cuda_pull_take(struct rs_cuda_lane *l, const struct rs_cuda_slot *slot,
  * message of this end has none since it lies in host memory. Not while another
  * stream is entered. */
 int rs_cuda_pull_stream(struct rs_cuda_lane *l);
+
+/** Receiver, when a message has been loaded: a table that is there is as good as a
+ * new one if a load that failed has left no stream. */
+void rs_cuda_pull_recall(struct rs_cuda_lane *l);
 
 /** Receiver: open what the table names, unless that is open. @return 0, or why it
  * cannot be */

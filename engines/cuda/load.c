@@ -459,6 +459,8 @@ int rs_cuda_rx_load(struct rsched_lane *lane,
         rs_cuda_map_trim(l);
         l->reach = RS_CUDA_NOT_TRIED;
         if (error == 0)
+            rs_cuda_pull_recall(l);
+        if (error == 0)
             error = load_beside(l, message);
     }
     return error == 0 ? 0 : rs_cuda_lane_fail(l, error);

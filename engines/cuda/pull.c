@@ -418,6 +418,13 @@ out:
     return error;
 }
 
+void rs_cuda_pull_recall(struct rs_cuda_lane *l)
+{
+    if (l->table != NULL && l->table_at == l->table_bytes &&
+        !rs_stream_is_open(&l->stream))
+        l->new_table = true;
+}
+
 /* Which GPU of this process copies: its own if it has one, else the sender's. */
 int rs_cuda_pull_stream(struct rs_cuda_lane *l)
 {

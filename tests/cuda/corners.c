@@ -487,6 +487,59 @@ static int case_no_stream(struct rank *self)
     return 0;
 }
 
+static int bind(struct world *w, char *receive)
+{
+    const void *send = w->puts[0].send;
+    void *to = receive;
+
+    w->puts[0].receive = receive;
+    return rsched_exchange_bind(w->x, &send, &to);
+}
+
+/* Rank 1, which has pulled, cannot be bound to memory of its other GPU, and is bound
+ * to the host's: rank 0 does not know of it, and has it pull. */
+static int case_no_rebind(struct rank *self)
+{
+    struct world w = {.num_puts = 1};
+    char *memory = NULL, *other = NULL, *host = calloc(1, PART);
+    struct program second;
+
+    program_begin(&second, 1 - self->rank);
+    other = allocate(&second, PART);
+    program_begin(&w.p, self->rank);
+    memory = allocate(&w.p, PART);
+    w.puts[0] = (struct put){memory, memory, PART, false};
+    RANK_CHECK(create(self, &w, 1 - self->rank, self->rank == 0,
+                      self->rank == 1) == 0);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        if (self->rank == 1 && epoch > 0) {
+            setenv("FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:1:2", 1);
+            RANK_CHECK(bind(&w, other) == RSCHED_ENOMEM);
+            unsetenv("FAKE_CUDA_FAIL");
+            RANK_CHECK(bind(&w, host) == 0);
+        }
+        if (self->rank == 0)
+            memset(touch(&w, memory), 1 + epoch, PART);
+        RANK_CHECK(rsched_exchange_start(w.x) == 0);
+        RANK_CHECK(rsched_exchange_wait(w.x) == 0);
+        RANK_CHECK(self->rank == 0 ||
+                   *touch(&w, w.puts[0].receive) == 1 + epoch);
+    }
+    if (self->rank == 0) {
+        struct rsched_stats stats;
+
+        rsched_exchange_get_stats(w.x, &stats);
+        RANK_CHECK(stats.way_bytes[RSCHED_WAY_CUDA_IPC] == 2 * PART);
+    }
+    destroy(self, &w);
+    release(&w.p, memory);
+    release(&w.p, other);
+    free(host);
+    program_end(&second, 1 - self->rank);
+    program_end(&w.p, self->rank);
+    return 0;
+}
+
 static int open_on(struct rsched_exchange *const sets[2], int gpu)
 {
     struct rsched_opening *opening;
@@ -561,6 +614,7 @@ static const struct {
     {"pitch", case_pitch, 0},         {"capturing", case_capturing, 0},
     {"opening", case_opening, 0},     {"halves", case_halves, 0},
     {"died", case_died, RANKS_KILLED}, {"no-stream", case_no_stream, 0},
+    {"no-rebind", case_no_rebind, 0},
 };
 
 int main(int argc, char **argv)
