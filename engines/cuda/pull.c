@@ -89,13 +89,24 @@ static int make_pieces(struct rs_cuda_lane *l,
     return error;
 }
 
+/* Whether a table has descriptors that nobody sends. */
+static bool has_unsent(const struct rs_cuda_lane *l)
+{
+    for (size_t i = 0; i < l->num_regions; i++) {
+        if (l->regions[i].kind == RS_CUDA_DESCRIPTOR &&
+            l->lane.connection->notes.out < 0)
+            return true;
+    }
+    return false;
+}
+
 /* Whether the one that there is says the same, sent or not: its descriptors have been
- * sent. Those that are not are new ones in each table, so one that has any has
- * another version. */
+ * sent. Those that are not are new ones in each table, though they may have the
+ * numbers of those that were closed, so one that has any has another version. */
 static bool is_same(const struct rs_cuda_lane *l, const char *table,
                     size_t bytes)
 {
-    return l->version != 0 && bytes == l->table_bytes &&
+    return l->version != 0 && bytes == l->table_bytes && !has_unsent(l) &&
            memcmp(table, l->table, bytes) == 0;
 }
 

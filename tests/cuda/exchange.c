@@ -404,6 +404,36 @@ static int case_unsent(struct rank *self)
     return 0;
 }
 
+/* Without sockets the peer takes the descriptors of the last bind, which are others
+ * than those of the one before though the memory is the same. */
+static int case_taken(struct rank *self)
+{
+    const void *send[MOST_PUTS];
+    void *receive[MOST_PUTS];
+    struct rs_cuda_notes *notes;
+    struct world w;
+
+    begin(self, &w, 5, false);
+    for (int i = 1; i < 4; i++) {
+        buffer_fini(&w.p, &w.send[i]);
+        buffer_map(&w.p, &w.send[i], span(&kinds[i]), true, self->rank);
+    }
+    RANK_CHECK(create(self, &w, 0) == 0);
+    notes = &find_lane(&w)->lane.connection->notes;
+    close(notes->out);
+    notes->out = -1;
+    addresses(&w, send, receive);
+    for (int i = 0; i < 4; i++) {
+        RANK_CHECK(rsched_exchange_bind(w.x, send, receive) == 0);
+        if (i % 2 != 0)
+            RANK_CHECK(run(self, &w, EPOCHS) == 0);
+    }
+    RANK_CHECK(check_way(self, &w, RSCHED_WAY_CUDA_IPC, 2 * EPOCHS) == 0);
+    RANK_CHECK(program_counted(&w.p, FAKE_IMPORTS, 3));
+    end(self, &w);
+    return 0;
+}
+
 static int both_descriptors(struct rank *self)
 {
     RANK_CHECK(with_mapped(self, true) == 0);
@@ -722,6 +752,7 @@ static const struct {
     {"host-only", case_host_only, 0, ANY_DRIVER},
     {"apart", case_apart, 0, ANY_DRIVER},
     {"unsent", case_unsent, 0, ANY_DRIVER},
+    {"taken", case_taken, 0, ANY_DRIVER},
     {"half-apart", case_half_apart, 0, ANY_DRIVER},
     {"apart-handles", case_apart_handles, 0, FAKE_DRIVER},
 };
