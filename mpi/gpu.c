@@ -113,9 +113,9 @@ static const void *begin_of(const struct rs_plan *plan, bool send, size_t i)
     return (const void *)((uintptr_t)buffer + (uintptr_t)packed->at);
 }
 
-/* Add the allocations of a buffer to a sum of them. */
-static uint64_t fold(uint64_t sum, const struct rsched_gpu_ops *gpus,
-                     const struct rs_plan *plan, bool send, size_t i)
+/* All of a run lies in one allocation. @return false: no memory */
+static bool add_buffer(struct rs_allocations *a, const struct rs_plan *plan,
+                      bool send, size_t i)
 {
     const struct rsched_put *put =
         (send ? rsched_pattern_put : rsched_pattern_receive)(plan->pattern, i);
@@ -123,54 +123,56 @@ static uint64_t fold(uint64_t sum, const struct rsched_gpu_ops *gpus,
     const struct rsched_run whole = {.bytes = put->bytes, .count = 1};
     size_t num_runs = put->layout.num_runs;
     const struct rsched_run *runs = num_runs > 0 ? put->layout.runs : &whole;
+    bool all = true;
 
     if (put->bytes == 0)
-        return sum;
-    for (size_t k = 0; k == 0 || k < num_runs; k++) {
-        uint64_t number = gpus->allocation(
+        return true;
+    for (size_t k = 0; all && (k == 0 || k < num_runs); k++)
+        all = rs_allocations_add(
+            a, rsched_gpus()->allocation,
             (const void *)(begin + (uintptr_t)runs[k].offset));
-
-        if (number != 0)
-            sum = ((sum ^ number) * UINT64_C(0x9e3779b97f4a7c15)) | 1;
-    }
-    return sum;
+    return all;
 }
 
-/* Tells them from all that were at the same addresses before. */
-static uint64_t allocations(const struct rs_plan *plan)
+/* @return false: no memory */
+static bool find_allocations(const struct rs_plan *plan,
+                             struct rs_allocations *a)
 {
-    const struct rsched_gpu_ops *gpus = attached();
-    uint64_t sum = 0;
+    bool all = true;
 
-    if (gpus == NULL)
-        return 0;
-    for (size_t i = 0; i < plan->num_sends; i++)
-        sum = fold(sum, gpus, plan, true, i);
-    for (size_t i = 0; i < plan->num_receives; i++)
-        sum = fold(sum, gpus, plan, false, i);
-    return sum;
+    rs_allocations_fini(a);
+    if (attached() == NULL)
+        return true;
+    for (size_t i = 0; i < plan->num_sends && all; i++)
+        all = add_buffer(a, plan, true, i);
+    for (size_t i = 0; i < plan->num_receives && all; i++)
+        all = add_buffer(a, plan, false, i);
+    return all;
 }
 
 void rs_plan_look(struct rs_plan *plan)
 {
-    plan->looked = plan->serial;
-    plan->allocations = allocations(plan);
+    plan->looked = find_allocations(plan, &plan->allocations) ? plan->serial : 0;
 }
 
 bool rs_plan_is_in_place(const struct rs_plan *plan)
 {
     return plan->looked == plan->serial &&
-           (plan->allocations == 0 || plan->allocations == allocations(plan));
+           (plan->allocations.number == 0 ||
+            rs_allocations_stay(&plan->allocations, rsched_gpus()->allocation));
 }
 
 /* ---- exchanges that take GPU memory for some puts ---- */
 
 bool rs_on_gpu_init(struct rs_on_gpu *on_gpu, const struct rs_plan *plan)
 {
+    struct rs_allocations found = {0};
     struct rs_on_gpu made;
+    bool all = find_allocations(plan, &found), any = found.number > 0;
 
-    if (allocations(plan) == 0)
-        return true;
+    rs_allocations_fini(&found);
+    if (!all || !any)
+        return all;
     made.sends = calloc(plan->num_sends + 1, sizeof(bool));
     made.receives = calloc(plan->num_receives + 1, sizeof(bool));
     if (made.sends == NULL || made.receives == NULL) {

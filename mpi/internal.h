@@ -29,6 +29,8 @@
 #include <rsched/mpi.h>
 #include <rsched/rsched.h>
 
+#include "librsched/base/allocations.h"
+
 /* ---- what is counted (count.c) ---- */
 
 /** The five neighborhood collectives, in the order of enum rs_call. */
@@ -351,7 +353,7 @@ struct rs_plan {
     bool too_long; /* to be packed: it cannot be carried (rs_plan_check()) */
     bool off_gpu; /* any is because of where it lies */
     uint64_t looked; /* the serial when that was last looked at, and then: */
-    uint64_t allocations; /* a number of those of GPU memory, 0: none */
+    struct rs_allocations allocations; /* of GPU memory */
     const void *send_buffer; /* in force */
     void *receive_buffer;
 

@@ -385,6 +385,7 @@ void rs_plan_destroy(struct rs_plan *plan)
     free(plan->receives);
     free(plan->receive_at);
     free(plan->receive_packed);
+    rs_allocations_fini(&plan->allocations);
     free(plan);
 }
 

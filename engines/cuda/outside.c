@@ -12,6 +12,7 @@
 
 #include "engines/common/table.h"
 #include "engines/cuda/lane.h"
+#include "librsched/base/allocations.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
@@ -26,7 +27,8 @@ struct rsched_gpu_peer {
 struct rsched_gpu_source {
     struct rs_pieces pieces;
     uint64_t bytes;
-    uint64_t allocations; /* that the table is of; 0: there is none */
+    struct rs_allocations allocations; /* that the table is of */
+    bool loaded;          /* there is one */
     uint64_t version;     /* of the lane's table, at the last notice */
     struct rsched_pull_notice notice;
     uint64_t needs;
@@ -39,7 +41,7 @@ struct rsched_gpu_target {
     int gpu;              /* that copies for host memory; below 0: the sender's */
     struct rs_pieces cut; /* what the lane's message is made of, and then: */
     uint64_t loaded;      /* bytes of it; 0: none */
-    uint64_t allocations;
+    struct rs_allocations allocations;
     bool spreads; /* the copies out of `memory` are made, too */
     char *memory;
     bool pinned;
@@ -118,17 +120,22 @@ static void peer_destroy(struct rsched_gpu_peer *p)
 
 /* ---- both ends ---- */
 
-/* Tells the memory of pieces from all that was at their addresses before; not 0.
- * All of a piece lies in one allocation. */
-static uint64_t allocations_of(const struct rs_pieces *pieces)
+/* All of a piece lies in one allocation. */
+static int find_allocations(const struct rs_pieces *pieces,
+                            struct rs_allocations *a)
 {
-    uint64_t sum = 1;
+    rs_allocations_fini(a);
+    for (size_t i = 0; i < pieces->number; i++) {
+        if (!rs_allocations_add(a, rs_cuda_gpu_ops.allocation,
+                                pieces->at[i].address))
+            return rs_fail(RSCHED_ENOMEM, "cuda: no memory for allocations");
+    }
+    return 0;
+}
 
-    for (size_t i = 0; i < pieces->number; i++)
-        sum = ((sum ^ rs_cuda_gpu_ops.allocation(pieces->at[i].address)) *
-               UINT64_C(0x9e3779b97f4a7c15)) |
-              1;
-    return sum;
+static bool are_in_place(const struct rs_allocations *a)
+{
+    return rs_allocations_stay(a, rs_cuda_gpu_ops.allocation);
 }
 
 static int check_way(void)
@@ -147,6 +154,7 @@ static void source_destroy(struct rsched_gpu_source *s)
         return;
     if (s->lane != NULL)
         rs_cuda_lane_alone_destroy(s->lane);
+    rs_allocations_fini(&s->allocations);
     free(s->pieces.at);
     free(s);
 }
@@ -174,8 +182,10 @@ static int make_table(struct rsched_gpu_source *s)
     const struct rsched_message message =
         rs_pieces_message(&s->pieces, s->bytes);
     struct rs_cuda_lane *l = s->lane;
-    int error = rs_cuda_keep_message(&engine, &l->message, &message);
+    int error = find_allocations(&s->pieces, &s->allocations);
 
+    if (error == 0)
+        error = rs_cuda_keep_message(&engine, &l->message, &message);
     if (error == 0 && !l->message.one_gpu)
         error = rs_fail(RSCHED_ENOTSUP,
                         "a message that does not lie in memory of one GPU");
@@ -208,22 +218,20 @@ static int source_load(struct rsched_gpu_source *s,
 {
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
     CUstreamCaptureMode mode;
-    uint64_t allocations;
     int error = check_way();
 
     if (error == 0 && driver == NULL)
         error = rs_fail(RSCHED_ENOTSUP, "no driver");
     if (error != 0)
         return error;
-    allocations = allocations_of(&s->pieces);
-    if (allocations != s->allocations) {
-        s->allocations = 0;
+    if (!s->loaded || !are_in_place(&s->allocations)) {
+        s->loaded = false;
         mode = rs_cuda_relax(driver);
         error = make_table(s);
         rs_cuda_restore(driver, mode);
         if (error != 0)
             return error;
-        s->allocations = allocations;
+        s->loaded = true;
     }
     if (s->version != s->lane->version)
         give_notice(s);
@@ -258,6 +266,7 @@ static void target_destroy(struct rsched_gpu_target *t)
         munmap(t->memory, whole_pages(t->bytes));
     if (t->lane != NULL)
         rs_cuda_lane_alone_destroy(t->lane);
+    rs_allocations_fini(&t->allocations);
     free(t->cut.at);
     free(t->pieces.at);
     free(t);
@@ -266,20 +275,21 @@ static void target_destroy(struct rsched_gpu_target *t)
 /* Have the first `bytes` in the lane. */
 static int load(struct rsched_gpu_target *t, uint64_t bytes)
 {
-    uint64_t allocations = allocations_of(&t->pieces);
     struct rsched_message message =
         rs_pieces_message(&t->pieces, t->bytes);
     struct rs_cuda_lane *l = t->lane;
     size_t last;
     int error;
 
-    if (t->loaded == bytes && t->allocations == allocations)
+    if (t->loaded == bytes && are_in_place(&t->allocations))
         return 0;
     t->loaded = 0;
     t->spreads = false;
     t->cut.number = 0;
     rs_cuda_pull_forget(l);
-    error = rs_pieces_copy(&message, &t->cut);
+    error = find_allocations(&t->pieces, &t->allocations);
+    if (error == 0)
+        error = rs_pieces_copy(&message, &t->cut);
     if (error == 0)
         error = rs_pieces_cut(&t->cut, bytes, &last);
     message = rs_pieces_message(&t->cut, bytes);
@@ -293,7 +303,6 @@ static int load(struct rsched_gpu_target *t, uint64_t bytes)
     if (error != 0)
         return error;
     t->loaded = bytes;
-    t->allocations = allocations;
     return 0;
 }
 

@@ -149,6 +149,7 @@ enum fake_count {
     FAKE_FLUSHES,     /* of what devices have written */
     FAKE_FULL,        /* times that somebody was kept since a stream was full */
     FAKE_PUSHES,      /* of contexts: whoever calls the driver begins with one */
+    FAKE_QUESTIONS,   /* of what is at an address */
     FAKE_NUM_COUNTS
 };
 

@@ -420,6 +420,7 @@ API CUresult CUDAAPI cuPointerGetAttributes(unsigned count,
     if (fake_initialised() != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&fake_lock);
+    fake_counts[FAKE_QUESTIONS]++;
     m = fake_find(address, 1);
     if (m == NULL && fake_seen_by_kernels(pointer, 1) != NULL)
         m = fake_find(fake_of_kernels(address), 1);

@@ -4,8 +4,10 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rsched/engine.h>
+#include <rsched/pull.h>
 #include <rsched/rsched.h>
 
 #include "tests/cuda/alone.h"
@@ -342,5 +344,73 @@ Test(self, a_load_that_failed_is_tried_with_kernels_again)
     rsched_exchange_destroy(exchange);
     rsched_pattern_destroy(pattern);
     rsched_context_destroy(context);
+    program_end(&p, 0);
+}
+
+enum { BLOCKS = 8 };
+
+/* Blocks that are pieces of their own, in one allocation. */
+static struct rsched_message blocks_of(char *device,
+                                       struct rsched_piece pieces[BLOCKS])
+{
+    for (int i = 0; i < BLOCKS; i++)
+        pieces[i] = (struct rsched_piece){
+            .address = device + 100 * i, .bytes = 16, .count = 1};
+    return (struct rsched_message){
+        .pieces = pieces, .num_pieces = BLOCKS, .bytes = BLOCKS * 16};
+}
+
+static void pull_once(const struct rsched_gpu_pull_ops *pull,
+                      struct rsched_gpu_source *source,
+                      struct rsched_gpu_target *target)
+{
+    struct rsched_pull_notice notice;
+    uint64_t needs;
+    int status;
+
+    cr_assert_eq(pull->source_load(source, &notice, &needs), 0, "%s",
+                 rsched_last_error());
+    cr_assert_eq(pull->target_pull(target, &notice, BLOCKS * 16), 0, "%s",
+                 rsched_last_error());
+    while ((status = pull->target_poll(target)) == RSCHED_LANE_PENDING)
+        ;
+    cr_assert_eq(status, RSCHED_LANE_DONE);
+}
+
+/* With each message the driver is asked for the number of each allocation, not of
+ * each block. */
+Test(self, blocks_of_an_allocation_are_asked_for_at_once)
+{
+    struct rsched_piece pieces[2][BLOCKS];
+    struct rsched_message from, to;
+    const struct rsched_gpu_pull_ops *pull;
+    struct rsched_gpu_peer *peer;
+    struct rsched_gpu_source *source;
+    struct rsched_gpu_target *target;
+    unsigned long long asked;
+    struct program p;
+    char *device[2];
+
+    program_begin(&p, 0);
+    cr_assert(rsched_gpus()->attach());
+    pull = rsched_gpus()->pull;
+    for (int i = 0; i < 2; i++)
+        device[i] = alone_allocate(&p, ALONE_BYTES);
+    from = blocks_of(device[0], pieces[0]);
+    to = blocks_of(device[1], pieces[1]);
+    cr_assert_eq(pull->peer_create(getpid(), true, &peer), 0);
+    cr_assert_eq(pull->source_create(peer, &from, &source), 0);
+    cr_assert_eq(pull->target_create(peer, &to, -1, &target), 0);
+    pull_once(pull, source, target);
+    asked = p.fakeCount(FAKE_QUESTIONS);
+    memset(p.fakeTouch((CUdeviceptr)(uintptr_t)device[0]), 5, ALONE_BYTES);
+    pull_once(pull, source, target);
+    cr_assert_eq(p.fakeCount(FAKE_QUESTIONS), asked + 2);
+    for (int i = 0; i < BLOCKS; i++)
+        cr_assert_eq(*(char *)p.fakeTouch(
+                         (CUdeviceptr)(uintptr_t)pieces[1][i].address), 5);
+    pull->target_destroy(target);
+    pull->source_destroy(source);
+    pull->peer_destroy(peer);
     program_end(&p, 0);
 }

@@ -285,9 +285,15 @@ static void blocking(struct ring *ring, enum kind kind)
     uint64_t any, both;
 
     for (int i = 0; i < EPOCHS; i++) {
+        unsigned long long asked = program_count(&gpu, FAKE_QUESTIONS);
+
         fill(ring);
         call(ring, kind, NULL);
         verify(ring, kind);
+        /* For each allocation, whatever lies in it. */
+        asked += (unsigned)ring->send.on_gpu + (unsigned)ring->receive.on_gpu;
+        CHECK(i == 0 || program_counted(&gpu, FAKE_QUESTIONS, asked),
+              "%s has asked for more than allocations", names[kind]);
     }
     gpu_bytes(ring, &any, &both);
     expect(counter_of("", names[kind], ".accelerated"), made + EPOCHS, "calls");
