@@ -251,12 +251,13 @@ int rs_is_complete(MPI_Request handle) RS_EXPORT(MPIX_Request_is_complete);
 NATIVE(is_complete, MPIX_Request_is_complete)
 
 /* MPICH's makes no progress, because something else does. For ours only who asks
- * does. */
+ * does, whatever he asks for. */
 int rs_is_complete(MPI_Request handle)
 {
     struct rs_request *request = rs_request_find(handle);
     int flag = 0;
 
+    rs_look();
     if (request != NULL)
         return request->state == RS_INACTIVE || rs_request_poll(request);
     if (native_is_complete != NULL)

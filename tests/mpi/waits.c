@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/mpi/flags.h"
+#include "tests/mpi/is_complete.h"
 #include "tests/mpi/one_way.h"
 
 enum { SHORT, LONG, IDLE, LANES, PLAIN = LANES /* tags */ };
@@ -114,6 +115,15 @@ static void by_Request_get_status(int n, MPI_Request *requests,
     }
 }
 
+static void by_is_complete(int n, MPI_Request *requests, MPI_Status *statuses)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        while (requests[i] != MPI_REQUEST_NULL && !is_complete(requests[i]))
+            ;
+        MPI_Wait(&requests[i], &statuses[i]);
+    }
+}
+
 static const struct family {
     const char *name;
     finish_function *finish;
@@ -127,6 +137,7 @@ static const struct family {
     {"Testany", by_Testany},
     {"Testsome", by_Testsome},
     {"Request_get_status", by_Request_get_status},
+    {"Request_is_complete", by_is_complete},
 };
 
 static void expect_status(const char *name, const MPI_Status *status, int tag,
@@ -441,6 +452,28 @@ static int ask_Iprobe(void)
     return flag;
 }
 
+static MPI_Request polled_request;
+static int polled;
+
+static void prepare_is_complete(void)
+{
+    if (sends)
+        MPI_Irecv(&polled, 1, MPI_INT, receiver, PLAIN, comm, &polled_request);
+}
+
+static int ask_is_complete(void)
+{
+    return is_complete(polled_request);
+}
+
+static void end_is_complete(void)
+{
+    if (!sends)
+        return;
+    MPI_Wait(&polled_request, MPI_STATUS_IGNORE);
+    CHECK(polled == sequence, "%d", polled);
+}
+
 static MPI_Message polled_message;
 
 static int ask_Improbe(void)
@@ -499,8 +532,6 @@ static void end_Win_test(void)
 }
 
 #if MPI_VERSION >= 4
-static MPI_Request polled_request;
-
 static void prepare_Parrived(void)
 {
     static int part;
@@ -539,6 +570,8 @@ static void end_Parrived(void)
 static const struct poll polls[] = {
     {"Iprobe", nothing, ask_Iprobe, give_plain, take_plain},
     {"Improbe", nothing, ask_Improbe, give_plain, end_Improbe},
+    {"Request_is_complete", prepare_is_complete, ask_is_complete, give_plain,
+     end_is_complete},
     {"Win_test", prepare_Win_test, ask_Win_test, give_Win_test, end_Win_test},
 #if MPI_VERSION >= 4
     {"Parrived", prepare_Parrived, ask_Parrived, give_Parrived, end_Parrived},
