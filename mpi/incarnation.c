@@ -425,9 +425,8 @@ void rs_incarnation_widen(struct rs_lane *lane)
 
 /* ---- looking ---- */
 
-/* Whether anything of the pair is in the incarnation and not yet matched. It is not
- * counted: starts, which are many, would have to. */
-static bool has_open(const struct rs_pair *pair)
+/* It is not counted: starts, which are many, would have to. */
+bool rs_incarnation_has_open(const struct rs_pair *pair)
 {
     const struct rs_message *m = rs_num_open > 0 ? pair->messages : NULL;
 
@@ -453,7 +452,7 @@ static void collect(struct rs_pair *pair)
 bool rs_incarnation_takes(const struct rs_pair *pair)
 {
     return pair->view.open != 0 && !pair->view.sends && pair->pulls &&
-           has_open(pair);
+           rs_incarnation_has_open(pair);
 }
 
 /* A sender may wait for a message to be pulled, whatever we wait for. */
@@ -482,7 +481,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
     uint64_t start;
 
     collect(pair);
-    if (!has_open(pair))
+    if (!rs_incarnation_has_open(pair))
         return;
     if (rs_pair_is_alone(&pair->view)) {
         rs_incarnation_stop(pair);
@@ -492,7 +491,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
     do {
         sched_yield();
         collect(pair);
-        if (!has_open(pair))
+        if (!rs_incarnation_has_open(pair))
             return;
     } while (rs_now_ns() - start < SETTLE_NS);
     rs_incarnation_stop(pair);
@@ -500,7 +499,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
 
 static void settle(struct rs_pair *pair)
 {
-    if (has_open(pair))
+    if (rs_incarnation_has_open(pair))
         rs_incarnation_settle(pair);
 }
 
@@ -524,7 +523,7 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
         rs_incarnation_close(pair);
         lane->natives++;
         lane->quiet = false;
-    } else if (has_open(pair)) {
+    } else if (rs_incarnation_has_open(pair)) {
         rs_incarnation_settle(pair);
     }
 }

@@ -400,7 +400,7 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
         atomic_store_explicit(&words->mode, next_mode(pair, mark),
                               memory_order_release);
         /* The other side may wait for what we do natively now. */
-        if (atomic_load(&words->bells[!pair->sends].asleep) != 0)
+        if (atomic_load(&words->bells[!pair->sends].asleep) != RS_AWAKE)
             rs_bell_ring(&words->bells[!pair->sends].asleep);
     } else {
         await_decision(pair);
@@ -433,6 +433,6 @@ void rs_pair_unbar(struct rs_pair_view *pair, unsigned index)
 
 void rs_bell_ring(_Atomic uint32_t *bell)
 {
-    if (atomic_exchange(bell, 0) != 0)
+    if (atomic_exchange(bell, RS_AWAKE) != RS_AWAKE)
         syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

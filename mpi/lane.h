@@ -57,6 +57,14 @@ enum {
     RS_LEFT = 2,    /* the receiver will take none */
 };
 
+/** Of `asleep`. Who waits for something else of another pair is not to be woken by
+ * each put and grant of this one. */
+enum rs_sleep {
+    RS_AWAKE,
+    RS_ASLEEP,
+    RS_ASLEEP_FOR_STOPS, /* woken by nothing else */
+};
+
 /** Of `opens`, which is 0 at first. */
 enum {
     RS_OPENS = 1,
@@ -86,8 +94,8 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_LANES];
     _Atomic uint64_t wanted[RS_LANES];
     alignas(RS_LANE_LINE) struct rsched_pull_told told; /* sender */
-    /* Whether the receiver [0] or the sender [1] sleeps; cleared by the other
-     * side, which wakes it. */
+    /* Whether the receiver [0] or the sender [1] sleeps, an `rs_sleep`; cleared by
+     * the other side, which wakes it. */
     struct rs_bell {
         alignas(RS_LANE_LINE) _Atomic uint32_t asleep;
     } bells[2];
@@ -273,13 +281,14 @@ static inline struct rs_slot *rs_lane_next(struct rs_slots *slots)
     return rs_slots_at(slots, next);
 }
 
-/** After a word that the other side may sleep for; without a fence, which
- * would wait for the lines that the data goes into. */
+/** After a word, other than the mode, that the other side may sleep for; without a
+ * fence, which would wait for the lines that the data goes into. */
 static inline void rs_lane_wake(const struct rs_slots *slots)
 {
     atomic_signal_fence(memory_order_seq_cst);
     if (__builtin_expect(
-            atomic_load_explicit(slots->bell, memory_order_relaxed) != 0, 0))
+            atomic_load_explicit(slots->bell, memory_order_relaxed) == RS_ASLEEP,
+            0))
         rs_bell_ring(slots->bell);
 }
 

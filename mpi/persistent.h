@@ -286,6 +286,8 @@ void rs_incarnation_close(struct rs_pair *pair);
 void rs_incarnation_settle(struct rs_pair *pair);
 /** N4: likewise, for all pairs. */
 void rs_incarnations_settle(void);
+/** Whether anything of the pair is in the incarnation and not yet matched. */
+bool rs_incarnation_has_open(const struct rs_pair *pair);
 /** Whether the peer may announce what it waits for to be taken. */
 bool rs_incarnation_takes(const struct rs_pair *pair);
 /** Take what has been announced, and learn of stops. */

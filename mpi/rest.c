@@ -25,6 +25,7 @@ enum {
 struct bells {
     unsigned num;
     unsigned wanted; /* the first ones are of what is waited for */
+    unsigned heard;  /* and all but these of stops */
     _Atomic uint32_t *asleep[MOST_BELLS];
 };
 
@@ -54,14 +55,22 @@ static bool has_bell(const struct bells *bells, const _Atomic uint32_t *asleep)
     return false;
 }
 
-/* A sender may wait for a message to be taken, whatever we wait for. */
-static void add_senders(struct bells *bells)
+static void add_pairs(struct bells *bells, bool (*has)(const struct rs_pair *))
 {
     for (const struct rs_pair *p = rs_pairs_first();
          p != NULL && bells->num < MOST_BELLS; p = p->next_all) {
-        if (rs_incarnation_takes(p) && !has_bell(bells, bell_of(p)))
+        if (has(p) && !has_bell(bells, bell_of(p)))
             bells->asleep[bells->num++] = bell_of(p);
     }
+}
+
+/* Whatever we wait for: a sender may wait for a message to be taken, and who stops
+ * for what we do natively then. */
+static void add_others(struct bells *bells)
+{
+    add_pairs(bells, rs_incarnation_takes);
+    bells->heard = bells->num;
+    add_pairs(bells, rs_incarnation_has_open);
 }
 
 /* False: something of the array rings no bell of a pair. */
@@ -88,7 +97,7 @@ static bool collect(struct bells *bells, int count, const MPI_Request *handles)
     bells->wanted = bells->num;
     if (bells->num == 0)
         return false;
-    add_senders(bells);
+    add_others(bells);
     return true;
 }
 
@@ -104,6 +113,11 @@ static bool is_any_complete(const struct look *look)
     return false;
 }
 
+static uint32_t sleep_at(const struct bells *bells, unsigned i)
+{
+    return i < bells->heard ? RS_ASLEEP : RS_ASLEEP_FOR_STOPS;
+}
+
 #ifdef SYS_futex_waitv /* Linux 5.16 */
 static int wait_for_any(const struct bells *bells, uint64_t limit_ps)
 {
@@ -111,7 +125,7 @@ static int wait_for_any(const struct bells *bells, uint64_t limit_ps)
     struct timespec until = rs_clock_until(limit_ps);
 
     for (unsigned i = 0; i < bells->num; i++)
-        words[i] = (struct futex_waitv){.val = 1,
+        words[i] = (struct futex_waitv){.val = sleep_at(bells, i),
                                         .uaddr = (uintptr_t)bells->asleep[i],
                                         .flags = FUTEX_32};
     return (int)syscall(SYS_futex_waitv, words, bells->num, 0, &until,
@@ -149,7 +163,7 @@ static bool wait_for_bells(const struct bells *bells, uint64_t limit_ps)
     if (bells->num > 1 && wait_for_all(bells, limit_ps))
         return true;
     if (bells->wanted == 1)
-        syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, 1, &limit, NULL, 0);
+        syscall(SYS_futex, bells->asleep[0], FUTEX_WAIT, RS_ASLEEP, &limit, NULL, 0);
     return bells->wanted == 1;
 }
 
@@ -166,7 +180,7 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
      * and may miss it while his word is on its way: look again until that is
      * there. */
     for (unsigned i = 0; i < bells->num; i++)
-        atomic_store(bells->asleep[i], 1);
+        atomic_store(bells->asleep[i], sleep_at(bells, i));
     if (bells->num > bells->wanted)
         rs_incarnations_look();
     do
@@ -176,8 +190,8 @@ static bool sleep_for(const struct bells *bells, const struct look *look,
         has_slept = wait_for_bells(bells, limit_ps);
     for (unsigned i = 0; i < bells->num; i++) {
         rang |= atomic_load_explicit(bells->asleep[i], memory_order_relaxed) ==
-                0;
-        atomic_store_explicit(bells->asleep[i], 0, memory_order_relaxed);
+                RS_AWAKE;
+        atomic_store_explicit(bells->asleep[i], RS_AWAKE, memory_order_relaxed);
     }
     if (rang && !is_ready)
         rs_count_number(RS_NUMBER_LANE_WAKES, 1);
