@@ -10,7 +10,7 @@
 
 enum {
     PATIENCE_NS = 100000, /* N6 */
-    POLLS_PER_LOOK = 64,  /* at the clock */
+    POLLS_PER_LOOK = 64,  /* at the clock, at most */
 };
 
 RS_NATIVE(Cancel)
@@ -265,6 +265,13 @@ uint64_t rs_message_patience(const struct rs_message *message)
     return PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
 }
 
+/* At first after twice as many polls each time, since the program may compute between
+ * them. Not at the first one: many a message is not matched then that is at the second. */
+static bool is_time_to_look(unsigned vain)
+{
+    return vain > 1 && ((vain & (vain - 1)) == 0 || vain % POLLS_PER_LOOK == 0);
+}
+
 /* N6. What is pulled, or so long that it would be if it were not strided, would
  * natively wait for its receiver too. Of GPU memory short messages are pulled, too,
  * that natively may not. */
@@ -277,9 +284,9 @@ static void lose_patience(struct rs_message *message)
         message->waited = message->number;
         message->vain = 0;
     }
-    if (++message->vain % POLLS_PER_LOOK != 0)
+    if (!is_time_to_look(++message->vain))
         return;
-    if (message->vain == POLLS_PER_LOOK)
+    if (message->vain == 2)
         message->since = rs_now_ns();
     else if (rs_now_ns() - message->since >
              rs_message_patience(message))

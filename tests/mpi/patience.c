@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How long a message in a slot is waited for whose receiver does not come (N6
- * of docs/persistent.md): a short one for a bounded time, a long strided one
- * for ever, because natively it would not be buffered either. */
+ * of docs/persistent.md): a short one for a bounded time, however seldom the program
+ * asks, a long strided one for ever, because natively it would not be buffered
+ * either. */
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/mpi/hope.h"
 
 enum { TAG = 3, STRIDE = 3, SHORT = 8, LONG = 4096, HELD = 4, MORE = 4 };
+/* Between two tests a program computes for so long, and patience is 6.4 ms at most: it
+ * begins at the second test and is over at the eighth. */
+enum { COMPUTES_US = 2000, FEW_POLLS = 8 };
 
 /* In a window that both map. */
 struct flags {
@@ -56,7 +61,7 @@ struct effort {
 static struct effort most;
 
 /* A short message that is put, and goes natively because nobody comes. */
-static void give_up(MPI_Request *request, uint64_t sends)
+static struct effort spend(MPI_Request *request, uint64_t sends, unsigned computes_us)
 {
     struct effort effort = {.ns = now_ns()};
     uint64_t stops = counter("stops");
@@ -65,13 +70,29 @@ static void give_up(MPI_Request *request, uint64_t sends)
         CHECK(!is_complete(request) || counter("lane_sends") == sends,
               "complete in a slot, without a receiver");
         effort.polls++;
+        if (computes_us > 0)
+            usleep(computes_us);
     }
     effort.ns = now_ns() - effort.ns;
     CHECK(counter("stops") > stops, "given up without a stop");
+    return effort;
+}
+
+static void give_up(MPI_Request *request, uint64_t sends)
+{
+    struct effort effort = spend(request, sends, 0);
+
     if (effort.ns > most.ns)
         most.ns = effort.ns;
     if (effort.polls > most.polls)
         most.polls = effort.polls;
+}
+
+static void give_up_computing(MPI_Request *request, uint64_t sends)
+{
+    struct effort effort = spend(request, sends, COMPUTES_US);
+
+    CHECK(effort.polls <= FEW_POLLS, "given up after %ld tests", effort.polls);
 }
 
 /* A long one that is put, for several times as long and as many polls. */
@@ -185,6 +206,7 @@ int main(int argc, char **argv)
     test_init(&argc, &argv, false);
     flags = share(&window);
     run(SHORT, false, give_up);
+    run(SHORT, false, give_up_computing);
     run(LONG, true, hold_on);
     MPI_Win_free(&window);
     return test_fini("patience");
