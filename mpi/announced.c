@@ -198,9 +198,15 @@ static struct rsched_pull_start start_of(struct rs_message *message)
 
 void rs_message_want(struct rs_message *message)
 {
-    if (message->bytes > message->slots->room &&
-        way_of(message, rs_lane_most()) == RSCHED_PULL_SLOTS)
+    uint64_t most = rs_lane_most();
+    enum rsched_pull_way way = RSCHED_PULL_NOT;
+
+    if (message->bytes <= most || rs_pair_pulls(message->lane->pair))
+        way = way_of(message, most);
+    if (way == RSCHED_PULL_SLOTS)
         rs_lane_want(message->lane, message->bytes);
+    else if (way == RSCHED_PULL_NOT && message->bytes > most)
+        rs_message_never(message, RS_REASON_SIZE);
 }
 
 static bool announce(struct rs_message *message, struct rs_slot *slot,
@@ -208,7 +214,8 @@ static bool announce(struct rs_message *message, struct rs_slot *slot,
 {
     struct rsched_pull_notice notice;
 
-    rs_message_want(message);
+    if (message->bytes > message->slots->room)
+        rs_message_want(message);
     if (!have_source(message) ||
         rsched_pull_source_load(message->source, &notice) != 0)
         return false;
@@ -231,7 +238,6 @@ bool rs_message_write(struct rs_message *message, struct rs_slot *slot)
     start = start_of(message);
     begin = start.timed ? rs_now_ns() : 0;
     message->announced = start.way != RSCHED_PULL_SLOTS;
-    message->unreadable = start.way == RSCHED_PULL_NOT;
     if (message->announced)
         written = announce(message, slot, start.way);
     else if (!start.nontemporal ||

@@ -86,12 +86,6 @@ static struct rsched_gpu_source *make_source(const struct rs_message *message)
     return source;
 }
 
-static void never(struct rs_message *message)
-{
-    message->need = UINT64_MAX;
-    message->reason = RS_REASON_GPU;
-}
-
 static void ask(struct rs_message *message)
 {
     struct rs_pair *pair = message->lane->pair;
@@ -108,7 +102,7 @@ static void ask(struct rs_message *message)
                rsched_last_error());
         ops()->source_destroy(source);
         if (error == RSCHED_ENOTSUP)
-            never(message);
+            rs_message_never(message, RS_REASON_GPU);
         return;
     }
     link->probe = source;
@@ -119,13 +113,12 @@ void rs_gpu_ask(struct rs_message *message)
 {
     struct rs_pair *pair = message->lane->pair;
 
-    if (!rs_pair_pulls(pair) || !have_link(pair))
-        return;
-    if (pair->gpu->probe == NULL)
+    if (!rs_pair_pulls(pair) || !have_link(pair) ||
+        atomic_load_explicit(&pair->view.words->opens, memory_order_relaxed) ==
+            RS_OPENS_NOT)
+        rs_message_never(message, RS_REASON_GPU);
+    else if (pair->gpu->probe == NULL)
         ask(message);
-    else if (atomic_load_explicit(&pair->view.words->opens,
-                                  memory_order_relaxed) == RS_OPENS_NOT)
-        never(message);
 }
 
 bool rs_gpu_announce(struct rs_message *message, struct rs_slot *slot)
@@ -145,7 +138,7 @@ bool rs_gpu_announce(struct rs_message *message, struct rs_slot *slot)
         ops()->source_load(message->gpu_source, &notice, &needs) != 0)
         return false;
     if ((needs & ~pair->gpu->needs) != 0) { /* nobody has been asked that */
-        never(message);
+        rs_message_never(message, RS_REASON_GPU);
         return false;
     }
     memcpy(slot->data, &notice, sizeof(notice));

@@ -72,9 +72,7 @@ static uint64_t quiet_lanes(struct rs_pair *pair)
         if (pair->attached[i] != NULL && rs_lane_is_quiet(pair->attached[i]))
             joined |= UINT64_C(1) << i;
     }
-    /* Acquire: the receiver bars before it is ready. */
-    barred = atomic_load_explicit(&pair->view.words->barred,
-                                  memory_order_acquire);
+    barred = rs_pair_barred(&pair->view);
     for (unsigned i = 0; i < pair->num_attached; i++) {
         const struct rs_lane *lane = pair->attached[i];
 
@@ -91,7 +89,9 @@ static bool receiver_is_clear(const struct rs_pair *pair)
     if (pair->num_taken > 0)
         return false; /* slots and numbers are used again */
     for (unsigned i = 0; i < pair->num_attached; i++) {
-        if (pair->attached[i] != NULL && pair->attached[i]->posted > 0)
+        const struct rs_lane *lane = pair->attached[i];
+
+        if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane))
             return false;
     }
     return true;
@@ -251,7 +251,7 @@ void rs_incarnation_enter_alone(struct rs_pair *pair)
         struct rs_lane *lane = pair->attached[i];
 
         if (lane != NULL)
-            lane->limit = lane->barred ? 0 : UINT64_MAX;
+            lane->limit = rs_lane_is_barred(lane) ? 0 : UINT64_MAX;
     }
     rs_num_alone++;
 }
@@ -416,8 +416,7 @@ void rs_incarnation_widen(struct rs_lane *lane)
     struct rs_pair *pair = lane->pair;
 
     if (!lane->attached || lane->limit != 0 || !rs_lane_is_quiet(lane) ||
-        atomic_load(&pair->view.words->barred) >> lane->index & 1 ||
-        ++lane->outside <= pair->penalty)
+        rs_lane_is_barred(lane) || ++lane->outside <= pair->penalty)
         return;
     if (stop(pair, RS_WIDENING))
         rs_incarnation_is_wider(pair);
@@ -546,6 +545,25 @@ void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
     if (lane->attached)
         rs_pair_unbar(&lane->pair->view, lane->index);
     lane->barred = false;
+}
+
+bool rs_lane_is_barred(const struct rs_lane *lane)
+{
+    return lane->barred ||
+           (lane->attached && rs_pair_barred(&lane->pair->view) >> lane->index & 1);
+}
+
+void rs_lane_leave_native(struct rs_lane *lane)
+{
+    if (lane->barred_for_good)
+        return;
+    if (!lane->pair->view.sends) {
+        rs_lane_bar(lane, RS_COMES);
+        return;
+    }
+    lane->barred = lane->barred_for_good = true;
+    if (lane->attached)
+        rs_pair_leave_out(&lane->pair->view, lane->index);
 }
 
 static void hide(struct rs_pair *pair, int tag, enum rs_stay stay)

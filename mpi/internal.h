@@ -111,7 +111,7 @@ enum rs_call {
     XX(LAYOUT, "layout", "a datatype that only the native MPI packs")        \
     XX(SIZE, "size", "longer than RSCHED_CHUNK")                             \
     XX(COVERED, "covered",                                                   \
-       "other receives with the same tag, or wildcards, were posted")        \
+       "other receives of its tag were posted, or one end is always native") \
     XX(LANES, "lanes",                                                       \
        "64 other tags go through lanes to or from that process already")     \
     XX(PEER, "peer",                                                         \

@@ -431,6 +431,14 @@ void rs_pair_unbar(struct rs_pair_view *pair, unsigned index)
                               memory_order_relaxed);
 }
 
+void rs_pair_leave_out(struct rs_pair_view *pair, unsigned index)
+{
+    /* Relaxed: what the receiver does once it knows concerns no incarnation that this
+     * side has opened before. */
+    atomic_fetch_or_explicit(&pair->words->left_out, UINT64_C(1) << index,
+                             memory_order_relaxed);
+}
+
 void rs_bell_ring(_Atomic uint32_t *bell)
 {
     if (atomic_exchange(bell, RS_AWAKE) != RS_AWAKE)

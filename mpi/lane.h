@@ -84,6 +84,7 @@ struct rs_pair_words {
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
     _Atomic uint32_t wants; /* sender: it would have opened the pair */
+    _Atomic uint64_t left_out; /* sender: lanes that will never join, a set */
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
     alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
@@ -225,6 +226,8 @@ bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
 /** The lane is not to join, until that is taken back. */
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index);
 void rs_pair_unbar(struct rs_pair_view *pair, unsigned index);
+/** The same for good, by the sender. */
+void rs_pair_leave_out(struct rs_pair_view *pair, unsigned index);
 /** Wake who sleeps at a bell. */
 void rs_bell_ring(_Atomic uint32_t *bell);
 
@@ -234,6 +237,15 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
     /* Acquire: who finds it stopped reads `final` next. */
     return atomic_load_explicit(&pair->words->mode, memory_order_acquire) ==
            pair->open;
+}
+
+/** Lanes that are not to join, by either side's word. */
+static inline uint64_t rs_pair_barred(const struct rs_pair_view *pair)
+{
+    /* Acquire: the receiver bars before it is ready. Relaxed: the sender lets no such lane
+     * join from then on. */
+    return atomic_load_explicit(&pair->words->barred, memory_order_acquire) |
+           atomic_load_explicit(&pair->words->left_out, memory_order_relaxed);
 }
 
 static inline bool rs_pair_is_alone(const struct rs_pair_view *pair)

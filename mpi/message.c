@@ -210,7 +210,7 @@ static bool must_not_be_posted(const struct rs_lane *lane)
 {
     const struct rs_pair *pair = lane->pair;
 
-    return rs_pair_is_alone(&pair->view) && !lane->barred &&
+    return rs_pair_is_alone(&pair->view) && !rs_lane_is_barred(lane) &&
            (lane->attached || pair->num_attached < RS_LANES);
 }
 
@@ -231,6 +231,8 @@ int rs_message_start_slowly(struct rs_request *request)
         else if (message->bytes > lane->slots->room) /* G1 */
             rs_message_want(message);
     }
+    if (message->need == UINT64_MAX)
+        rs_lane_leave_native(lane); /* N7 */
     rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
     if (pair->view.open != 0 && !rs_incarnation_is_open(pair))
@@ -397,15 +399,9 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
 
     if (message->puts > 0 || message->reason != RS_ACCELERATED)
         return message->puts > 0 ? RS_ACCELERATED : message->reason;
-    if (lane->barred ||
-        (lane->attached &&
-         atomic_load(&lane->pair->view.words->barred) >> lane->index & 1))
+    if (rs_lane_is_barred(lane))
         return RS_REASON_COVERED;
-    if (message->sends && message->gpu >= 0 && lane->attached &&
-        !rs_pair_pulls(lane->pair))
-        return RS_REASON_GPU;
-    if (message->sends && message->bytes > rs_lane_most() &&
-        (!rs_pair_pulls(lane->pair) || message->unreadable))
+    if (message->sends && message->bytes > rs_lane_most() && !rs_pair_pulls(lane->pair))
         return RS_REASON_SIZE;
     return !lane->attached && lane->pair->num_attached == RS_LANES
                ? RS_REASON_LANES

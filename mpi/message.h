@@ -57,10 +57,9 @@ struct rs_message {
     struct rs_message *next_copying;
     bool sends, synchronous;
     bool announced; /* send: the last put; its bytes are not in the slot */
-    bool unreadable; /* send: settings leave no way to pull it */
     bool raised; /* the native MPI calls the error handler itself */
     enum rs_call call;
-    enum rs_reason reason; /* RS_ACCELERATED, or why it never can be */
+    enum rs_reason reason; /* RS_ACCELERATED, or why it never can be any more */
     uint64_t native_number;
     uint64_t covers; /* receive: the lane's, at the last native start */
     uint64_t waited; /* number of the put that is waited for */
@@ -144,8 +143,8 @@ bool rs_message_write(struct rs_message *message, struct rs_slot *slot);
  * these another one was taken. */
 void rs_message_trials(const struct rs_message *message, uint64_t *trials,
                        uint64_t *changes);
-/** Send: ask for longer slots if the message should rather go through them
- * (G1). */
+/** Send: it does not fit into its slots. Ask for longer ones if the message should rather
+ * go through them (G1); it is native from now on if there is no way at all. */
 void rs_message_want(struct rs_message *message);
 /** Receive: take what is announced in the slot, and more of the pair. */
 void rs_message_pull(struct rs_message *message, struct rs_slot *slot);
@@ -181,6 +180,13 @@ void rs_message_complete(struct rs_message *message, uint64_t bytes, int error);
  * took so many ns, if it is timed. */
 void rs_message_taken(struct rs_message *message, struct rs_slot *slot,
                       uint64_t ns, bool failed);
+
+/** From now on it is native. */
+static inline void rs_message_never(struct rs_message *message, enum rs_reason reason)
+{
+    message->need = UINT64_MAX;
+    message->reason = reason;
+}
 
 static inline bool rs_message_is_open(const struct rs_message *message)
 {

@@ -210,8 +210,6 @@ static void answer(struct rs_lane *lane, const struct rs_note *offer)
     pair->pid = offer->pid;
     if (!rs_lane_attach(lane, pair->num_attached, offer->bytes))
         return;
-    if (lane->barred)
-        rs_pair_bar(&pair->view, lane->index);
     note.kind = RS_NOTE_ANSWER;
     note.taken = tell_taken(pair->world);
     note.index = lane->index;

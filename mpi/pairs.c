@@ -309,6 +309,10 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
         return false;
     lane->attached = true;
     pair->attached[index] = lane;
+    if (lane->barred && pair->view.sends)
+        rs_pair_leave_out(&pair->view, index);
+    else if (lane->barred)
+        rs_pair_bar(&pair->view, index);
     for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
         if (m->lane == lane)
             m->slots = lane->slots;

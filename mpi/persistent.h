@@ -52,6 +52,8 @@ struct rs_lane {
     /* While it is in an incarnation: one more than the most bytes of a message
      * that it carries; else 0. */
     uint64_t limit;
+    bool barred; /* by this side (N3, N7) */
+    bool barred_for_good;
 
     /* The sender's. */
     uint64_t starts;    /* before it was attached */
@@ -70,8 +72,6 @@ struct rs_lane {
     uint64_t wanted;    /* bytes that there was no room for */
 
     /* The receiver's. */
-    bool barred;        /* N3 */
-    bool barred_for_good;
     uint64_t covers;    /* nonblocking receives that covered it */
     bool full;          /* there is no memory for more room */
     struct rs_cohort *cohort; /* while it has requests, or NULL */
@@ -328,6 +328,11 @@ void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay);
 enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag);
 /** N3: a receive covers the lane and may be incomplete. */
 void rs_lane_bar(struct rs_lane *lane, enum rs_stay stay);
+/** N7: a message of this side is to be started that never goes through the lane. The pair
+ * is to be closed then, if the lane has joined. */
+void rs_lane_leave_native(struct rs_lane *lane);
+/** Whether it is to join no incarnation, as far as this side knows. */
+bool rs_lane_is_barred(const struct rs_lane *lane);
 /** N3: a native receive of the lane's own is posted, and nobody will know when it is
  * complete. */
 void rs_lane_lose_receive(struct rs_lane *lane);

@@ -448,11 +448,36 @@ static void case_failed(void)
     drop();
 }
 
-/* The receiver cannot open it: all is native. */
+/* Messages in host memory next to the others, until they go through a lane. */
+static void until_beside(MPI_Request *beside, int *number)
+{
+    uint64_t before;
+    int has;
+
+    for (int i = 0;; i++) {
+        before = counter("lane_sends") + counter("lane_receives");
+        fill();
+        *number = sends ? sequence : 0;
+        start();
+        MPI_Start(beside);
+        finish();
+        MPI_Wait(beside, MPI_STATUS_IGNORE);
+        CHECK((!sends && !receives) || *number == sequence, "number %d", *number);
+        has = counter("lane_sends") + counter("lane_receives") == before + sends + receives;
+        PMPI_Allreduce(MPI_IN_PLACE, &has, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (has)
+            return;
+        CHECK(i < MOST_ROUNDS, "they are native, too");
+    }
+}
+
+/* The receiver cannot open it: all is native, and nothing else. */
 static void case_refused(void)
 {
     uint64_t native = counter("send_init.native.gpu");
     uint64_t opened = counter("lane_opened");
+    MPI_Request beside;
+    int number;
 
     if (sends && receives)
         return; /* nothing is opened */
@@ -464,11 +489,18 @@ static void case_refused(void)
     if (receives)
         end_init(&in, true, false, 100);
     out.num = 100;
+    if (sends)
+        MPI_Send_init(&number, 1, MPI_INT, receiver, TAG + 1, comm, &beside);
+    else
+        MPI_Recv_init(&number, 1, MPI_INT, receives ? sender : MPI_PROC_NULL, TAG + 1, comm,
+                      &beside);
     for (int i = 0; i < 100; i++) {
         fill();
         start();
         finish();
     }
+    until_beside(&beside, &number);
+    MPI_Request_free(&beside);
     unsetenv("FAKE_CUDA_FAIL");
     CHECK(counter("lane_opened") == opened, "opened");
     CHECK(!sends || counter("send_init.native.gpu") == native + 1,
