@@ -67,33 +67,34 @@ void *rs_native(const char *name)
 
 /* Calls that make a communicator give it a name; of a tool's call behind us it has
  * one already. */
-static int named(int error, const MPI_Comm *made)
+static int named(int error, MPI_Comm parent, const MPI_Comm *made)
 {
     if (error == MPI_SUCCESS)
-        rs_name_give(*made);
+        rs_name_give(*made, parent);
     return error;
 }
 
 /* May wait too, so what nonblocking calls need is set up here. */
-static int prepared(int error, const MPI_Comm *made)
+static int prepared(int error, MPI_Comm parent, const MPI_Comm *made)
 {
-    if (named(error, made) == MPI_SUCCESS)
+    if (named(error, parent, made) == MPI_SUCCESS)
         rs_comm_prepare(*made);
     return error;
 }
 
+#define PARENT(parent, ...) (parent)
 #define MAKES_AND(then, Name, params, args, made)                            \
     RS_NATIVE(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
         rs_settle();                                                         \
-        return named(native_##Name args, made);                              \
+        return named(native_##Name args, PARENT args, made);                 \
     }                                                                        \
     RS_BEHIND(Name)                                                          \
     int MPI_##Name params                                                    \
     {                                                                        \
         rs_settle();                                                         \
-        return then(behind_##Name args, made);                               \
+        return then(behind_##Name args, PARENT args, made);                  \
     }
 #define MAKES(Name, params, args, made)                                      \
     MAKES_AND(named, Name, params, args, made)

@@ -2,7 +2,7 @@
 /* What the backend knows of a communicator: neighbors, and whether all of its
  * processes accelerate. Made at the first neighborhood collective, which all
  * of them call; votes are reductions in the place of that collective. */
-#include "mpi/internal.h"
+#include "mpi/persistent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +157,8 @@ bool rs_comm_has_strangers(MPI_Comm comm)
     MPI_Group group, known;
     int size, num_known;
 
+    if (rs_name_find(comm) != NULL)
+        return false;
     PMPI_Comm_group(comm, &group);
     PMPI_Group_intersection(group, rs_process.world, &known);
     PMPI_Group_size(group, &size);

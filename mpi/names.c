@@ -56,17 +56,20 @@ struct rs_name *rs_name_find(MPI_Comm comm)
     return found ? name : NULL;
 }
 
-void rs_name_give(MPI_Comm comm)
+/* What is made of a communicator that has a name has no strangers: to look for them takes
+ * some MPI libraries as long as to compare each process with each. */
+void rs_name_give(MPI_Comm comm, MPI_Comm parent)
 {
     static atomic_uint given;
     struct rs_name *name;
     uint64_t id = 0;
     int inter, rank;
 
-    if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL)
+    if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL ||
+        rs_name_find(comm) != NULL)
         return;
     PMPI_Comm_test_inter(comm, &inter);
-    if (inter || rs_comm_has_strangers(comm) || rs_name_find(comm) != NULL)
+    if (inter || (rs_name_find(parent) == NULL && rs_comm_has_strangers(comm)))
         return;
     PMPI_Comm_rank(comm, &rank);
     if (rank == 0)

@@ -26,9 +26,9 @@ struct rs_name {
 
 /** The communicator's name, or NULL. Local. */
 struct rs_name *rs_name_find(MPI_Comm comm);
-/** Agree on one. Collective; intercommunicators get none, nor do those with
- * processes of another world. */
-void rs_name_give(MPI_Comm comm);
+/** Agree on one for a communicator that has been made of another one. Collective;
+ * intercommunicators get none, nor do those with processes of another world. */
+void rs_name_give(MPI_Comm comm, MPI_Comm parent);
 void rs_name_drop(struct rs_name *name);
 int rs_name_raise(struct rs_name *name, int error);
 void rs_names_init(void);
