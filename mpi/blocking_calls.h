@@ -339,6 +339,9 @@ BLOCKING(Win_wait,
 POLLED(Win_test,
          (MPI_Win win, int *flag),
          (win, flag))
+POLLED(Win_sync,
+         (MPI_Win win),
+         (win))
 BLOCKING(Win_lock,
          (int lock_type, int rank, int assert, MPI_Win win),
          (lock_type, rank, assert, win))

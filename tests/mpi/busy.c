@@ -2,7 +2,8 @@
 /* The first process completes what the third one sends, in calls that never find
  * anything to wait for. It ends when the third one says so, and that when the second
  * one has received, plainly, what the first one has started: which must see that
- * an incarnation has ended.
+ * an incarnation has ended. Or it calls MPI_Win_sync only, until the second one has
+ * received.
  *
  * busy [--native] */
 #include "tests/mpi/flags.h"
@@ -75,6 +76,7 @@ static const struct {
     {"Testany", by_Testany},
     {"Waitsome", by_Waitsome},
     {"Testsome", by_Testsome},
+    {"Win_sync", NULL}, /* completes nothing */
 };
 
 static MPI_Comm comm;
@@ -143,6 +145,27 @@ static bool be_busy(const char *name, complete_function *complete)
     return put;
 }
 
+static void sync_window(void)
+{
+    MPI_Win_sync(flags_window);
+}
+
+/* The same of a process that calls nothing but MPI_Win_sync meanwhile. */
+static bool be_syncing(void)
+{
+    uint64_t before = counter("lane_sends");
+    bool put;
+
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, flags_window);
+    MPI_Start(&to_taker);
+    put = counter("lane_sends") > before;
+    flag_raise(PUT, sequence);
+    flag_await_by(TAKEN, sequence, sync_window);
+    MPI_Wait(&to_taker, MPI_STATUS_IGNORE);
+    MPI_Win_unlock_all(flags_window);
+    return put;
+}
+
 static void take(void)
 {
     flag_await(PUT, sequence);
@@ -172,10 +195,11 @@ static bool run(const char *name, complete_function *complete)
     open_lanes();
     sequence++;
     if (world_rank == BUSY)
-        good = be_busy(name, complete) || !is_accelerated();
+        good = (complete != NULL ? be_busy(name, complete) : be_syncing()) ||
+               !is_accelerated();
     else if (world_rank == TAKER)
         take();
-    else
+    else if (complete != NULL)
         give();
     if (to_taker != MPI_REQUEST_NULL)
         MPI_Request_free(&to_taker);
