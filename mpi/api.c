@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The functions of rsched/mpi.h that programs call by name: topologies that
  * need no communicator, requests on them, other buffers, statistics. */
-#include "mpi/internal.h"
+#include "mpi/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,16 +200,12 @@ int rsched_mpi_alltoallw_init(
 
 static const char not_ours[] = "it is no persistent request of the backend's";
 
-/* The persistent request in use with this handle, or NULL. */
+/* The persistent request in use with this handle, or NULL: what is in the pool, a
+ * message or nonblocking has no exchange. */
 static struct rs_request *look_up(MPI_Request handle)
 {
-    struct rs_request *request;
+    struct rs_request *request = rs_request_find(handle);
 
-    pthread_mutex_lock(&rs_process.lock);
-    request = rs_requests;
-    while (request != NULL && request->handle != handle)
-        request = request->next;
-    pthread_mutex_unlock(&rs_process.lock);
     return request != NULL && request->exchange != NULL ? request : NULL;
 }
 

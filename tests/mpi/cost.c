@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What check-cost counts the instructions of: N exchanges of a process with
- * itself, or with --beside N of its plain messages beside so many persistent
- * requests of other tags. cost N [--all | --beside REQUESTS] */
+ * itself, with --rebind each after its request has got its buffers anew beside so
+ * many other requests; or with --beside N of its plain messages beside so many
+ * persistent requests of other tags.
+ * cost N [--all | --rebind REQUESTS | --beside REQUESTS] */
 #include "tests/mpi/ring.h"
+
+#pragma weak rsched_mpi_rebind
 
 /* @return the sends and the receives, of tags from 1 on */
 static MPI_Request *make_requests(int num)
@@ -19,6 +23,13 @@ static MPI_Request *make_requests(int num)
     return requests;
 }
 
+static void free_requests(MPI_Request *requests, int num)
+{
+    for (int i = 0; i < 2 * num; i++)
+        MPI_Request_free(&requests[i]);
+    free(requests);
+}
+
 static int send_beside(long messages, int num)
 {
     MPI_Request *requests = make_requests(num);
@@ -30,9 +41,7 @@ static int send_beside(long messages, int num)
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         CHECK(got == sent, "%ld, not %ld", got, sent);
     }
-    for (int i = 0; i < 2 * num; i++)
-        MPI_Request_free(&requests[i]);
-    free(requests);
+    free_requests(requests, num);
     return test_fini("cost");
 }
 
@@ -41,6 +50,8 @@ int main(int argc, char **argv)
     long exchanges = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
     int beside = (int)number_option(argc, argv, "--beside", 0);
     bool all = has_option(argc, argv, "--all");
+    int rebind = (int)number_option(argc, argv, "--rebind", 0);
+    MPI_Request *others;
     struct ring ring;
     MPI_Comm comm;
 
@@ -49,7 +60,10 @@ int main(int argc, char **argv)
         return send_beside(exchanges, beside);
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 1);
+    others = make_requests(rebind);
     for (long i = 0; i < exchanges; i++) {
+        if (rebind > 0)
+            CHECK(rsched_mpi_rebind(ring.request, ring.send, ring.receive) == 0, "rebind");
         if (all) {
             MPI_Startall(1, &ring.request);
             MPI_Waitall(1, &ring.request, MPI_STATUSES_IGNORE);
@@ -59,6 +73,7 @@ int main(int argc, char **argv)
         }
     }
     CHECK(counter("starts") == (uint64_t)exchanges, "not accelerated");
+    free_requests(others, rebind);
     MPI_Request_free(&ring.request);
     ring_free(&ring);
     MPI_Comm_free(&comm);
