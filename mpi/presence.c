@@ -29,25 +29,43 @@ static bool is_managed;  /* the others will look for our key */
 static int manager = -1; /* the descriptor; -1: there is none, or it failed */
 static char space[LINE]; /* the name of the key-value space */
 
-/* Send a line and read the answer, which must begin with `expected`. */
-static bool ask(const char *line, const char *expected, char *answer)
+/* Read an answer, which is one line: nothing has been asked that another one could
+ * come for. */
+static bool read_answer(char *answer)
 {
-    size_t length = strlen(line), n = 0;
+    size_t length = 0;
 
-    if (write(manager, line, length) != (ssize_t)length)
-        return false;
-    while (n + 1 < LINE) {
+    answer[0] = '\0';
+    do {
         struct pollfd wait = {.fd = manager, .events = POLLIN};
         int ready = poll(&wait, 1, REPLY_MS);
+        ssize_t got;
 
         if (ready < 0 && errno == EINTR)
             continue;
-        if (ready <= 0 || read(manager, answer + n, 1) != 1)
+        if (ready <= 0)
             return false;
-        if (answer[n++] == '\n')
-            break;
+        got = read(manager, answer + length, LINE - 1 - length);
+        if (got <= 0)
+            return false;
+        length += (size_t)got;
+        answer[length] = '\0';
+    } while (strchr(answer, '\n') == NULL);
+    return strchr(answer, '\n') == answer + length - 1;
+}
+
+/* Send a line and read the answer, which must begin with `expected`. Who does not get
+ * one asks no more: the next one could be that of this line. */
+static bool ask(const char *line, const char *expected, char *answer)
+{
+    size_t length = strlen(line);
+
+    if (manager < 0)
+        return false;
+    if (write(manager, line, length) != (ssize_t)length || !read_answer(answer)) {
+        manager = -1;
+        return false;
     }
-    answer[n] = '\0';
     return strncmp(answer, expected, strlen(expected)) == 0;
 }
 
