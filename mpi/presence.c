@@ -6,7 +6,8 @@
  * before MPI_Init, whose barrier makes it visible; a key that is not there
  * afterwards never will be. MPICH does not export its client, so this speaks
  * the PMI-1 wire protocol, lines of words, on the descriptor PMI_FD while the
- * library does not use it.
+ * library does not use it. Nobody asks for all keys, unless one is missing: groups of
+ * which all processes are here share what they have found.
  *
  * Open MPI: PMIx, whose keys may be put at any time, without a barrier. What is
  * not there after LIMIT counts as missing, so the processes have to agree on
@@ -110,24 +111,110 @@ err_no_manager:
     manager = -1;
 }
 
-bool rs_presence_check(int *missing, bool *speaks)
+/* The first process without the backend, and the first one with it, of those that
+ * have been asked for; the number of all: none. */
+struct first {
+    int missing, here;
+};
+
+static void take_first(struct first *first, struct first other)
+{
+    if (other.missing < first->missing)
+        first->missing = other.missing;
+    if (other.here < first->here)
+        first->here = other.here;
+}
+
+static void ask_for(int begin, int end, struct first *first)
 {
     char line[2 * LINE], answer[LINE];
-    bool before = false; /* is there one before this process? */
+
+    for (int rank = begin; rank < end; rank++) {
+        struct first one = {rs_process.size, rs_process.size};
+
+        snprintf(line, sizeof(line), "cmd=get kvsname=%s key=rsched-%d\n",
+                 space, rank);
+        if (ask(line, "cmd=get_result rc=0", answer))
+            one.here = rank;
+        else
+            one.missing = rank;
+        take_first(first, one);
+    }
+}
+
+/* No more groups than the smallest of them has processes. */
+static int count_groups(void)
+{
+    int num = 1;
+
+    while ((num + 1) * (num + 1) <= rs_process.size)
+        num++;
+    return num;
+}
+
+/* Its first process; that of the one after the last is the number of all. */
+static int begin_of(int group, int num_groups)
+{
+    return (int)((int64_t)group * rs_process.size / num_groups);
+}
+
+static int group_of(int rank, int num_groups)
+{
+    return (int)((((int64_t)rank + 1) * num_groups - 1) / rs_process.size);
+}
+
+/* Put together what the processes of a group have found, all of which have the
+ * backend and are here. */
+static void share(int begin, int end, struct first *first)
+{
+    enum { TAG = 0 };
+    const int bytes = sizeof(*first);
+    struct first other;
+
+    if (rs_process.rank != begin) {
+        PMPI_Send(first, bytes, MPI_BYTE, begin, TAG, MPI_COMM_WORLD);
+        PMPI_Recv(first, bytes, MPI_BYTE, begin, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
+    }
+    for (int rank = begin + 1; rank < end; rank++) {
+        PMPI_Recv(&other, bytes, MPI_BYTE, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        take_first(first, other);
+    }
+    for (int rank = begin + 1; rank < end; rank++)
+        PMPI_Send(first, bytes, MPI_BYTE, rank, TAG, MPI_COMM_WORLD);
+}
+
+/* Who knows that its group is complete asks for one of the groups, and tells the others
+ * of its own (docs/presence.md). */
+static void ask_for_all(struct first *first)
+{
+    int num_groups = count_groups();
+    int group = group_of(rs_process.rank, num_groups);
+    int begin = begin_of(group, num_groups), end = begin_of(group + 1, num_groups);
+    int mine = rs_process.rank - begin; /* groups have processes for all groups */
+
+    ask_for(begin, end, first);
+    if (first->missing < rs_process.size) {
+        ask_for(0, rs_process.size, first);
+        return;
+    }
+    if (mine < num_groups && mine != group)
+        ask_for(begin_of(mine, num_groups), begin_of(mine + 1, num_groups), first);
+    share(begin, end, first);
+}
+
+bool rs_presence_check(int *missing, bool *speaks)
+{
+    struct first first = {rs_process.size, rs_process.size};
 
     *missing = manager < 0 ? rs_process.rank : -1;
     *speaks = true;
     if (manager < 0)
         return is_managed;
-    for (int rank = 0; rank < rs_process.size; rank++) {
-        snprintf(line, sizeof(line), "cmd=get kvsname=%s key=rsched-%d\n",
-                 space, rank);
-        if (ask(line, "cmd=get_result rc=0", answer))
-            before |= rank < rs_process.rank;
-        else if (*missing < 0)
-            *missing = rank;
-    }
-    *speaks = !before;
+    ask_for_all(&first);
+    if (first.missing < rs_process.size)
+        *missing = first.missing;
+    *speaks = first.here == rs_process.rank;
     return true;
 }
 
