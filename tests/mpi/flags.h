@@ -10,7 +10,7 @@
 
 #include "tests/mpi/common.h"
 
-enum { FLAGS = 4, FLAG_LIMIT_S = 10 };
+enum { FLAGS = 4, FLAG_LIMIT_S = 120 };
 
 /* In a window that all map. Their values grow. */
 static atomic_int *flags;
