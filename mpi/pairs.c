@@ -3,6 +3,7 @@
 #include "librsched/base/limit.h"
 #include "mpi/message.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -171,16 +172,45 @@ uint64_t rs_lane_most(void)
     return most;
 }
 
+/* Address space that pairs take, little of which is ever used: of those that receive,
+ * and of those that send. */
+static uint64_t taken[2];
+enum { PART_OF_SPACE = 16 };
+
+/* Where it is limited, no more than a part of it for either: the rest is the program's.
+ * With one part for both, those that receive could leave none for their senders. */
+static bool is_space_for(const struct rs_pair *pair, uint64_t bytes)
+{
+    uint64_t left = rs_limit_space();
+
+    if (left == UINT64_MAX || taken[pair->view.sends] + bytes <=
+                                  (left + taken[0] + taken[1]) / PART_OF_SPACE)
+        return true;
+    errno = ENOMEM;
+    return false;
+}
+
 static void *map(struct rs_pair *pair, int fd)
 {
-    void *memory = rs_limit_map_sparse(fd, 0, rs_pair_bytes(rs_lane_most()));
+    uint64_t bytes = rs_pair_bytes(rs_lane_most());
+    void *memory;
 
+    if (!is_space_for(pair, bytes))
+        return NULL;
+    memory = rs_limit_map_sparse(fd, 0, bytes);
     if (memory == MAP_FAILED)
         return NULL;
     /* A forked child has no business here. */
-    madvise(memory, rs_pair_bytes(rs_lane_most()), MADV_DONTFORK);
-    pair->mapped = rs_pair_bytes(rs_lane_most());
+    madvise(memory, bytes, MADV_DONTFORK);
+    taken[pair->view.sends] += bytes;
+    pair->mapped = bytes;
     return memory;
+}
+
+static void unmap(struct rs_pair *pair, struct rs_pair_words *words)
+{
+    munmap(words, pair->mapped);
+    taken[pair->view.sends] -= pair->mapped;
 }
 
 bool rs_pair_share(struct rs_pair *pair)
@@ -234,7 +264,7 @@ bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
         return false;
     /* Process numbers mean nothing across namespaces. */
     if (words->nonce != nonce) {
-        munmap(words, pair->mapped);
+        unmap(pair, words);
         return false;
     }
     pair->view.words = words;
@@ -480,7 +510,7 @@ static void pair_destroy(struct rs_pair *pair)
         lane_destroy(pair->lanes);
     /* The other side's mapping keeps the memory as long as it is needed. */
     if (pair->view.words != NULL)
-        munmap(pair->view.words, pair->mapped);
+        unmap(pair, pair->view.words);
     if (pair->fd >= 0)
         close(pair->fd);
     rs_gpu_link_destroy(pair->gpu);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How long files may be, also those in memory, and what those take that are hardly
- * used. The kernel ends a process that goes beyond its limit (RLIMIT_FSIZE, which
- * batch systems set) by a signal, so it is looked at before. */
+/* How long files may be, also those in memory, what those take that are hardly
+ * used, and how much may be mapped. The kernel ends a process that goes beyond its limit
+ * for files (RLIMIT_FSIZE, which batch systems set) by a signal, so it is looked at before. */
 #ifndef RS_BASE_LIMIT_H
 #define RS_BASE_LIMIT_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,6 +30,27 @@ static inline bool rs_limit_allows(uint64_t bytes)
 static inline int rs_limit_resize(int fd, uint64_t bytes)
 {
     return rs_limit_allows(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+}
+
+/** Bytes that the process may map besides what it has (RLIMIT_AS, which batch systems
+ * set). @return UINT64_MAX: as many as it likes */
+static inline uint64_t rs_limit_space(void)
+{
+    struct rlimit limit;
+    char pages[32] = "";
+    uint64_t mapped;
+    int file;
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (file < 0 || read(file, pages, sizeof(pages) - 1) <= 0)
+        mapped = limit.rlim_cur; /* nobody knows */
+    else
+        mapped = strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (file >= 0)
+        close(file);
+    return mapped < limit.rlim_cur ? limit.rlim_cur - mapped : 0;
 }
 
 /** Map a part of a file, shared, whose pages are there when they are touched, also in

@@ -9,7 +9,9 @@
  * limits --all-locked  from MPI_Init on all memory is locked: what is hardly used of
  *                     what is mapped takes no more for that
  * limits --short-files  from MPI_Init on no file may be longer than some pages, also
- *                     none in memory: all is native */
+ *                     none in memory: all is native
+ * limits --little-space  from MPI_Init on few GiB may be mapped: lanes leave nearly all of
+ *                     them to the program */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -156,18 +158,69 @@ static void neighbors(void)
     MPI_Comm_free(&comm);
 }
 
-/* Shared memory that the process has, in KiB. */
-static long resident(void)
+/* What the process has, in KiB. */
+static long kib_of(const char *what)
 {
     FILE *status = fopen("/proc/self/status", "r");
+    size_t length = strlen(what);
     char line[256];
     long kib = -1;
 
-    while (status != NULL && fgets(line, sizeof(line), status) != NULL)
-        sscanf(line, "RssShmem: %ld kB", &kib);
+    while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
+        if (strncmp(line, what, length) == 0 && line[length] == ':')
+            kib = strtol(line + length + 1, NULL, 10);
+    }
     if (status != NULL)
         fclose(status);
     return kib;
+}
+
+/* Shared memory. */
+static long resident(void)
+{
+    return kib_of("RssShmem");
+}
+
+/* Messages of many communicators, each with lanes of its own, and in the end the program
+ * wants most of what it may have. */
+static void in_little_space(void)
+{
+    enum { COMMS = 8, MIB = 1 << 20 };
+    struct rlimit limit = {0, RLIM_INFINITY};
+    int numbers[COMMS], left = (world_rank + world_size - 1) % world_size;
+    MPI_Request requests[2 * COMMS];
+    MPI_Comm comms[COMMS];
+    struct hope hope = {0};
+    void *most;
+
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = (rlim_t)(kib_of("VmSize") + 2048 * 1024) * 1024;
+    if (limit.rlim_cur > limit.rlim_max || setrlimit(RLIMIT_AS, &limit) != 0) {
+        printf("SKIP: no limit for address space: %s\n", strerror(errno));
+        MPI_Finalize();
+        exit(SKIP);
+    }
+    for (int i = 0; i < COMMS; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        MPI_Recv_init(&numbers[i], 1, MPI_INT, left, 1, comms[i], &requests[2 * i]);
+        MPI_Send_init(&world_rank, 1, MPI_INT, (world_rank + 1) % world_size, 1, comms[i],
+                      &requests[2 * i + 1]);
+    }
+    for (int round = 0, all = 0; !all || round < 2 * LEAST_ROUNDS; round++) {
+        MPI_Startall(2 * COMMS, requests);
+        MPI_Waitall(2 * COMMS, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < COMMS; i++)
+            CHECK(numbers[i] == left, "number %d", numbers[i]);
+        all |= all_have(&hope, counter("lane_receives") > 0);
+        go_on(&hope, "no message through lanes");
+    }
+    most = malloc(1500 * (size_t)MIB);
+    CHECK(most != NULL, "no memory is left of 2 GiB");
+    free(most);
+    for (int i = 0; i < 2 * COMMS; i++)
+        MPI_Request_free(&requests[i]);
+    for (int i = 0; i < COMMS; i++)
+        MPI_Comm_free(&comms[i]);
 }
 
 static void lock_all(void)
@@ -190,13 +243,17 @@ int main(int argc, char **argv)
 
     if (no_locks)
         forbid_locks();
-    else if (!short_files && !all_locked)
+    else if (!short_files && !all_locked && !has_option(argc, argv, "--little-space"))
         forbid(no_files ? SYS_memfd_create : SYS_process_vm_readv);
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     if (short_files)
         forbid_files();
     if (all_locked)
         lock_all();
+    if (has_option(argc, argv, "--little-space")) {
+        in_little_space();
+        return test_fini("limits");
+    }
     for (int k = 0; k < SIZES; k++) {
         out[k] = allocate((size_t)bytes[k]);
         in[k] = allocate((size_t)bytes[k]);
