@@ -42,6 +42,9 @@
 #ifndef GROWTH
 #define GROWTH 0    /* whether the receiver may give a lane other slots */
 #endif
+#ifndef LEAVES
+#define LEAVES 0    /* whether lane 0 has receives that are always native */
+#endif
 #define SLOTS 2     /* of a lane */
 #define MOST 3      /* numbers of a lane in an incarnation */
 #define OTHER 2
@@ -186,6 +189,12 @@ byte consumed_incarnation[LANES], consumed_number[LANES];
 byte joined[LANES];
 byte final[LANES];
 bool barred[LANES];
+#if LEAVES
+bool left[LANES]; /* N7: barred for good */
+#define IS_NEVER(x) left[x]
+#else
+#define IS_NEVER(x) false
+#endif
 bool sender_done, receiver_done;
 
 /* Which message and which receive have a number: for the assertions. */
@@ -539,9 +548,9 @@ active proctype sender()
         /* O1 */
         atomic {
             n = incarnation;
-            joined[0] = (IS_QUIET(0) -> n : 0)
+            joined[0] = (IS_QUIET(0) && !IS_NEVER(0) -> n : 0)
 #if LANES > 1
-            ; joined[1] = (IS_QUIET(1) -> n : 0)
+            ; joined[1] = (IS_QUIET(1) && !IS_NEVER(1) -> n : 0)
 #endif
         }
         atomic {
@@ -551,6 +560,13 @@ active proctype sender()
             fi;
             n = 0
         }
+#if LEAVES && !defined(BROKEN_LEFT)
+        if /* barred since it looked */
+        :: mine != 0 && left[0] && joined[0] == mine ->
+            STOP(NUMBERS_OF_SENDER); SETTLE()
+        :: else
+        fi
+#endif
     :: UNMATCHED -> LOOK(); POLL()
     /* S3 */
 #define WHEN_PULLED(x, k) \
@@ -800,7 +816,7 @@ active proctype receiver()
 #ifdef BROKEN_POSTED
 #define IS_CLEAR(x) true
 #else
-#define IS_CLEAR(x) (!barred[x] && ALL_SERVED(x))
+#define IS_CLEAR(x) (IS_NEVER(x) || (!barred[x] && ALL_SERVED(x)))
 #endif
 #if LANES > 1
 #define ALL_CLEAR (IS_CLEAR(0) && IS_CLEAR(1))
@@ -856,7 +872,8 @@ active proctype receiver()
         :: else
         fi;
         if
-        :: mine != 0 && (alone || joined[q] == mine) && number[q] < MOST -> /* R1 */
+        :: mine != 0 && (alone -> !IS_NEVER(q) : joined[q] == mine) &&
+           number[q] < MOST -> /* R1 */
             atomic {
                 number[q] = number[q] + 1;
                 granted_receive[AT(q, number[q])] = r;
@@ -865,10 +882,23 @@ active proctype receiver()
                 granted_incarnation[q] = mine
             }
         :: else ->
-            CLOSE_RECEIVER();
+            if
+            :: IS_NEVER(q) && (mine == 0 || alone || joined[q] != mine)
+            :: else -> CLOSE_RECEIVER()
+            fi;
             atomic { native[q] = native[q] | BIT(r); native_post(r) }
         fi;
         r = 0; q = 0
+#if LEAVES
+    :: posted < RECEIVES && MAY_RECEIVE(0) -> /* one that is always native */
+        R_LOOK();
+        atomic { r = posted; covers[r] = 0; posted++ }
+        if
+        :: !left[0] -> left[0] = true; CLOSE_RECEIVER() /* N7 */
+        :: else
+        fi;
+        atomic { native[0] = native[0] | BIT(r); native_post(r); r = 0 }
+#endif
     :: WILDCARDS && posted < RECEIVES && !barred[0] -> /* a nonblocking one */
         R_LOOK();
         N2();
