@@ -14,8 +14,6 @@ enum {
     LONG_LIFE = 1000, /* puts that make up for a stop */
     MOST_LATER = 16, /* messages of a lane in one go */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
-    TRIES = 32,    /* T4: starts on each lane */
-    MOST_FUTILE = 8,
 };
 
 unsigned rs_num_alone;
@@ -130,7 +128,6 @@ static void begin_lanes(struct rs_pair *pair)
             lane->limit = lane->slots->room + 1;
     }
     pair->vain = pair->shy = 0;
-    pair->tries = pair->futile = 0;
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
@@ -176,12 +173,11 @@ static bool open_as_sender(struct rs_pair *pair)
 
 static bool open_as_receiver(struct rs_pair *pair)
 {
+    rs_pair_grow(pair); /* G1 */
     if (rs_pair_enter(&pair->view))
         return true;
-    if (receiver_is_clear(pair)) {
-        rs_pair_grow(pair); /* G1 */
+    if (receiver_is_clear(pair))
         rs_pair_ready(&pair->view);
-    }
     return false;
 }
 
@@ -333,22 +329,6 @@ static void probe(struct rs_pair *pair)
 
 /* ---- stopping ---- */
 
-/* A program may have a receive posted at each start. Attempts cost more than what goes
- * natively, so they become rare. Both sides count the same starts: each is to try while the
- * other one does (R0). */
-void rs_incarnation_missed(struct rs_pair *pair)
-{
-    unsigned enough = TRIES * pair->num_attached;
-
-    if (++pair->tries < enough)
-        return;
-    pair->tries = 0;
-    pair->skip = enough << pair->futile;
-    pair->futile += pair->futile < MOST_FUTILE;
-    if (pair->view.sends)
-        set_wants(pair, false);
-}
-
 static void punish(struct rs_pair *pair, uint64_t length)
 {
     pair->before = pair->penalty;
@@ -424,7 +404,7 @@ void rs_incarnation_close(struct rs_pair *pair)
 /* It is no sign that matching could change, so neither side is punished. */
 bool rs_incarnation_is_wider(struct rs_pair *pair)
 {
-    if (pair->futile > 0 || !(atomic_load(&pair->view.words->mode) & RS_WIDENING))
+    if (!(atomic_load(&pair->view.words->mode) & RS_WIDENING))
         return false;
     pair->penalty = pair->before;
     pair->skip = 0;

@@ -186,8 +186,6 @@ static void try_to_open(struct rs_pair *pair)
     rs_incarnations_prepare();
     if (pair->view.open == 0)
         rs_incarnation_enter_alone(pair);
-    if (pair->view.open == 0)
-        rs_incarnation_missed(pair);
 }
 
 static bool start_in_lane(struct rs_request *request)
@@ -243,7 +241,7 @@ int rs_message_start_slowly(struct rs_request *request)
         end_for_growth(pair);
     if (message->sends && pair->view.open != 0 && message->need != UINT64_MAX)
         rs_incarnation_widen(lane);
-    if (pair->view.open == 0 && lane->attached && !rs_lane_is_barred(lane))
+    if (pair->view.open == 0 && lane->attached && !lane->barred)
         try_to_open(pair);
     if (pair->view.open == 0)
         rs_incarnation_unready(pair); /* O3 */
@@ -405,8 +403,6 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
         return RS_REASON_COVERED;
     if (message->sends && message->bytes > rs_lane_most() && !rs_pair_pulls(lane->pair))
         return RS_REASON_SIZE;
-    if (lane->attached && lane->pair->futile > 0)
-        return RS_REASON_POSTED;
     return !lane->attached && lane->pair->num_attached == RS_LANES
                ? RS_REASON_LANES
                : RS_REASON_PEER;

@@ -102,7 +102,7 @@ static bool is_to_tell(const struct rs_message *message)
     const struct rs_lane *lane = message->lane;
     const struct rs_pair *pair = lane->pair;
 
-    return lane->attached && !rs_lane_is_barred(lane) && !message->synchronous &&
+    return lane->attached && !lane->barred && !message->synchronous &&
            message->need != UINT64_MAX && pair->skip == 0 &&
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&

@@ -116,8 +116,6 @@ struct rs_pair {
     uint64_t native_starts_before; /* the end of the last incarnation */
     unsigned penalty, skip; /* T4: native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
-    unsigned tries;         /* starts since then that did not open it */
-    unsigned futile;        /* times that it was given up for a while, in a row */
     unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
     unsigned shy;    /* times that it could be and goes natively instead */
     uint64_t probed; /* order of the message that was probed for last */
@@ -274,8 +272,6 @@ void rs_incarnations_prepare(void);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
  * incarnation then. */
 void rs_incarnation_unready(struct rs_pair *pair);
-/** T4: a start has not opened the pair. */
-void rs_incarnation_missed(struct rs_pair *pair);
 /** T1 to T3: leave the incarnation. */
 void rs_incarnation_stop(struct rs_pair *pair);
 /** Whether all messages that the sender ever sent on it have been matched (O1). */

@@ -55,12 +55,6 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
     return lane->quiet;
 }
 
-bool rs_lane_is_barred(const struct rs_lane *lane)
-{
-    (void)lane;
-    return false;
-}
-
 void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
 {
     (void)lane;
