@@ -13,23 +13,23 @@
 #define DRAIN_PS (100 * UINT64_C(1000000000))
 #define DRAIN_STEP_PS (50 * UINT64_C(1000000))
 
-int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t link,
+int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
                      size_t size, void (*dispose)(struct rs_rdma_lane *),
                      struct rs_rdma_lane **lane)
 {
     struct rs_rdma_lane *l;
 
-    if (link >= connection->num_links)
+    if (rail >= connection->num_links)
         return rs_fail(RSCHED_EMISMATCH, "%s: peer %d: there is no rail %u",
-                       connection->engine->name, connection->peer, link);
-    if (rs_rdma_link_is_broken(&connection->links[link]))
-        return rs_rdma_link_failed(&connection->links[link]);
+                       connection->engine->name, connection->peer, rail);
+    if (rs_rdma_link_is_broken(&connection->links[rail]))
+        return rs_rdma_link_failed(&connection->links[rail]);
     l = calloc(1, size);
     if (l == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory for a lane",
                        connection->engine->name);
     l->lane.connection = connection;
-    l->link = &connection->links[link];
+    l->link = &connection->links[rail];
     l->dispose = dispose;
     *lane = l;
     return 0;

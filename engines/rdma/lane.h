@@ -97,8 +97,6 @@ struct rs_rdma_descriptor {
     uint32_t imm;    /* RS_NOTIFY_IMM: the lane's */
     uint32_t offers; /* tables: each epoch waits for `ready` */
     uint32_t leader; /* the rail of the lane that has it */
-    uint32_t link;   /* that the lane goes over */
-    uint32_t reserved;
     uint64_t hash;   /* of all before */
 };
 static_assert(sizeof(struct rs_rdma_descriptor) <=
@@ -171,8 +169,7 @@ struct rs_rdma_lane {
 
 /* lane.c */
 
-/** Make one over this link. */
-int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t link,
+int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
                      size_t size, void (*dispose)(struct rs_rdma_lane *),
                      struct rs_rdma_lane **lane);
 /** Have a lane that offers tables join the bundle of its group in `list` (NULL: it

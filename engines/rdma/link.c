@@ -26,8 +26,7 @@ void rs_rdma_link_doubt(struct rs_rdma_link *link)
 
 bool rs_rdma_link_is_whole(const struct rs_rdma_link *link)
 {
-    return atomic_load(&link->never) || (!rs_rdma_link_is_broken(link) &&
-                                         !atomic_load(&link->doubtful));
+    return !rs_rdma_link_is_broken(link) && !atomic_load(&link->doubtful);
 }
 
 static void __attribute__((cold)) fail(struct rs_rdma_link *link,
@@ -72,7 +71,6 @@ void rs_rdma_link_init_broken(struct rs_rdma_link *link,
     *link = (struct rs_rdma_link){
         .memory = memory, .peer = peer, .engine = engine, .lock = ATOMIC_FLAG_INIT};
     *offer = (struct rs_rdma_link_offer){0};
-    atomic_store(&link->never, true);
     fail(link, rsched_last_error());
 }
 
@@ -92,7 +90,6 @@ int rs_rdma_link_connect(struct rs_rdma_link *link,
     if (error == 0)
         error = rs_rdma_link_word(link, offer->probed, offer->rkey,
                                   &link->probe);
-    atomic_store(&link->never, error != 0);
     if (error != 0)
         fail(link, rsched_last_error());
     return error;

@@ -33,9 +33,6 @@ struct rs_rdma_link {
     uint32_t number;    /* of the queue pair */
     atomic_flag lock;
     uint64_t posted, completed; /* lists */
-    /* It has not worked from the beginning, and the peer does without, as far as
-     * one can know: another connection would be no better. */
-    atomic_bool never;
     atomic_bool broken;
     atomic_bool doubtful; /* it may break: see rs_rdma_link_doubt() */
     atomic_bool in_use; /* the peer can answer: it has told us of a lane */
@@ -105,8 +102,8 @@ bool rs_rdma_link_is_broken(const struct rs_rdma_link *link);
  * the link, and says so only to those who post. Thread-safe. */
 void rs_rdma_link_doubt(struct rs_rdma_link *link);
 
-/** Whether it moves what is posted, and will, as far as one can know; or never was to.
- * Thread-safe. */
+/** Whether it moves what is posted, and will, as far as one can know. Thread-safe.
+ */
 bool rs_rdma_link_is_whole(const struct rs_rdma_link *link);
 
 /** Look for completions; where nothing is under way, send something that has

@@ -279,9 +279,6 @@ int rs_rdma_accept(struct rsched_connection *connection,
         int wrong = rs_rdma_link_connect(&connection->links[i],
                                          connection->addresses[i], &o.links[i]);
 
-        if (wrong != 0)
-            rs_log(RS_LOG_WARN, "peer %d: a rail is not used: %s",
-                   connection->peer, rsched_last_error());
         any = any || wrong == 0;
         error = wrong == 0 || error != 0 ? error : wrong;
         if (wrong != 0 && !is_of_the_device(wrong))

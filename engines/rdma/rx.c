@@ -104,18 +104,6 @@ static int allocate_block(struct rs_rdma_rx *rx, bool gpus)
     return 0;
 }
 
-/* The link of a rail, or the next one that works, if that does not. */
-static uint32_t choose_link(const struct rsched_connection *c, uint32_t rail)
-{
-    for (uint32_t i = 0; i < c->num_links; i++) {
-        uint32_t link = (rail + i) % c->num_links;
-
-        if (!rs_rdma_link_is_broken(&c->links[link]))
-            return link;
-    }
-    return rail;
-}
-
 int rs_rdma_rx_create(struct rsched_connection *connection,
                       const struct rsched_lane_spec *spec,
                       unsigned char *descriptor, struct rsched_lane **lane)
@@ -123,8 +111,8 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
     struct rs_rdma_descriptor d = {0};
     struct rs_rdma_lane *l;
     struct rs_rdma_rx *rx;
-    uint32_t link = choose_link(connection, spec->rail);
-    int error = rs_rdma_lane_new(connection, link, sizeof(*rx), dispose, &l);
+    int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*rx), dispose,
+                                 &l);
 
     if (error != 0)
         return error;
@@ -156,7 +144,6 @@ int rs_rdma_rx_create(struct rsched_connection *connection,
         .imm = rx->imm,
         .offers = l->offers,
         .leader = l->offers ? l->bundle->rail : 0,
-        .link = link,
     };
     d.hash = XXH64(&d, offsetof(struct rs_rdma_descriptor, hash), 0);
     memcpy(descriptor, &d, sizeof(d));

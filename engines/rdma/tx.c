@@ -31,7 +31,7 @@ static void dispose(struct rs_rdma_lane *lane)
     rs_rdma_lane_free(lane);
 }
 
-static int check_descriptor(const struct rsched_connection *connection,
+static int check_descriptor(const struct rs_rdma_link *link,
                             const struct rs_rdma_descriptor *d)
 {
     if (d->hash == XXH64(d, offsetof(struct rs_rdma_descriptor, hash), 0) &&
@@ -40,7 +40,7 @@ static int check_descriptor(const struct rsched_connection *connection,
         return 0;
     return rs_fail(RSCHED_EMISMATCH,
                    "%s: peer %d: a description of slots that is none",
-                   connection->engine->name, connection->peer);
+                   link->engine, link->peer);
 }
 
 static int allocate_block(struct rs_rdma_tx *tx)
@@ -87,22 +87,20 @@ int rs_rdma_tx_create(struct rsched_connection *connection,
     struct rs_rdma_reply r;
     struct rs_rdma_lane *l;
     struct rs_rdma_tx *tx;
-    int error;
+    int error = rs_rdma_lane_new(connection, spec->rail, sizeof(*tx), dispose,
+                                 &l);
 
-    memcpy(&d, descriptor, sizeof(d));
-    error = check_descriptor(connection, &d);
-    if (error == 0)
-        error = rs_rdma_lane_new(connection, d.link, sizeof(*tx), dispose, &l);
-    /* The peer takes it for a link that works, and would again. */
-    if (error == RSCHED_EPEER)
-        atomic_store(&connection->links[d.link].never, false);
     if (error != 0)
         return error;
     tx = (struct rs_rdma_tx *)l;
+    memcpy(&d, descriptor, sizeof(d));
     pthread_mutex_lock(&connection->engine->lock);
     rs_rdma_lanes_bury(l->link);
-    adopt_descriptor(tx, &d, spec);
-    error = allocate_block(tx);
+    error = check_descriptor(l->link, &d);
+    if (error == 0) {
+        adopt_descriptor(tx, &d, spec);
+        error = allocate_block(tx);
+    }
     if (error == 0 && l->offers)
         error = rs_rdma_lane_join(
             l, spec, spec->group != NULL ? &spec->group->out : NULL, d.leader);

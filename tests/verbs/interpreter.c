@@ -60,7 +60,6 @@ static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
-static _Thread_local unsigned refused;
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
 static unsigned held_rails;   /* on which */
 static uint64_t silent_from;  /* bytes; 0: all is acknowledged */
@@ -502,8 +501,6 @@ static int queue_connect(struct rs_rdma_queue *queue,
     struct queue *q = (struct queue *)queue;
 
     (void)address;
-    if ((refused >> q->rail & 1) != 0)
-        return rs_fail(RSCHED_ESYS, "interpreter: no route");
     pthread_mutex_lock(&lock);
     assert(endpoint->number > 0 && endpoint->number <= num_queues);
     q->peer = queues[endpoint->number - 1];
@@ -663,11 +660,6 @@ void interpreter_cut(unsigned rails)
     pthread_mutex_lock(&lock);
     cut = rails;
     pthread_mutex_unlock(&lock);
-}
-
-void interpreter_refuse(unsigned rails)
-{
-    refused = rails;
 }
 
 void interpreter_remove(unsigned rails)

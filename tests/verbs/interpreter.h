@@ -50,9 +50,6 @@ enum { INTERPRETER_ALL_RAILS = 3 };
  * answered: its queue pair fails. */
 void interpreter_cut(unsigned rails);
 
-/** This thread can connect no queue pairs of these rails from now on. */
-void interpreter_refuse(unsigned rails);
-
 /** The devices of these rails are gone, in all processes, and say so; what is
  * posted to them is never complete. */
 void interpreter_remove(unsigned rails);

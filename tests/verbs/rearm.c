@@ -184,56 +184,6 @@ static int run_removed(struct rank *self)
     return lose_a_rail(self, interpreter_remove, "the device has been removed");
 }
 
-/* A rail that cannot be connected is left out, and the connection stays. */
-static int leave_out(struct rank *self, unsigned rail)
-{
-    struct halo *first, *second;
-
-    RANK_CHECK(only_interpreter(self, NULL) == 0);
-    interpreter_refuse(rail);
-    RANK_CHECK(create(self, 1, &first) == 0);
-    RANK_CHECK(rails_of(first) == 3);
-    RANK_CHECK(only_epochs(self, first, 0) == 0);
-    RANK_CHECK(create(self, 2, &second) == 0);
-    RANK_CHECK(only_epochs(self, second, 0) == 0);
-    RANK_CHECK(only_epochs(self, first, EPOCHS) == 0);
-    RANK_CHECK(only_life(self, second, 0) == 0);
-    RANK_CHECK(only_connections(self) == 1);
-    mesh_barrier(self->end);
-    halo_destroy(first);
-    halo_destroy(second);
-    return 0;
-}
-
-static int run_first_left_out(struct rank *self)
-{
-    return leave_out(self, 1);
-}
-
-static int run_second_left_out(struct rank *self)
-{
-    return leave_out(self, 2);
-}
-
-/* Only rank 0 cannot connect it, so rank 1 counts on it: the next exchange has
- * another connection. */
-static int run_one_sided(struct rank *self)
-{
-    struct halo *during, *after;
-
-    RANK_CHECK(only_interpreter(self, NULL) == 0);
-    interpreter_refuse(self->rank == 0 ? 2 : 0);
-    RANK_CHECK(create(self, 1, &during) == RSCHED_EPEER);
-    interpreter_refuse(0);
-    RANK_CHECK(create(self, 2, &after) == 0);
-    RANK_CHECK(only_life(self, after, 1) == 0);
-    RANK_CHECK(only_epochs(self, after, 0) == 0);
-    RANK_CHECK(only_connections(self) == 1);
-    mesh_barrier(self->end);
-    halo_destroy(after);
-    return 0;
-}
-
 int main(void)
 {
     int failed = 0;
@@ -246,11 +196,5 @@ int main(void)
         failed = puts("FAILED: rail");
     if (ranks_run(2, true, run_removed, NULL) != 0)
         failed = puts("FAILED: removed");
-    if (ranks_run(2, true, run_first_left_out, NULL) != 0)
-        failed = puts("FAILED: first left out");
-    if (ranks_run(2, true, run_second_left_out, NULL) != 0)
-        failed = puts("FAILED: second left out");
-    if (ranks_run(2, true, run_one_sided, NULL) != 0)
-        failed = puts("FAILED: one-sided");
     return failed != 0;
 }
