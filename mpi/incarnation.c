@@ -12,11 +12,20 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
+    TRIES = 32,       /* T4: starts on each lane that do not open the pair */
+    MOST_FUTILE = 5,
+    LATER = 64,       /* T4: starts, where there is no time to lose yet */
+    LOSS = 64,        /* T4: of so much time, one part may be lost, */
+    LOSS_NS = 1000000, /* and so much at once */
+    LITTLE_NS = 1000,  /* is no loss, */
+    MOST_NS = 10000000, /* and patience is shorter than that */
+    RECENT = 4 * RS_LANES, /* native starts of the pair */
     MOST_LATER = 16, /* messages of a lane in one go */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
 unsigned rs_num_alone;
+static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
 
 RS_NATIVE(Iprobe)
 
@@ -53,14 +62,17 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
     return lane->quiet;
 }
 
-/* Among the pair's last native starts, since the last incarnation, there is one of the
- * lane. */
+/* Among the pair's last native starts there is one of the lane. */
+static bool is_recent(const struct rs_lane *lane)
+{
+    return lane->pair->native_starts - lane->started < RECENT;
+}
+
+/* The same, and it was since the last incarnation. */
 static bool is_in_use(const struct rs_lane *lane)
 {
-    const struct rs_pair *pair = lane->pair;
-
-    return lane->requests > 0 && lane->started > pair->native_starts_before &&
-           pair->native_starts - lane->started < 4 * RS_LANES;
+    return lane->requests > 0 && lane->started > lane->pair->native_starts_before &&
+           is_recent(lane);
 }
 
 /* Lanes that join. 0: none can, or one that is in use will be quiet soon. */
@@ -128,6 +140,8 @@ static void begin_lanes(struct rs_pair *pair)
             lane->limit = lane->slots->room + 1;
     }
     pair->vain = pair->shy = 0;
+    pair->tries = pair->futile = 0;
+    pair->readies = rs_pair_readies(&pair->view);
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
 
@@ -145,26 +159,15 @@ static void move_lanes(const struct rs_pair *pair)
     }
 }
 
-static void set_wants(const struct rs_pair *pair, bool wants)
-{
-    _Atomic uint32_t *word = &pair->view.words->wants;
-
-    if (atomic_load_explicit(word, memory_order_relaxed) != wants)
-        atomic_store_explicit(word, wants, memory_order_relaxed);
-}
-
 static bool open_as_sender(struct rs_pair *pair)
 {
     bool ready = rs_pair_is_ready(&pair->view);
-    uint64_t joined;
+    uint64_t joined = quiet_lanes(pair);
 
-    if (pair->skip > 0)
-        return false;
-    joined = quiet_lanes(pair);
     if (joined == 0)
         return false;
     if (!ready) {
-        set_wants(pair, true);
+        rs_pair_want(&pair->view, true);
         return false;
     }
     move_lanes(pair); /* G3 */
@@ -173,11 +176,12 @@ static bool open_as_sender(struct rs_pair *pair)
 
 static bool open_as_receiver(struct rs_pair *pair)
 {
-    rs_pair_grow(pair); /* G1 */
     if (rs_pair_enter(&pair->view))
         return true;
-    if (receiver_is_clear(pair))
+    if (receiver_is_clear(pair)) {
+        rs_pair_grow(pair); /* G1 */
         rs_pair_ready(&pair->view);
+    }
     return false;
 }
 
@@ -201,16 +205,6 @@ bool rs_incarnation_open(struct rs_pair *pair)
         return false;
     }
     return true;
-}
-
-static void prepare(struct rs_pair *pair)
-{
-    rs_incarnation_open(pair);
-}
-
-void rs_incarnations_prepare(void)
-{
-    rs_pairs_visit(prepare);
 }
 
 /* ---- alone ---- */
@@ -238,7 +232,7 @@ void rs_incarnation_enter_alone(struct rs_pair *pair)
     const struct rs_pair_view *view = &pair->view;
 
     if (view->sends || !rs_pair_is_ready(view) || pair->name->comm == MPI_COMM_NULL ||
-        !atomic_load_explicit(&view->words->wants, memory_order_relaxed))
+        !rs_pair_is_wanted(view))
         return;
     if (pair->shy > 0) {
         pair->shy--;
@@ -327,6 +321,145 @@ static void probe(struct rs_pair *pair)
         rs_incarnation_stop(pair);
 }
 
+/* ---- attempts ---- */
+
+static void rest(struct rs_pair *pair, unsigned starts)
+{
+    pair->skip = starts;
+    pair->tries = 0;
+    rs_pair_want(&pair->view, false);
+}
+
+/* T4. They cost more than what goes natively, so they are seldom where they are in vain:
+ * a program may have a receive posted at each start, or a send under way. */
+static void fail(struct rs_pair *pair)
+{
+    uint32_t readies;
+
+    if (++pair->tries < TRIES * pair->num_attached)
+        return;
+    readies = rs_pair_readies(&pair->view);
+    pair->parked = readies == pair->readies && !rs_pair_is_ready(&pair->view);
+    pair->readies = readies;
+    rest(pair, pair->parked ? 0 : pair->tries << pair->futile);
+    pair->futile += pair->futile < MOST_FUTILE;
+}
+
+static bool is_parked(struct rs_pair *pair)
+{
+    if (pair->parked && (rs_pair_is_ready(&pair->view) ||
+                         rs_pair_readies(&pair->view) != pair->readies))
+        pair->parked = false;
+    return pair->parked;
+}
+
+static void try_as_sender(struct rs_pair *pair)
+{
+    if (pair->skip > 0)
+        pair->skip--;
+    if (pair->skip > 0 || is_parked(pair))
+        return;
+    if (pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
+        rest(pair, LATER);
+    else if (!rs_incarnation_open(pair))
+        fail(pair);
+}
+
+/* N3. A receive that has been posted for long would keep the receiver from being ready for as
+ * long again. */
+static void bar_standing(struct rs_pair *pair)
+{
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane) &&
+            !is_recent(lane))
+            rs_lane_bar(lane, lane->stood++ == 0 ? RS_STAYS : RS_COMES);
+    }
+}
+
+static void try_as_receiver(struct rs_pair *pair)
+{
+    if (rs_incarnation_open(pair))
+        return;
+    rs_incarnation_enter_alone(pair);
+    if (pair->view.open == 0 && ++pair->tries % TRIES == 0)
+        bar_standing(pair);
+}
+
+/* Of another pair: a receiver is ready between its native receives only, so its sender is to
+ * look before it does anything else. */
+static void prepare(struct rs_pair *pair)
+{
+    if (!pair->view.sends || rs_incarnation_is_tried(pair))
+        rs_incarnation_open(pair);
+}
+
+void rs_incarnation_try(struct rs_pair *pair)
+{
+    if (is_new_step) {
+        is_new_step = false;
+        rs_pairs_visit(prepare);
+    }
+    if (pair->view.sends)
+        try_as_sender(pair);
+    else
+        try_as_receiver(pair);
+}
+
+bool rs_incarnation_is_tried(const struct rs_pair *pair)
+{
+    return pair->skip == 0 && !pair->parked;
+}
+
+bool rs_incarnation_is_futile(const struct rs_pair *pair)
+{
+    return pair->view.sends ? pair->futile > 0 || pair->rests_until > 0
+                            : pair->tries >= TRIES;
+}
+
+/* Something of what this process receives is on its way, as far as it knows. What has been
+ * posted for long is not waited for. */
+static bool is_pending(const struct rs_message *message)
+{
+    return message->request->state == RS_GRANTED
+               ? rs_lane_is_put(message->slots, message->number) == NULL
+               : message->request->state == RS_NATIVE && !rs_lane_is_barred(message->lane);
+}
+
+static bool is_receiving(void)
+{
+    for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
+        for (const struct rs_message *m = p->messages; m != NULL && !m->sends;
+             m = m->next) {
+            if (is_pending(m))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* T4. Messages may be waited for at the same time. */
+void rs_incarnation_lose(struct rs_pair *pair, uint64_t since)
+{
+    uint64_t now = rs_now_ns(), least = now - (uint64_t)LOSS * LOSS_NS;
+    uint64_t ns = now - (since > pair->lost_until ? since : pair->lost_until);
+
+    pair->lost_until = now;
+    /* Who has no core of his own gives it to those that he waits for. */
+    if (ns < LITTLE_NS || rs_is_crowded() || is_receiving())
+        return;
+    if (pair->rests_until < least)
+        pair->rests_until = least;
+    pair->rests_until += LOSS * (ns < MOST_NS ? ns : MOST_NS);
+    if (pair->rests_until <= now)
+        return;
+    if (pair->view.open != 0)
+        rs_incarnation_stop(pair);
+    if (pair->skip == 0)
+        rest(pair, LATER);
+}
+
 /* ---- stopping ---- */
 
 static void punish(struct rs_pair *pair, uint64_t length)
@@ -338,14 +471,11 @@ static void punish(struct rs_pair *pair, uint64_t length)
         pair->penalty /= 2;
     if (pair->penalty < FIRST_PENALTY)
         pair->penalty = FIRST_PENALTY;
-    pair->skip = pair->penalty;
-    if (pair->view.sends)
-        set_wants(pair, false);
+    rest(pair, pair->penalty);
 }
 
-/* @param mark a bit of the mode, or none
- * @return whether it is this side that has stopped it */
-static bool stop(struct rs_pair *pair, uint64_t mark)
+/* @return whether it is this side that has stopped it */
+static bool stop(struct rs_pair *pair)
 {
     uint64_t length = 0;
     bool mine;
@@ -362,10 +492,11 @@ static bool stop(struct rs_pair *pair, uint64_t mark)
         lane->limit = 0;
     }
     pair->native_starts_before = pair->native_starts;
-    mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached, mark);
+    mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
     if (mine)
         rs_count_number(RS_NUMBER_STOPS, 1);
-    punish(pair, length);
+    if (pair->view.sends)
+        punish(pair, length);
     /* T2: in their order. What is matched is none of the native MPI's
      * business, so it does not matter between which others it is completed. */
     for (struct rs_message *m = open_messages(pair); m != NULL;
@@ -383,7 +514,13 @@ static bool stop(struct rs_pair *pair, uint64_t mark)
 
 void rs_incarnation_stop(struct rs_pair *pair)
 {
-    stop(pair, 0);
+    stop(pair);
+}
+
+void rs_incarnation_is_due(struct rs_pair *pair)
+{
+    is_new_step = true;
+    rs_incarnation_open(pair);
 }
 
 void rs_incarnation_unready(struct rs_pair *pair)
@@ -401,16 +538,6 @@ void rs_incarnation_close(struct rs_pair *pair)
         rs_incarnation_stop(pair);
 }
 
-/* It is no sign that matching could change, so neither side is punished. */
-bool rs_incarnation_is_wider(struct rs_pair *pair)
-{
-    if (!(atomic_load(&pair->view.words->mode) & RS_WIDENING))
-        return false;
-    pair->penalty = pair->before;
-    pair->skip = 0;
-    return true;
-}
-
 void rs_incarnation_widen(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
@@ -418,8 +545,11 @@ void rs_incarnation_widen(struct rs_lane *lane)
     if (!lane->attached || lane->limit != 0 || !rs_lane_is_quiet(lane) ||
         rs_lane_is_barred(lane) || ++lane->outside <= pair->penalty)
         return;
-    if (stop(pair, RS_WIDENING))
-        rs_incarnation_is_wider(pair);
+    if (!stop(pair))
+        return;
+    /* It is no sign that matching could change. */
+    pair->penalty = pair->before;
+    pair->skip = 0;
 }
 
 /* ---- looking ---- */

@@ -112,6 +112,8 @@ enum rs_call {
     XX(SIZE, "size", "longer than RSCHED_CHUNK")                             \
     XX(COVERED, "covered",                                                   \
        "other receives of its tag were posted, or one end is always native") \
+    XX(POSTED, "posted",                                                     \
+       "a receive was posted, or a message under way, at each start")        \
     XX(LANES, "lanes",                                                       \
        "64 other tags go through lanes to or from that process already")     \
     XX(PEER, "peer",                                                         \

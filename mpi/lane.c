@@ -273,9 +273,40 @@ void rs_pair_ready(struct rs_pair_view *pair)
 
     /* The sender changes what is open only, so it is not stopping after this look. */
     if ((atomic_load_explicit(word, memory_order_acquire) &
-         (RS_OPEN | RS_STOPPING)) == 0)
-        /* Release: see rs_pair_is_ready(). */
-        atomic_fetch_or_explicit(word, RS_RECEIVER_READY, memory_order_acq_rel);
+         (RS_OPEN | RS_STOPPING)) != 0)
+        return;
+    /* Relaxed: the sender may learn of it at any time. */
+    atomic_store_explicit(&pair->words->readies, rs_pair_readies(pair) + 1,
+                          memory_order_relaxed);
+    /* Release: see rs_pair_is_ready(). */
+    atomic_fetch_or_explicit(word, RS_RECEIVER_READY, memory_order_acq_rel);
+}
+
+uint32_t rs_pair_readies(const struct rs_pair_view *pair)
+{
+    return atomic_load_explicit(&pair->words->readies, memory_order_relaxed);
+}
+
+/* Of the next incarnation, from 1 on; neither side is in one. */
+static uint32_t next_number(const struct rs_pair_view *pair)
+{
+    uint64_t mode = atomic_load_explicit(&pair->words->mode, memory_order_relaxed);
+
+    return (uint32_t)(mode >> RS_MODE_BITS) + 1;
+}
+
+void rs_pair_want(struct rs_pair_view *pair, bool wants)
+{
+    uint32_t number = wants ? next_number(pair) : 0;
+
+    if (atomic_load_explicit(&pair->words->wants, memory_order_relaxed) != number)
+        atomic_store_explicit(&pair->words->wants, number, memory_order_relaxed);
+}
+
+bool rs_pair_is_wanted(const struct rs_pair_view *pair)
+{
+    return atomic_load_explicit(&pair->words->wants, memory_order_relaxed) ==
+           next_number(pair);
 }
 
 bool rs_pair_unready(struct rs_pair_view *pair)
@@ -316,9 +347,9 @@ bool rs_pair_follow(struct rs_pair_view *pair)
     return true;
 }
 
-static uint64_t next_mode(const struct rs_pair_view *pair, uint64_t mark)
+static uint64_t next_mode(const struct rs_pair_view *pair)
 {
-    return ((pair->open >> RS_MODE_BITS) + 1) << RS_MODE_BITS | mark;
+    return ((pair->open >> RS_MODE_BITS) + 1) << RS_MODE_BITS;
 }
 
 bool rs_pair_withdraw(struct rs_pair_view *pair)
@@ -327,7 +358,7 @@ bool rs_pair_withdraw(struct rs_pair_view *pair)
 
     /* The next incarnation: what has been granted means nothing there. */
     if (!atomic_compare_exchange_strong_explicit(
-            &pair->words->mode, &mode, next_mode(pair, 0), memory_order_acq_rel,
+            &pair->words->mode, &mode, next_mode(pair), memory_order_acq_rel,
             memory_order_acquire)) {
         rs_pair_follow(pair);
         return false;
@@ -374,7 +405,7 @@ static uint64_t other_number(const struct rs_pair_view *pair,
 }
 
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
-                  unsigned num, uint64_t mark)
+                  unsigned num)
 {
     struct rs_pair_words *words = pair->words;
     uint64_t mode = pair->open;
@@ -397,7 +428,7 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
                                   memory_order_relaxed);
         }
         /* Release: `final` must be seen with it. */
-        atomic_store_explicit(&words->mode, next_mode(pair, mark),
+        atomic_store_explicit(&words->mode, next_mode(pair),
                               memory_order_release);
         /* The other side may wait for what we do natively now. */
         if (atomic_load(&words->bells[!pair->sends].asleep) != RS_AWAKE)

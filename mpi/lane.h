@@ -47,7 +47,6 @@ enum {
     RS_RECEIVER_READY = 2,
     RS_OPEN = 3,
     RS_STOPPING = 4,
-    RS_WIDENING = 8, /* the stop before was the sender's, for O4 */
     RS_MODE_BITS = 8,
 };
 
@@ -81,9 +80,10 @@ struct rs_pair_words {
     _Atomic uint32_t refuses; /* receiver: the kernel lets it read none of the
                                  sender's memory any more */
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
+    _Atomic uint32_t readies; /* receiver: times that it has become ready */
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
-    _Atomic uint32_t wants; /* sender: it would have opened the pair */
+    _Atomic uint32_t wants; /* sender: the incarnation that it would have opened */
     _Atomic uint64_t left_out; /* sender: lanes that will never join, a set */
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
@@ -202,6 +202,12 @@ bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
 bool rs_pair_is_ready(const struct rs_pair_view *pair);
 /** Sender: open the pair, and enter, if its receiver is ready. */
 bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
+/** Sender: say that it would open the pair now, or take that back. */
+void rs_pair_want(struct rs_pair_view *pair, bool wants);
+/** Receiver: whether the sender would have, at its last start. */
+bool rs_pair_is_wanted(const struct rs_pair_view *pair);
+/** Times that the receiver has become ready. */
+uint32_t rs_pair_readies(const struct rs_pair_view *pair);
 /** Receiver: be ready, or go without when that is not possible now. */
 void rs_pair_ready(struct rs_pair_view *pair);
 /** Receiver: take that back. False: the incarnation has been entered instead, and
@@ -218,9 +224,9 @@ bool rs_pair_follow(struct rs_pair_view *pair);
 bool rs_pair_withdraw(struct rs_pair_view *pair);
 /** Leave an incarnation, in which the receiver is not alone, that this or the other side
  * stops; `final` is valid then, until the receiver is ready again. True if it was this
- * side, which leaves `mark`, a bit of the mode or none. */
+ * side. */
 bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
-                  unsigned num, uint64_t mark);
+                  unsigned num);
 /** One side's word for `greeting`. False: the other one had the first. */
 bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
 /** The lane is not to join, until that is taken back. */

@@ -9,8 +9,7 @@
 #include <string.h>
 
 enum {
-    PATIENCE_NS = 100000, /* N6 */
-    POLLS_PER_LOOK = 64,  /* at the clock, at most */
+    POLLS_PER_LOOK = 64, /* at the clock, at most */
 };
 
 RS_NATIVE(Cancel)
@@ -177,17 +176,6 @@ void rs_message_finish(struct rs_message *message)
 
 /* ---- starting ---- */
 
-static void try_to_open(struct rs_pair *pair)
-{
-    if (pair->skip > 0 && !rs_incarnation_is_wider(pair)) {
-        pair->skip--;
-        return;
-    }
-    rs_incarnations_prepare();
-    if (pair->view.open == 0)
-        rs_incarnation_enter_alone(pair);
-}
-
 static bool start_in_lane(struct rs_request *request)
 {
     struct rs_message *message = request->message;
@@ -241,8 +229,8 @@ int rs_message_start_slowly(struct rs_request *request)
         end_for_growth(pair);
     if (message->sends && pair->view.open != 0 && message->need != UINT64_MAX)
         rs_incarnation_widen(lane);
-    if (pair->view.open == 0 && lane->attached && !lane->barred)
-        try_to_open(pair);
+    if (pair->view.open == 0 && lane->attached && !rs_lane_is_barred(lane))
+        rs_incarnation_try(pair);
     if (pair->view.open == 0)
         rs_incarnation_unready(pair); /* O3 */
     if (pair->view.open != 0) {
@@ -260,11 +248,11 @@ int rs_message_start_slowly(struct rs_request *request)
 
 /* Where attempts have become rare a receiver that has no core is worth waiting
  * for. */
-uint64_t rs_message_patience(const struct rs_message *message)
+static uint64_t patience(const struct rs_message *message)
 {
     unsigned more = message->lane->pair->penalty / 4;
 
-    return PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
+    return RS_PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
 }
 
 /* At first after twice as many polls each time, since the program may compute between
@@ -279,8 +267,10 @@ static bool is_time_to_look(unsigned vain)
  * that natively may not. */
 static void lose_patience(struct rs_message *message)
 {
+    struct rs_pair *pair = message->lane->pair;
+
     if ((message->announced && message->gpu < 0) ||
-        message->bytes > rs_pair_most(message->lane->pair))
+        message->bytes > rs_pair_most(pair))
         return;
     if (message->waited != message->number) {
         message->waited = message->number;
@@ -288,11 +278,13 @@ static void lose_patience(struct rs_message *message)
     }
     if (!is_time_to_look(++message->vain))
         return;
-    if (message->vain == 2)
+    if (message->vain == 2) {
         message->since = rs_now_ns();
-    else if (rs_now_ns() - message->since >
-             rs_message_patience(message))
-        rs_incarnation_stop(message->lane->pair);
+        return;
+    }
+    rs_incarnation_lose(pair, message->since);
+    if (pair->view.open != 0 && rs_now_ns() - message->since > patience(message))
+        rs_incarnation_stop(pair);
 }
 
 /* Nobody else pulls what a process sends to itself. */
@@ -338,8 +330,10 @@ void rs_message_wait(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_rest rest = {0};
+    bool was_put = false;
 
     while (!rs_message_poll(request)) {
+        was_put = request->state == RS_PUT;
         if (request->state == RS_NATIVE && !message->is_copied &&
             rs_num_open == 0) {
             rs_message_wait_native(request);
@@ -347,6 +341,9 @@ void rs_message_wait(struct rs_request *request)
         }
         rs_rest(&rest, 1, &request->handle);
     }
+    /* A match is found without a look at the clock. */
+    if (was_put && message->vain > 1 && message->waited == message->number)
+        rs_incarnation_lose(message->lane->pair, message->since);
 }
 
 int rs_message_raise(struct rs_request *request, int error)
@@ -403,6 +400,8 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
         return RS_REASON_COVERED;
     if (message->sends && message->bytes > rs_lane_most() && !rs_pair_pulls(lane->pair))
         return RS_REASON_SIZE;
+    if (lane->attached && rs_incarnation_is_futile(lane->pair))
+        return RS_REASON_POSTED;
     return !lane->attached && lane->pair->num_attached == RS_LANES
                ? RS_REASON_LANES
                : RS_REASON_PEER;

@@ -80,6 +80,9 @@ struct rs_message {
 /* More than any slot has room for, and less than what no lane carries. */
 #define RS_NEED_GPU (UINT64_MAX - 1)
 
+/* N6: how long a send is waited for that natively would be buffered, at first. */
+#define RS_PATIENCE_NS UINT64_C(100000)
+
 /* `status` is what the native MPI has said. */
 #define RS_STATUS_NATIVE UINT64_MAX
 
@@ -118,8 +121,6 @@ void rs_message_go_native(struct rs_message *message);
 int rs_message_start_natively(struct rs_request *request);
 /** The native request that has been started last, if none from a copy was. */
 MPI_Request *rs_message_native(struct rs_message *message);
-/** How long a send is waited for that natively would be buffered, ns. */
-uint64_t rs_message_patience(const struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
 /** Only while nothing is open: nobody looks meanwhile. */
 void rs_message_wait_native(struct rs_request *request);

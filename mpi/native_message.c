@@ -10,7 +10,8 @@
 
 RS_NATIVE(Issend)
 
-/* So many times as long as for a message in a slot: it is seldom. */
+/* So many times as long as for a message in a slot: it is seldom, and more seldom if that was
+ * in vain (T4). */
 enum { COPY_PATIENCE = 16 };
 
 MPI_Request *rs_message_native(struct rs_message *message)
@@ -102,8 +103,8 @@ static bool is_to_tell(const struct rs_message *message)
     const struct rs_lane *lane = message->lane;
     const struct rs_pair *pair = lane->pair;
 
-    return lane->attached && !lane->barred && !message->synchronous &&
-           message->need != UINT64_MAX && pair->skip == 0 &&
+    return lane->attached && !rs_lane_is_barred(lane) && !message->synchronous &&
+           message->need != UINT64_MAX && rs_incarnation_is_tried(pair) &&
            lane->sync == MPI_REQUEST_NULL &&
            pair->name->comm != MPI_COMM_NULL && pair->greeted &&
            (rs_pair_pulls(pair) ||
@@ -155,6 +156,7 @@ static bool send_copy(struct rs_request *request, int *error)
     lane->sync_number = message->native_number = ++lane->natives;
     message->is_copied = true;
     message->since = rs_now_ns();
+    message->vain = 0;
     message->got = message->bytes;
     request->state = RS_NATIVE;
     return true;
@@ -163,14 +165,30 @@ static bool send_copy(struct rs_request *request, int *error)
 /* An MPI library that has no room for the message just then may need calls of
  * this process until it is there, so the program does not have its request back
  * before; but only for a while, since a short one would be buffered. */
-static bool is_copy_over(const struct rs_message *message)
+static bool is_copy_over(struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
 
     return rs_lane_is_quiet(lane) || lane->sync == MPI_REQUEST_NULL ||
            lane->sync_number != message->native_number ||
-           rs_now_ns() - message->since >
-               COPY_PATIENCE * rs_message_patience(message);
+           rs_now_ns() - message->since > COPY_PATIENCE * RS_PATIENCE_NS;
+}
+
+/* The program may have computed before the first poll. */
+static bool poll_copy(struct rs_message *message)
+{
+    struct rs_pair *pair = message->lane->pair;
+
+    if (!is_copy_over(message)) {
+        if (message->vain++ == 0)
+            pair->lost_until = rs_now_ns();
+        return false;
+    }
+    if (message->vain > 0)
+        rs_incarnation_lose(pair, message->since);
+    message->lane->active--;
+    message->request->state = RS_COMPLETE;
+    return true;
 }
 
 int rs_message_start_natively(struct rs_request *request)
@@ -211,7 +229,7 @@ static void native_is_over(struct rs_request *request, int error)
         lane->posted--;
         if (lane->barred && is_matched(message, error))
             rs_lane_unbar(lane, message->covers);
-        rs_incarnation_open(lane->pair);
+        rs_incarnation_is_due(lane->pair);
         return;
     }
     lane->active--;
@@ -227,13 +245,8 @@ bool rs_message_poll_native(struct rs_request *request)
     int done = 0, error;
 
     rs_incarnations_look();
-    if (message->is_copied) {
-        if (!is_copy_over(message))
-            return false;
-        message->lane->active--;
-        request->state = RS_COMPLETE;
-        return true;
-    }
+    if (message->is_copied)
+        return poll_copy(message);
     own = hold_errors(message);
     error = PMPI_Test(rs_message_native(message), &done, &message->status);
     release_errors(message, own);

@@ -78,6 +78,7 @@ struct rs_lane {
     bool placed;          /* its slots have room for messages */
     uint64_t slots_bytes; /* of all its slots; 0: it has none yet */
     unsigned posted;    /* natively, and not complete (O2) */
+    unsigned stood;     /* times that one of them was for long */
 };
 
 struct rs_pair {
@@ -114,8 +115,15 @@ struct rs_pair {
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
     uint64_t native_starts_before; /* the end of the last incarnation */
-    unsigned penalty, skip; /* T4: native starts before the next attempt */
+    /* T4. The sender's, but `tries`. */
+    unsigned penalty, skip; /* native starts before the next attempt */
     unsigned before;        /* `penalty` before the last stop */
+    unsigned tries;         /* starts that did not open the pair */
+    unsigned futile;        /* times that it was left alone for that, in a row */
+    bool parked;            /* until the receiver is ready, or has been */
+    uint32_t readies;       /* of the words, when last looked at */
+    uint64_t lost_until;    /* ns: what was lost before has been counted */
+    uint64_t rests_until;   /* ns: then that is a small part of the time */
     unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
     unsigned shy;    /* times that it could be and goes natively instead */
     uint64_t probed; /* order of the message that was probed for last */
@@ -267,8 +275,17 @@ bool rs_incarnation_open(struct rs_pair *pair);
 void rs_incarnation_enter_alone(struct rs_pair *pair);
 /** Whether the incarnation that this side is in goes on; else it must stop it, too. */
 bool rs_incarnation_is_open(struct rs_pair *pair);
-/** Do what is to be done for pairs to open. */
-void rs_incarnations_prepare(void);
+/** Receiver: a native receive of the pair is over. */
+void rs_incarnation_is_due(struct rs_pair *pair);
+/** At a start: do what is to be done for the pair to open, if it is time for that. */
+void rs_incarnation_try(struct rs_pair *pair);
+/** Sender: whether it has been, at the last start. */
+bool rs_incarnation_is_tried(const struct rs_pair *pair);
+/** Whether many starts have not opened the pair. */
+bool rs_incarnation_is_futile(const struct rs_pair *pair);
+/** Sender: it has waited since then for what natively may not be waited for. This may stop
+ * the incarnation. */
+void rs_incarnation_lose(struct rs_pair *pair, uint64_t since);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
  * incarnation then. */
 void rs_incarnation_unready(struct rs_pair *pair);
@@ -278,8 +295,6 @@ void rs_incarnation_stop(struct rs_pair *pair);
 bool rs_lane_is_quiet(struct rs_lane *lane);
 /** O4: a send is to be started on a lane that is not in the open incarnation. */
 void rs_incarnation_widen(struct rs_lane *lane);
-/** Whether the pair is stopped for that; then attempts may follow at once. */
-bool rs_incarnation_is_wider(struct rs_pair *pair);
 /** O3, N2: afterwards the pair is not open. */
 void rs_incarnation_close(struct rs_pair *pair);
 /** N1: nothing of the pair is unmatched afterwards. */

@@ -115,12 +115,12 @@ static unsigned run_stops(int who, bool with_fence)
             pthread_create(&thread, NULL, put_and_look, NULL) != 0)
             abort();
         meet(++round);
-        rs_pair_stop(&sides[who], &slots[who], 1, 0);
+        rs_pair_stop(&sides[who], &slots[who], 1);
         meet(++round);
         if (saw_open &&
             !rs_lane_reached(atomic_load(&sides[0].words->final[0]), number))
             bad++;
-        rs_pair_stop(&sides[!who], &slots[!who], 1, 0);
+        rs_pair_stop(&sides[!who], &slots[!who], 1);
         if (i == STOPS - 1)
             break;
         meet(++round);

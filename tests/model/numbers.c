@@ -68,8 +68,8 @@ static void check_stop(void)
 {
     uint64_t last = sends.number;
 
-    CHECK(rs_pair_stop(&receiver, &receives, 1, 0));
-    CHECK(!rs_pair_stop(&sender, &sends, 1, 0));
+    CHECK(rs_pair_stop(&receiver, &receives, 1));
+    CHECK(!rs_pair_stop(&sender, &sends, 1));
     CHECK(atomic_load(&sender.words->final[0]) == last);
     open_pair();
     for (unsigned i = 1; i <= MANY; i++) {
@@ -88,8 +88,8 @@ static void check_alone(void)
 {
     uint64_t withdrawn, number;
 
-    CHECK(rs_pair_stop(&sender, &sends, 1, 0));
-    CHECK(!rs_pair_stop(&receiver, &receives, 1, 0));
+    CHECK(rs_pair_stop(&sender, &sends, 1));
+    CHECK(!rs_pair_stop(&receiver, &receives, 1));
     rs_pair_ready(&receiver);
     CHECK(rs_pair_enter_alone(&receiver) && rs_pair_is_alone(&receiver));
     receives.number = receives.seen = rs_pair_base(&receiver);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lane is barred while its pair opens (docs/persistent.md, N3): both sides of
- * one pair in this process, over mpi/incarnation.c and mpi/lane.c alone: with
- * the receiver's step between two of the sender's, and as two threads. No messages
- * are sent. */
+/* A lane is barred while its pair opens (docs/persistent.md, N3), and attempts to open it
+ * (T4): both sides of one pair in this process, over mpi/incarnation.c and mpi/lane.c alone:
+ * with the receiver's step between two of the sender's, and as two threads. No messages are
+ * sent. */
 #include "mpi/message.h"
 #include "mpi/native.h"
 #include "tests/model/check.h"
@@ -63,6 +63,20 @@ struct rs_name *rs_name_find(MPI_Comm comm)
 void rs_pairs_visit(void (*visit)(struct rs_pair *pair))
 {
     (void)visit;
+}
+
+static bool is_crowded;
+
+bool rs_is_crowded(void)
+{
+    return is_crowded;
+}
+
+static struct rs_pair *pairs;
+
+struct rs_pair *rs_pairs_first(void)
+{
+    return pairs;
 }
 
 void rs_lane_move(struct rs_lane *lane)
@@ -331,9 +345,9 @@ static void case_shy(void)
     unsigned expected = 0, times = 0;
 
     begin();
-    CHECK(!rs_incarnation_open(&sender.pair));
     for (int vain = 0; vain < 12; vain++) {
         for (times = 0;; times++) {
+            CHECK(!rs_incarnation_open(&sender.pair));
             CHECK(!rs_incarnation_open(pair));
             rs_incarnation_enter_alone(pair);
             if (pair->view.open != 0)
@@ -371,6 +385,136 @@ static void case_again(void)
     rs_lane_bar(lane, RS_COMES);
     rs_lane_unbar(lane, lane->covers);
     CHECK(lane->barred);
+}
+
+/* ---- attempts ---- */
+
+enum { STARTS = 100000, RARE = 16, STANDS = 256, MS = 1000000 };
+
+/* @return how many of so many starts of the sender make attempts */
+static unsigned tried(unsigned starts)
+{
+    unsigned num = 0;
+
+    for (unsigned i = 0; i < starts; i++) {
+        rs_incarnation_try(&sender.pair);
+        num += rs_incarnation_is_tried(&sender.pair);
+        CHECK(rs_incarnation_is_tried(&sender.pair) || words->wants == 0);
+    }
+    return num;
+}
+
+/* A receive is posted at each start. */
+static void case_parked(void)
+{
+    begin();
+    receiver.lanes[OTHER].posted = 1;
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(STARTS) < STARTS / RARE);
+    CHECK(sender.pair.parked && rs_incarnation_is_futile(&sender.pair));
+    CHECK(tried(STARTS) == 0);
+    receiver.lanes[OTHER].posted = 0;
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_try(&sender.pair);
+    CHECK(sender.pair.view.open != 0);
+    CHECK(!rs_incarnation_is_futile(&sender.pair));
+}
+
+/* The receiver was ready when the sender did not look. */
+static void case_was_ready(void)
+{
+    begin();
+    CHECK(tried(STARTS) < STARTS / RARE);
+    CHECK(tried(1) == 0);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_unready(&receiver.pair);
+    CHECK(tried(1) == 1);
+}
+
+/* A message is under way at each start. */
+static void case_never_quiet(void)
+{
+    struct rs_lane *lane = &sender.lanes[OTHER];
+    unsigned num = 0, turns = 0;
+
+    begin();
+    lane->quiet = false;
+    lane->started = sender.pair.native_starts = 1;
+    for (unsigned i = 0; i < STARTS; i++) {
+        CHECK(!rs_incarnation_open(&receiver.pair));
+        num += tried(1);
+        rs_incarnation_unready(&receiver.pair);
+    }
+    CHECK(num > 0 && num < STARTS / RARE);
+    lane->quiet = true;
+    for (; sender.pair.view.open == 0; turns++) {
+        CHECK(turns < STARTS / RARE);
+        CHECK(!rs_incarnation_open(&receiver.pair));
+        rs_incarnation_try(&sender.pair);
+    }
+}
+
+/* A receive that stays posted keeps no other lane native. */
+static void case_standing(void)
+{
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+
+    for (int time = 0; time < 2; time++) {
+        if (time == 0)
+            begin();
+        lane->posted = 1;
+        lane->started = receiver.pair.native_starts;
+        for (int i = 0; i < STANDS; i++) {
+            CHECK(!lane->barred);
+            receiver.pair.native_starts++;
+            rs_incarnation_try(&receiver.pair);
+        }
+        for (int i = 0; i < STANDS && !lane->barred; i++)
+            rs_incarnation_try(&receiver.pair);
+        CHECK(lane->barred && !receiver.lanes[OTHER].barred);
+        expect_only_other();
+        rs_incarnation_close(&receiver.pair);
+        rs_lane_unbar(lane, lane->covers);
+        lane->posted = 0;
+        rs_lane_unbar(lane, lane->covers - 1);
+        CHECK(lane->barred);
+        rs_lane_unbar(lane, lane->covers);
+        CHECK(lane->barred == (time == 1));
+    }
+}
+
+static void lose(uint64_t ns)
+{
+    sender.pair.lost_until = 0;
+    rs_incarnation_lose(&sender.pair, rs_now_ns() - ns);
+}
+
+static void case_lost(void)
+{
+    struct rs_request request = {.state = RS_NATIVE};
+    struct rs_message message = {.request = &request, .lane = &receiver.lanes[OTHER]};
+    struct rs_pair other = {.messages = &message};
+    struct rs_pair *pair = &sender.pair;
+
+    begin();
+    CHECK(both_open());
+    lose(MS / 2);
+    rs_incarnation_lose(pair, rs_now_ns() - 10 * MS); /* that has been counted */
+    CHECK(pair->view.open != 0);
+    pairs = &other; /* it waits for that */
+    lose(10 * MS);
+    pairs = NULL;
+    is_crowded = true;
+    lose(10 * MS);
+    is_crowded = false;
+    CHECK(pair->view.open != 0);
+    lose(2 * MS);
+    CHECK(pair->view.open == 0 && pair->rests_until > rs_now_ns() + 64 * MS);
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(1000) == 0);
+    pair->rests_until = rs_now_ns();
+    CHECK(tried(65) > 0 && pair->view.open != 0);
 }
 
 /* ---- as two threads ---- */
@@ -491,6 +635,11 @@ int main(void)
     case_alone_before();
     case_shy();
     case_again();
+    case_parked();
+    case_was_ready();
+    case_never_quiet();
+    case_standing();
+    case_lost();
     case_threads();
     free(words);
     printf("barred: ok\n");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI that cannot start some requests: it is told how many. */
+/* An MPI that cannot start some requests: it is told how many. It counts the synchronous
+ * sends of all tags. */
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -8,6 +9,7 @@
 EXPORT int refused_starts;
 EXPORT int refused_sends; /* synchronous ones; the backend has some of its own, */
 EXPORT int refused_tag;   /* of other tags */
+EXPORT int synchronous_sends;
 
 static int is_refused(int *left)
 {
@@ -32,6 +34,7 @@ EXPORT int PMPI_Issend(const void *buf, int count, MPI_Datatype type, int dest,
                 MPI_Request *);
 
     *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Issend");
+    synchronous_sends++;
     return tag == refused_tag && is_refused(&refused_sends)
                ? MPI_ERR_OTHER
                : next(buf, count, type, dest, tag, comm, request);
