@@ -230,10 +230,15 @@ static inline bool is_for_later(struct rs_request *request)
     return false;
 }
 
+static inline MPI_Status *ith(MPI_Status *statuses, int i)
+{
+    return statuses == MPI_STATUSES_IGNORE ? statuses : &statuses[i];
+}
+
 int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 {
     struct rs_request *request = NULL, *failed = NULL;
-    int later = 0, natives = 0, result = MPI_SUCCESS;
+    int later = 0, natives = 0, result = MPI_SUCCESS, rest = MPI_SUCCESS;
 
     if (UNLIKELY(has_none(count, handles)))
         return waitall_natives(count, handles, statuses);
@@ -245,6 +250,9 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
                 statuses[i].MPI_ERROR = MPI_SUCCESS;
         } else if (request->message == NULL || request->state == RS_INACTIVE) {
             wait_ours(request, &handles[i], statuses, i, &failed);
+        } else if (UNLIKELY(request->state == RS_NATIVE) &&
+                   rs_waitall_natively(count - i, handles + i, ith(statuses, i), &result)) {
+            count = i;
         } else if (LIKELY(rs_message_poll(request)) || !is_for_later(request)) {
             take_message(request, statuses, i, &failed);
         } else {
@@ -259,11 +267,11 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         later--;
     }
     if (natives > 0)
-        result = (LIKELY(failed == NULL)
-                      ? waitall_natives
-                      : waitall_natives_after_failure)(count, handles, statuses);
+        rest = (LIKELY(failed == NULL)
+                    ? waitall_natives
+                    : waitall_natives_after_failure)(count, handles, statuses);
     rs_look_at_times();
-    return raise_in_status(failed, result);
+    return raise_in_status(failed, result == MPI_SUCCESS ? rest : result);
 }
 
 int MPI_Testall(int count, MPI_Request *handles, int *flag,
@@ -277,6 +285,10 @@ int MPI_Testall(int count, MPI_Request *handles, int *flag,
     if (!natives_init(&natives, count, handles, statuses, &active)) {
         rs_look();
         return PMPI_Testall(count, handles, flag, statuses);
+    }
+    if (rs_testall_natively(count, handles, flag, statuses, &result)) {
+        free(natives.memory);
+        return result;
     }
     for (int i = 0; i < count; i++) {
         struct rs_request *request = rs_request_find(handles[i]);

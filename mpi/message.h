@@ -122,6 +122,8 @@ int rs_message_start_natively(struct rs_request *request);
 /** The native request that has been started last, if none from a copy was. */
 MPI_Request *rs_message_native(struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
+/** It is over, with this error; the message's status has been set. */
+void rs_message_native_is_over(struct rs_request *request, int error);
 /** Only while nothing is open: nobody looks meanwhile. */
 void rs_message_wait_native(struct rs_request *request);
 /** Why it has been native so far. */

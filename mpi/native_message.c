@@ -217,7 +217,7 @@ static bool is_matched(const struct rs_message *message, int error)
     return !cancelled;
 }
 
-static void native_is_over(struct rs_request *request, int error)
+void rs_message_native_is_over(struct rs_request *request, int error)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
@@ -252,7 +252,7 @@ bool rs_message_poll_native(struct rs_request *request)
     release_errors(message, own);
     if (!done && error == MPI_SUCCESS)
         return false;
-    native_is_over(request, error);
+    rs_message_native_is_over(request, error);
     return true;
 }
 
@@ -263,5 +263,5 @@ void rs_message_wait_native(struct rs_request *request)
     int error = PMPI_Wait(rs_message_native(message), &message->status);
 
     release_errors(message, own);
-    native_is_over(request, error);
+    rs_message_native_is_over(request, error);
 }

@@ -89,6 +89,14 @@ int rs_take_flight(struct rs_request *request, MPI_Request *handle);
 /** Raise the error of a request. */
 int rs_request_raise(struct rs_request *request, int error);
 
+/* ---- arrays of native messages (native_array.c) ---- */
+
+/** MPI_Waitall and MPI_Testall of an array of which all that is ours is such. False: something
+ * else is in it. */
+bool rs_waitall_natively(int count, MPI_Request *handles, MPI_Status *statuses, int *result);
+bool rs_testall_natively(int count, MPI_Request *handles, int *flag, MPI_Status *statuses,
+                         int *result);
+
 
 RS_INLINE int rs_request_start(struct rs_request *request)
 {
