@@ -29,6 +29,9 @@ enum { LINE = 1024, REPLY_MS = 5000 };
 static bool is_managed;  /* the others will look for our key */
 static int manager = -1; /* the descriptor; -1: there is none, or it failed */
 static char space[LINE]; /* the name of the key-value space */
+/* Until it has answered; MPICH waits for it without a limit, too. One that could not ask in
+ * time would not know whether its group waits for it. */
+static int reply_ms = REPLY_MS;
 
 /* Read an answer, which is one line: nothing has been asked that another one could
  * come for. */
@@ -39,7 +42,7 @@ static bool read_answer(char *answer)
     answer[0] = '\0';
     do {
         struct pollfd wait = {.fd = manager, .events = POLLIN};
-        int ready = poll(&wait, 1, REPLY_MS);
+        int ready = poll(&wait, 1, reply_ms);
         ssize_t got;
 
         if (ready < 0 && errno == EINTR)
@@ -105,8 +108,10 @@ void rs_presence_announce(void)
         goto err_no_manager;
     snprintf(line, sizeof(line), "cmd=put kvsname=%s key=rsched-%d value=%s\n",
              space, atoi(rank), rsched_version());
-    if (ask(line, "cmd=put_result rc=0", answer))
+    if (ask(line, "cmd=put_result rc=0", answer)) {
+        reply_ms = -1;
         return;
+    }
 err_no_manager:
     manager = -1;
 }
