@@ -48,6 +48,23 @@ void *rs_native(const char *name)
     AFTER_PMPI(rs_settle, Name, params, args)
 #define BLOCKING(Name, params, args) AFTER(rs_settle, Name, params, args)
 #define POLLED(Name, params, args) AFTER(rs_look, Name, params, args)
+/* One beyond the standard, MPIX_Name. */
+#define BLOCKING_X(Name, params, args)                                       \
+    static __typeof__(PMPIX_##Name) *native_##Name;                          \
+    static void __attribute__((constructor)) find_##Name(void)               \
+    {                                                                        \
+        *(void **)&native_##Name = rs_native("PMPIX_" #Name);                \
+    }                                                                        \
+    int PMPIX_##Name params                                                  \
+    {                                                                        \
+        rs_settle();                                                         \
+        return native_##Name args;                                           \
+    }                                                                        \
+    int MPIX_##Name params                                                   \
+    {                                                                        \
+        rs_settle();                                                         \
+        return native_##Name args;                                           \
+    }
 
 /* Initializing a persistent collective call is not local either. */
 #if RS_MPI4_CALLS

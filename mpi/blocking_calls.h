@@ -660,3 +660,14 @@ BLOCKING(Session_detach_buffer_c,
          (session, buffer_addr, size))
 BLOCKING(Session_flush_buffer, (MPI_Session session), (session))
 #endif
+
+/* ---- beyond the standard ---- */
+
+#ifndef OPEN_MPI
+BLOCKING_X(Comm_agree,
+         (MPI_Comm comm, int *flag),
+         (comm, flag))
+BLOCKING_X(Comm_shrink,
+         (MPI_Comm comm, MPI_Comm *newcomm),
+         (comm, newcomm))
+#endif
