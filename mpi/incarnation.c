@@ -418,8 +418,7 @@ bool rs_incarnation_is_futile(const struct rs_pair *pair)
                             : pair->tries >= TRIES;
 }
 
-/* Something of what this process receives is on its way, as far as it knows. What has been
- * posted for long is not waited for. */
+/* As far as this process knows. What has been posted for long is not waited for. */
 static bool is_pending(const struct rs_message *message)
 {
     return message->request->state == RS_GRANTED
@@ -427,7 +426,7 @@ static bool is_pending(const struct rs_message *message)
                : message->request->state == RS_NATIVE && !rs_lane_is_barred(message->lane);
 }
 
-static bool is_receiving(void)
+bool rs_incarnation_is_receiving(void)
 {
     for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
         for (const struct rs_message *m = p->messages; m != NULL && !m->sends;
@@ -447,7 +446,7 @@ void rs_incarnation_lose(struct rs_pair *pair, uint64_t since)
 
     pair->lost_until = now;
     /* Who has no core of his own gives it to those that he waits for. */
-    if (ns < LITTLE_NS || rs_is_crowded() || is_receiving())
+    if (ns < LITTLE_NS || rs_is_crowded() || rs_incarnation_is_receiving())
         return;
     if (pair->rests_until < least)
         pair->rests_until = least;

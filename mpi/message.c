@@ -10,6 +10,7 @@
 
 enum {
     POLLS_PER_LOOK = 64, /* at the clock, at most */
+    MOST_MORE = 63,      /* times RS_PATIENCE_NS */
 };
 
 RS_NATIVE(Cancel)
@@ -247,12 +248,13 @@ int rs_message_start_slowly(struct rs_request *request)
 /* ---- going on ---- */
 
 /* Where attempts have become rare a receiver that has no core is worth waiting
- * for. */
-static uint64_t patience(const struct rs_message *message)
+ * for, and so is one where something is on its way to this process anyway. */
+static bool is_patient(const struct rs_message *message, uint64_t ns)
 {
-    unsigned more = message->lane->pair->penalty / 4;
+    uint64_t more = message->lane->pair->penalty / 4;
 
-    return RS_PATIENCE_NS * (UINT64_C(1) + (more < 63 ? more : 63));
+    return ns <= RS_PATIENCE_NS * (1 + (more < MOST_MORE ? more : MOST_MORE)) ||
+           (ns <= RS_PATIENCE_NS * (1 + MOST_MORE) && rs_incarnation_is_receiving());
 }
 
 /* At first after twice as many polls each time, since the program may compute between
@@ -283,7 +285,7 @@ static void lose_patience(struct rs_message *message)
         return;
     }
     rs_incarnation_lose(pair, message->since);
-    if (pair->view.open != 0 && rs_now_ns() - message->since > patience(message))
+    if (pair->view.open != 0 && !is_patient(message, rs_now_ns() - message->since))
         rs_incarnation_stop(pair);
 }
 

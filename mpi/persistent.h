@@ -283,6 +283,8 @@ void rs_incarnation_try(struct rs_pair *pair);
 bool rs_incarnation_is_tried(const struct rs_pair *pair);
 /** Whether many starts have not opened the pair. */
 bool rs_incarnation_is_futile(const struct rs_pair *pair);
+/** Whether something that this process receives by persistent requests is on its way. */
+bool rs_incarnation_is_receiving(void);
 /** Sender: it has waited since then for what natively may not be waited for. This may stop
  * the incarnation. */
 void rs_incarnation_lose(struct rs_pair *pair, uint64_t since);
