@@ -49,6 +49,13 @@ static struct rs_rdma_port *port_of(const struct rsched_ring *r)
     return r->lane.link->memory->port;
 }
 
+static const unsigned char *peer_address(const struct rsched_ring *r)
+{
+    const struct rsched_connection *c = r->lane.lane.connection;
+
+    return c->addresses[r->lane.link - c->links];
+}
+
 /* That the peer's kernel writes, and this one's looks at. */
 static const uint64_t *arrived_of(const struct rsched_ring *r)
 {
@@ -332,7 +339,7 @@ int rs_mlx5_ring_join(struct rsched_ring *r,
         r->joined = true;
         atomic_store(&link->in_use, true);
         error = port_of(r)->ops->queue_connect(
-            r->queue, r->lane.lane.connection->addresses[0], &d.endpoint);
+            r->queue, peer_address(r), &d.endpoint);
     }
     if (error == 0)
         error = check_order(r);

@@ -17,19 +17,21 @@ int rs_rdma_lane_new(struct rsched_connection *connection, uint32_t rail,
                      size_t size, void (*dispose)(struct rs_rdma_lane *),
                      struct rs_rdma_lane **lane)
 {
+    struct rs_rdma_link *link;
     struct rs_rdma_lane *l;
 
     if (rail >= connection->num_links)
         return rs_fail(RSCHED_EMISMATCH, "%s: peer %d: there is no rail %u",
                        connection->engine->name, connection->peer, rail);
-    if (rs_rdma_link_is_broken(&connection->links[rail]))
-        return rs_rdma_link_failed(&connection->links[rail]);
+    link = rs_rdma_find_link(connection, rail);
+    if (rs_rdma_link_is_broken(link))
+        return rs_rdma_link_failed(link);
     l = calloc(1, size);
     if (l == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory for a lane",
                        connection->engine->name);
     l->lane.connection = connection;
-    l->link = &connection->links[rail];
+    l->link = link;
     l->dispose = dispose;
     *lane = l;
     return 0;

@@ -74,8 +74,17 @@ void rs_rdma_link_init_broken(struct rs_rdma_link *link,
     fail(link, rsched_last_error());
 }
 
-int rs_rdma_link_connect(struct rs_rdma_link *link,
-                         const unsigned char *address,
+static bool is_up(struct rs_rdma_port *port)
+{
+    return port->ops->is_active == NULL || port->ops->is_active(port);
+}
+
+bool rs_rdma_link_has_come_up(const struct rs_rdma_link *link)
+{
+    return link->was_down && is_up(link->memory->port);
+}
+
+static int connect_queue(struct rs_rdma_link *link, const unsigned char *address,
                          const struct rs_rdma_link_offer *offer)
 {
     int error;
@@ -92,6 +101,16 @@ int rs_rdma_link_connect(struct rs_rdma_link *link,
                                   &link->probe);
     if (error != 0)
         fail(link, rsched_last_error());
+    return error;
+}
+
+int rs_rdma_link_connect(struct rs_rdma_link *link,
+                         const unsigned char *address,
+                         const struct rs_rdma_link_offer *offer)
+{
+    int error = connect_queue(link, address, offer);
+
+    link->was_down = error != 0 && !is_up(link->memory->port);
     return error;
 }
 

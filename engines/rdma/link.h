@@ -33,6 +33,7 @@ struct rs_rdma_link {
     uint32_t number;    /* of the queue pair */
     atomic_flag lock;
     uint64_t posted, completed; /* lists */
+    bool was_down; /* so was the port when it could not be connected */
     atomic_bool broken;
     atomic_bool doubtful; /* it may break: see rs_rdma_link_doubt() */
     atomic_bool in_use; /* the peer can answer: it has told us of a lane */
@@ -67,7 +68,7 @@ void rs_rdma_link_init_broken(struct rs_rdma_link *link,
                               struct rs_rdma_memory *memory, int peer,
                               const char *engine,
                               struct rs_rdma_link_offer *offer);
-/** @return 0 or an error, of which the link is broken */
+/** @return 0 or an error, of which the link is broken; what has_come_up() needs is noted */
 int rs_rdma_link_connect(struct rs_rdma_link *link,
                          const unsigned char *address,
                          const struct rs_rdma_link_offer *offer);
@@ -105,6 +106,9 @@ void rs_rdma_link_doubt(struct rs_rdma_link *link);
 /** Whether it moves what is posted, and will, as far as one can know. Thread-safe.
  */
 bool rs_rdma_link_is_whole(const struct rs_rdma_link *link);
+
+/** Whether its port has come up since it could not be connected. */
+bool rs_rdma_link_has_come_up(const struct rs_rdma_link *link);
 
 /** Look for completions; where nothing is under way, send something that has
  * to be answered. @return 0, or RSCHED_EPEER with the text why it is broken */

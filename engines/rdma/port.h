@@ -47,6 +47,9 @@ struct rs_rdma_port_ops {
      * without the lock. @return 0, or RSCHED_EPEER with a text that says what
      * became of it: nothing moves through the port any more */
     int (*check)(struct rs_rdma_port *port);
+    /** Whether the port is up, by what its device says now. NULL: nothing is known of
+     * that, it counts as up. */
+    bool (*is_active)(struct rs_rdma_port *port);
 
     /** @return 0; RSCHED_ELIMIT: the limit on locked memory, which the text
      * names; RSCHED_ESYS */

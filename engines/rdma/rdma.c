@@ -9,11 +9,15 @@
 #include <xxhash.h>
 
 #include "engines/common/look.h"
+#include "librsched/base/clock.h"
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/log.h"
 
 #define MAGIC UINT64_C(0x31616d6472686373) /* "schrdma1" */
+
+/* After that a rail that was left out may work, though no port has said so. */
+#define RETRY_PS (30 * UINT64_C(1000000000000))
 
 /* What a peer must know of us. */
 struct address {
@@ -241,6 +245,7 @@ int rs_rdma_connect(struct rsched_engine *engine, int peer,
         return rs_fail(RSCHED_ENOMEM, "%s: no memory", engine->name);
     c->engine = engine;
     c->peer = peer;
+    c->used = UINT32_MAX;
     memcpy(c->addresses, a.rails, sizeof(c->addresses));
     /* Rail i here is rail i there. */
     error = init_links(c, a.num_rails < engine->num_rails ? a.num_rails
@@ -267,7 +272,6 @@ int rs_rdma_accept(struct rsched_connection *connection,
                    const unsigned char *offer)
 {
     struct offer o;
-    bool any = false;
     int error = 0;
 
     memcpy(&o, offer, sizeof(o));
@@ -279,17 +283,70 @@ int rs_rdma_accept(struct rsched_connection *connection,
         int wrong = rs_rdma_link_connect(&connection->links[i],
                                          connection->addresses[i], &o.links[i]);
 
-        any = any || wrong == 0;
+        connection->connected |= (uint32_t)(wrong == 0) << i;
         error = wrong == 0 || error != 0 ? error : wrong;
         if (wrong != 0 && !is_of_the_device(wrong))
             return wrong;
     }
-    return any ? 0 : error;
+    connection->used = connection->connected;
+    connection->retry_ps = rs_clock_now() + RETRY_PS;
+    return connection->connected != 0 ? 0 : error;
 }
 
 uint32_t rs_rdma_rails(const struct rsched_connection *connection)
 {
     return connection->num_links;
+}
+
+uint32_t rs_rdma_rails_connected(const struct rsched_connection *connection)
+{
+    return connection->connected;
+}
+
+static bool has(uint32_t links, uint32_t i)
+{
+    return (links >> i & 1) != 0;
+}
+
+static const char *why_left_out(const struct rsched_connection *c, uint32_t i)
+{
+    return has(c->connected, i) ? "the peer cannot connect it" : c->links[i].why;
+}
+
+static int has_no_rail(const struct rsched_connection *c)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < c->num_links && has(c->connected, i))
+        i++;
+    return rs_fail(RSCHED_EUNREACH, "%s: peer %d: no rail works at both ends; rail %u: %s",
+                   c->engine->name, c->peer, i, why_left_out(c, i));
+}
+
+int rs_rdma_rails_agree(struct rsched_connection *connection, uint32_t theirs)
+{
+    uint32_t used = connection->connected & theirs;
+
+    if (used == 0)
+        return has_no_rail(connection);
+    for (uint32_t i = 0; !connection->agreed && i < connection->num_links; i++) {
+        if (!has(used, i))
+            rs_log(RS_LOG_WARN, "%s %s: rail %u to peer %d is left out: %s",
+                   connection->engine->name, connection->engine->rails[i].port->name, i,
+                   connection->peer, why_left_out(connection, i));
+    }
+    connection->used = used;
+    connection->agreed = true;
+    return 0;
+}
+
+struct rs_rdma_link *rs_rdma_find_link(struct rsched_connection *connection, uint32_t rail)
+{
+    uint32_t n = connection->num_links, skipped = 0;
+
+    while (skipped < n && !has(connection->used, (rail + skipped) % n))
+        skipped++;
+    return &connection->links[(rail + skipped) % n];
 }
 
 /* Destroyed lanes may still have to say that nothing follows. @return whether any
@@ -354,13 +411,22 @@ int rs_rdma_check(struct rsched_connection *connection)
     return broken == NULL || moves ? 0 : rs_rdma_link_failed(broken);
 }
 
+/* Without the rails that are left out it is as good as another one would be, as far as
+ * this end knows. */
 bool rs_rdma_is_whole(const struct rsched_connection *connection)
 {
+    bool whole = true;
+
     for (uint32_t i = 0; i < connection->num_links; i++) {
-        if (!rs_rdma_link_is_whole(&connection->links[i]))
-            return false;
+        const struct rs_rdma_link *link = &connection->links[i];
+
+        if (has(connection->used, i))
+            whole = whole && rs_rdma_link_is_whole(link);
+        else
+            whole = whole && rs_clock_now() < connection->retry_ps &&
+                    !rs_rdma_link_has_come_up(link);
     }
-    return true;
+    return whole;
 }
 
 /* Nothing wakes us but the clock: a write of a peer makes no completion here.

@@ -25,7 +25,16 @@ struct rsched_connection {
     struct rs_rdma_link links[RSCHED_MAX_RAILS];
     struct rs_rdma_link_offer offers[RSCHED_MAX_RAILS]; /* own ones */
     unsigned char addresses[RSCHED_MAX_RAILS][RS_PORT_ADDRESS_BYTES];
+    /* Links, as bits: that this end could connect, and those of them that are in use:
+     * that the peer could, too, once it has said so. The others are left out. */
+    uint32_t connected, used;
+    bool agreed; /* it has */
+    uint64_t retry_ps; /* when another connection is worth a try */
 };
+
+/** The link that the lanes of a rail go over: its own, or the next one that is in use;
+ * the same at both ends. */
+struct rs_rdma_link *rs_rdma_find_link(struct rsched_connection *, uint32_t rail);
 
 /** Make an instance of what the table calls `name`, with the ports found. */
 int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
@@ -37,6 +46,8 @@ int rs_rdma_connect(struct rsched_engine *, int peer,
 void rs_rdma_offer(struct rsched_connection *, unsigned char *offer);
 int rs_rdma_accept(struct rsched_connection *, const unsigned char *offer);
 uint32_t rs_rdma_rails(const struct rsched_connection *);
+uint32_t rs_rdma_rails_connected(const struct rsched_connection *);
+int rs_rdma_rails_agree(struct rsched_connection *, uint32_t theirs);
 void rs_rdma_disconnect(struct rsched_connection *);
 int rs_rdma_check(struct rsched_connection *);
 bool rs_rdma_settle(struct rsched_connection *);
@@ -95,6 +106,8 @@ int rs_rdma_any_tx_create(struct rsched_connection *,
     .memory = rs_rdma_memory_bytes,                                         \
     .offer = rs_rdma_offer,                                                 \
     .rails = rs_rdma_rails,                                                 \
+    .rails_agree = rs_rdma_rails_agree,                                     \
+    .rails_connected = rs_rdma_rails_connected,                             \
     .settle = rs_rdma_settle,                                               \
     .sleep = rs_rdma_sleep,                                                 \
     .wakes = rs_rdma_wakes

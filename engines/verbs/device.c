@@ -97,6 +97,15 @@ static int port_check(struct rs_rdma_port *port)
     return rs_fail(RSCHED_EPEER, "the device has been removed");
 }
 
+static bool port_is_active(struct rs_rdma_port *port)
+{
+    struct rs_verbs_port *p = port_of(port);
+    struct ibv_port_attr attr;
+
+    return ibv_query_port(p->context, p->number, &attr) == 0 &&
+           attr.state == IBV_PORT_ACTIVE;
+}
+
 static int explain_registration(const struct rs_verbs_port *p, uint64_t bytes)
 {
     struct rlimit limit = {0};
@@ -168,6 +177,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .check = port_check,
     .close = port_close,
     .dmabuf_register = dmabuf_register,
+    .is_active = port_is_active,
     .memory_register = memory_register,
     .memory_release = memory_release,
     .queue_connect = rs_verbs_queue_connect,

@@ -17,8 +17,9 @@
  *
  * How a connection is made: each process gives its engine's `address` to the
  * peer. Both `connect`, which makes a half that can be reached; both give the
- * `offer` of their half to the peer and `accept` the peer's. How an edge is
- * made, once both have accepted: the receiver's `rx_create` writes a
+ * `offer` of their half to the peer and `accept` the peer's; then each learns which
+ * rails the peer could connect, and those that both could are used. How an edge is
+ * made after that: the receiver's `rx_create` writes a
  * descriptor, which the sender's `tx_create` reads; that writes a reply, which
  * the receiver's `rx_attach` reads.
  *
@@ -268,6 +269,16 @@ struct rsched_engine_ops {
     void (*collect)(struct rsched_engine *engine);
     /** Number of rails, the same at both ends. */
     uint32_t (*rails)(const struct rsched_connection *connection);
+    /** Once it is accepted: the rails that this end could connect, bit i: rail i; the
+     * same ones from then on. NULL, as is the next one: a connection that is accepted
+     * has all its rails. */
+    uint32_t (*rails_connected)(const struct rsched_connection *connection);
+    /** Use no rails but those that the peer could connect, too; before lanes are made.
+     * What is for one of the others goes over another one, the same at both ends. May
+     * be said again.
+     * @param theirs what rails_connected says at the peer
+     * @return 0; RSCHED_EUNREACH: no rail is left */
+    int (*rails_agree)(struct rsched_connection *connection, uint32_t theirs);
     /** All its lanes have been destroyed, and `settle` has said that nothing is
      * left, or not in time: what is left is not said. What epochs have sent that this
      * end took for complete gets there, unless the connection fails, however long
@@ -285,9 +296,9 @@ struct rsched_engine_ops {
      * that a destroyed lane has told has not reached the peer */
     bool (*settle)(struct rsched_connection *connection);
     /** Whether no part of the connection has failed, nor may fail because of
-     * what its peer had begun. One that is not whole goes on for the lanes that
-     * it has, as far as they work; the next exchange gets another one.
-     * Thread-safe. */
+     * what its peer had begun, and no other one is likely to have more rails. One
+     * that is not whole goes on for the lanes that it has, as far as they work;
+     * the next exchange gets another one. */
     bool (*is_whole)(const struct rsched_connection *connection);
 
     /** What lanes of one exchange do together, at this side: the engine may
@@ -383,7 +394,7 @@ struct rsched_engine_ops {
      * done so too, its kernels may start. All ten are NULL for engines without
      * rings.
      *
-     * Make one for a connection that has been accepted, over its first rail.
+     * Make one for a connection whose rails are agreed on, over its first one.
      * @return 0; RSCHED_ENOTSUP, RSCHED_ELIMIT: the text says why there is no
      *         ring; RSCHED_EPEER, RSCHED_ENOMEM, RSCHED_ESYS */
     int (*ring_create)(struct rsched_connection *connection,

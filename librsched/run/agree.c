@@ -2,7 +2,7 @@
 /*
  * The agreement between neighbors that makes the edges of an exchange.
  *
- * Five rounds of out-of-band messages with each peer, each of known length:
+ * Six rounds of out-of-band messages with each peer, each of known length:
  *
  *   hello   who I am, what I can, how many puts and receives we share, and
  *           which of the connections between us I know to be the latest that
@@ -10,6 +10,8 @@
  *   reach   the engine that I reach you by; the later one of the two is used
  *   sizes   my half of the connection; my puts to you in the order in which
  *           they will travel; the bytes that I expect from you
+ *   rails   of connections that are new to either: the rails that work at my
+ *           end; those that work at both are used
  *   table   receiver to sender: the lanes of the edges, with a hash over
  *           everything that was agreed
  *   ack     sender to receiver: the hash and the lanes' replies, or why not
@@ -66,6 +68,7 @@ static int fill_sizes(struct rs_creation *c, struct rs_talk *t)
         if (peer != NULL)
             peer->ops->offer(peer->connection, t->sizes_out->offer[use]);
     }
+    t->sizes_out->undecided = rs_talk_undecided(t);
     pthread_mutex_unlock(&c->context->lock);
     size = t->sizes_out->of + t->num_puts;
     for (uint32_t i = 0; i < t->num_receives; i++)
@@ -566,6 +569,7 @@ static void agree(struct rs_creation *c)
     rs_creation_meet(c);
     plan(c);
     tell_sizes(c);
+    rs_creation_agree_on_rails(c);
     make_edges(c);
     agree_on_tables(c);
     acknowledge(c);

@@ -52,6 +52,7 @@ struct rs_peer {
     const struct rsched_engine_ops *ops; /* of that engine */
     struct rsched_connection *connection;
     bool accepted;    /* the halves of the connection are joined */
+    bool rails_agreed; /* if its engine has that */
     atomic_bool dead; /* sticky */
     struct rs_addresses addresses;
 };

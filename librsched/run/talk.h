@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 9,
+    RS_TALK_VERSION = 10,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_LANES = 2 * RSCHED_MAX_RAILS, /* rails, also for GPU memory */
 };
@@ -63,7 +63,8 @@ struct rs_size {
 struct rs_sizes {
     int32_t status;
     char reason[RS_TALK_REASON_BYTES];
-    uint32_t reserved;
+    uint32_t undecided; /* bit i: the rails of the connection for use i are still
+                           to be agreed on, as far as I know */
     unsigned char offer[RS_NUM_USES][RSCHED_ENGINE_OFFER_BYTES];
     struct rs_size of[]; /* one for each put, then one for each receive */
 };
@@ -71,6 +72,15 @@ static_assert(sizeof(struct rs_size) == 16 &&
                   sizeof(struct rs_sizes) ==
                       136 + RS_NUM_USES * RSCHED_ENGINE_OFFER_BYTES,
               "wire layout");
+
+/* The rails of our connections that I could connect, as bits: said where either does
+ * not know yet what both could. */
+struct rs_rails {
+    int32_t status;
+    uint32_t connected[RS_NUM_USES];
+    char reason[RS_TALK_REASON_BYTES];
+};
+static_assert(sizeof(struct rs_rails) == 144, "wire layout");
 
 /* Receiver to sender: its lanes, with a hash over everything agreed. */
 struct rs_table {
@@ -110,6 +120,7 @@ struct rs_talk {
     struct rs_hello hello_out, hello_in;
     struct rs_reach reach_out, reach_in;
     struct rs_sizes *sizes_out, *sizes_in;
+    struct rs_rails rails_out, rails_in;
     struct rs_table table_out, table_in;
     struct rs_ack ack_out, ack_in;
     struct rs_ring_news *news_out, *news_in; /* rings.c */
@@ -183,6 +194,15 @@ void rs_talk_release_peers(struct rs_creation *c, struct rs_talk *t);
 
 /** The peer of the talk of the process with itself. */
 int rs_creation_meet_self(struct rs_creation *c);
+
+/* rails.c */
+
+/** The uses of which it is not agreed yet which rails they have, as bits. The
+ * context's lock is held. */
+uint32_t rs_talk_undecided(const struct rs_talk *t);
+
+/** The round rails: after it each talk that goes on has agreed on them. */
+void rs_creation_agree_on_rails(struct rs_creation *c);
 
 /* forecast.c */
 

@@ -5,7 +5,8 @@
  * instances, in threads or processes, the softnics talk to each other.
  *
  * SOFTNIC_ORDER: devices do not say that they keep writes in order, with `unknown`;
- * and they do not, with `relaxed`.
+ * and they do not, with `relaxed`. SOFTNIC_REFUSED: process 0 can connect no queue pairs
+ * of its first rail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ struct port {
     struct rs_softnic *nic;
     struct rs_softnic_address address;
     bool recur;
+    bool refused;
 };
 static_assert(sizeof(struct rs_softnic_address) <= RS_PORT_ADDRESS_BYTES,
               "wire layout");
@@ -49,6 +51,7 @@ struct queue {
     struct rs_softnic_qp *qp;
     struct rs_rq rq;
     struct rs_cq receive_cq;
+    bool refused;
 };
 
 static struct port *port_of(struct rs_rdma_port *port)
@@ -220,6 +223,7 @@ static int queue_create(struct rs_rdma_port *port,
     if (error != 0)
         goto err_destroy_qp;
     begin_receives(q, &memory);
+    q->refused = p->refused;
     *endpoint = (struct rs_rdma_endpoint){.number = memory.qpn};
     *queue = &q->queue.base;
     return 0;
@@ -237,6 +241,8 @@ static int queue_connect(struct rs_rdma_queue *queue,
 {
     struct rs_softnic_address far;
 
+    if (((struct queue *)queue)->refused)
+        return rs_fail(RSCHED_ESYS, "softnic: no route");
     memcpy(&far, address, sizeof(far));
     rs_softnic_connect_far(((struct queue *)queue)->qp, &far, endpoint->number);
     return 0;
@@ -312,6 +318,7 @@ static int port_open(const struct rsched_engine_env *env, uint32_t rail,
                                     .rings = true};
     snprintf(p->port.name, sizeof(p->port.name), "softnic%u", rail);
     p->recur = rail == 0;
+    p->refused = rail == 0 && env->process == 0 && getenv("SOFTNIC_REFUSED") != NULL;
     error = rs_softnic_create(&options, &p->nic);
     if (error != 0)
         goto err_free;

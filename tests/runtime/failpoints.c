@@ -34,7 +34,7 @@ struct point {
 
 static const struct point points[] = {
     {"create:hello", 1, false}, {"create:reach", 1, false},
-    {"create:sizes", 1, false},
+    {"create:sizes", 1, false}, {"create:rails", 1, false},
     {"create:table", 1, false}, {"create:ack", 1, false},
     {"create:end", 1, false},   {"start", 3, false},
     {"started", 3, false},      {"wait", 3, false},

@@ -205,6 +205,7 @@ static int run_rail(struct rank *self)
 {
     const struct fault *fault = self->arg;
     struct halo *one, *both, *during, *after;
+    uint32_t life;
 
     RANK_CHECK(halo_create(self, single, 2, 1, 0, &one) == 0);
     RANK_CHECK(halo_create(self, big, 4, 2, 0, &both) == 0);
@@ -223,6 +224,7 @@ static int run_rail(struct rank *self)
     for (int epoch = 0; epoch < EPOCHS; epoch++)
         RANK_CHECK(halo_step(during, epoch) == 0 && halo_step(one, epoch) == 0);
     RANK_CHECK(verbs_bytes(during) == EPOCHS * single[0].bytes);
+    life = during->x->out[0].peer->life;
     mesh_barrier(self->end);
     halo_destroy(both);
     halo_destroy(one);
@@ -230,7 +232,9 @@ static int run_rail(struct rank *self)
     if (fault->end == NULL)
         return 0;
     RANK_CHECK(run_command(self, fault->end) == 0);
+    /* It is used again. */
     RANK_CHECK(create(self, 4, &after) == 0);
+    RANK_CHECK(after->x->out[0].peer->life == life + 1);
     RANK_CHECK(run_epochs(self, after) == 0);
     mesh_barrier(self->end);
     halo_destroy(after);

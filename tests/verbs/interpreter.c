@@ -60,6 +60,7 @@ static struct queue *queues[MAX_QUEUES];
 static uint32_t num_queues;
 static struct interpreter_counts counts;
 static unsigned cut, removed; /* rails, as bits */
+static _Thread_local unsigned refused, down;
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
 static unsigned held_rails;   /* on which */
 static uint64_t silent_from;  /* bytes; 0: all is acknowledged */
@@ -501,6 +502,8 @@ static int queue_connect(struct rs_rdma_queue *queue,
     struct queue *q = (struct queue *)queue;
 
     (void)address;
+    if (((refused | down) >> q->rail & 1) != 0)
+        return rs_fail(RSCHED_ESYS, "interpreter: no route");
     pthread_mutex_lock(&lock);
     assert(endpoint->number > 0 && endpoint->number <= num_queues);
     q->peer = queues[endpoint->number - 1];
@@ -534,6 +537,11 @@ int interpreter_port_check(struct rs_rdma_port *port)
     pthread_mutex_unlock(&lock);
     return is_removed ? rs_fail(RSCHED_EPEER, "the device has been removed")
                       : 0;
+}
+
+static bool port_is_active(struct rs_rdma_port *port)
+{
+    return (down >> rail_of(port) & 1) == 0;
 }
 
 void interpreter_port_address(const struct rs_rdma_port *port,
@@ -614,6 +622,7 @@ static const struct rs_rdma_port_ops port_ops = {
     .check = interpreter_port_check,
     .close = interpreter_port_close,
     .dmabuf_register = dmabuf_register,
+    .is_active = port_is_active,
     .memory_register = interpreter_memory_register,
     .memory_release = interpreter_memory_release,
     .queue_connect = queue_connect,
@@ -660,6 +669,16 @@ void interpreter_cut(unsigned rails)
     pthread_mutex_lock(&lock);
     cut = rails;
     pthread_mutex_unlock(&lock);
+}
+
+void interpreter_refuse(unsigned rails)
+{
+    refused = rails;
+}
+
+void interpreter_put_down(unsigned rails)
+{
+    down = rails;
 }
 
 void interpreter_remove(unsigned rails)

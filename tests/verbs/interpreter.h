@@ -50,6 +50,11 @@ enum { INTERPRETER_ALL_RAILS = 3 };
  * answered: its queue pair fails. */
 void interpreter_cut(unsigned rails);
 
+/** This thread can connect no queue pairs of these rails from now on, ... */
+void interpreter_refuse(unsigned rails);
+/** ... and not of these, whose ports are down as it sees them. */
+void interpreter_put_down(unsigned rails);
+
 /** The devices of these rails are gone, in all processes, and say so; what is
  * posted to them is never complete. */
 void interpreter_remove(unsigned rails);

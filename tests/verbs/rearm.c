@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections that fail, as a whole or one of their rails, and are replaced:
- * exchanges over the interpreter, whose wires are cut and joined again, and whose
- * devices go away. The ranks are threads. */
+/* Connections that fail, as a whole or one of their rails, and are replaced, and those
+ * that never had all their rails: exchanges over the interpreter, whose wires are cut
+ * and joined again, whose devices go away, and whose queue pairs cannot be connected.
+ * The ranks are threads. */
 #include <stdio.h>
 #include <string.h>
 
-#include "engines/rdma/lane.h"
+#include "engines/rdma/rdma.h"
 #include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
 #include "tests/verbs/interpreter.h"
@@ -184,6 +185,191 @@ static int run_removed(struct rank *self)
     return lose_a_rail(self, interpreter_remove, "the device has been removed");
 }
 
+static uint32_t link_of(const struct rsched_lane *lane)
+{
+    const struct rs_rdma_lane *l = (const struct rs_rdma_lane *)lane;
+
+    return (uint32_t)(l->link - lane->connection->links);
+}
+
+/* Which queue pairs the lanes of an exchange share, as bits. */
+static unsigned links_of(const struct halo *h)
+{
+    unsigned links = 0;
+
+    for (uint32_t i = 0; i < h->x->num_out; i++)
+        links |= 1u << link_of(h->x->out[i].lane);
+    for (uint32_t i = 0; i < h->x->num_in; i++)
+        links |= 1u << link_of(h->x->in[i].lane);
+    return links;
+}
+
+/* An exchange that is dealt to both rails goes over these, on the connection that was
+ * made after so many. */
+static int goes_over(struct rank *self, struct halo *h, unsigned links, uint32_t life)
+{
+    RANK_CHECK(rails_of(h) == 3);
+    RANK_CHECK(links_of(h) == links);
+    RANK_CHECK(only_life(self, h, life) == 0);
+    return only_epochs(self, h, 0);
+}
+
+/* The rails that either rank cannot connect, as bits. */
+struct refusal {
+    const char *name;
+    unsigned rails[2];
+};
+
+static struct refusal refusals[] = {
+    {"neither connects the first rail", {1, 1}},
+    {"neither connects the second rail", {2, 2}},
+    {"rank 0 does not connect the first rail", {1, 0}},
+    {"rank 1 does not connect the second rail", {0, 2}},
+};
+
+static struct refusal hopeless[] = {
+    {"neither connects a rail", {3, 3}},
+    {"rank 0 connects no rail", {3, 0}},
+    {"each connects another rail", {1, 2}},
+};
+
+/* They go without the rail, and so does the next exchange, on the same queue pairs. */
+static int run_left_out(struct rank *self)
+{
+    const struct refusal *refusal = self->arg;
+    unsigned left = 3 & ~(refusal->rails[0] | refusal->rails[1]);
+    struct halo *first, *second;
+    uint64_t queues;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    interpreter_refuse(refusal->rails[self->rank]);
+    RANK_CHECK(create(self, 1, &first) == 0);
+    RANK_CHECK(goes_over(self, first, left, 0) == 0);
+    mesh_barrier(self->end);
+    queues = interpreter_counts().queues;
+    mesh_barrier(self->end);
+    RANK_CHECK(create(self, 2, &second) == 0);
+    RANK_CHECK(goes_over(self, second, left, 0) == 0);
+    RANK_CHECK(only_epochs(self, first, EPOCHS) == 0);
+    RANK_CHECK(only_connections(self) == 1);
+    RANK_CHECK(interpreter_counts().queues == queues);
+    mesh_barrier(self->end);
+    halo_destroy(first);
+    halo_destroy(second);
+    return 0;
+}
+
+static int run_hopeless(struct rank *self)
+{
+    const struct refusal *refusal = self->arg;
+    struct halo *during, *after;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    interpreter_refuse(refusal->rails[self->rank]);
+    RANK_CHECK(create(self, 1, &during) < 0);
+    printf("rank %d: %s\n", self->rank, rsched_last_error());
+    RANK_CHECK(strstr(rsched_last_error(), "no route") != NULL ||
+               strstr(rsched_last_error(), "no rail works at both ends") != NULL);
+    interpreter_refuse(0);
+    RANK_CHECK(create(self, 2, &after) == 0);
+    RANK_CHECK(goes_over(self, after, 3, 1) == 0);
+    RANK_CHECK(only_connections(self) == 1);
+    mesh_barrier(self->end);
+    halo_destroy(after);
+    return 0;
+}
+
+/* The rail is used again by the exchanges that are made afterwards. */
+static int take_back(struct rank *self, struct halo *without)
+{
+    struct halo *with;
+
+    RANK_CHECK(create(self, 3, &with) == 0);
+    RANK_CHECK(goes_over(self, with, 3, 1) == 0);
+    RANK_CHECK(only_epochs(self, without, EPOCHS) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(without);
+    RANK_CHECK(only_epochs(self, with, EPOCHS) == 0);
+    RANK_CHECK(only_connections(self) == 1);
+    mesh_barrier(self->end);
+    halo_destroy(with);
+    return 0;
+}
+
+/* A port of rank 0 is down, and comes up. */
+static int run_comes_up(struct rank *self)
+{
+    struct halo *without, *same;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    interpreter_put_down(self->rank == 0 ? 2 : 0);
+    RANK_CHECK(create(self, 1, &without) == 0);
+    RANK_CHECK(goes_over(self, without, 1, 0) == 0);
+    RANK_CHECK(create(self, 2, &same) == 0);
+    RANK_CHECK(goes_over(self, same, 1, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(same);
+    interpreter_put_down(0);
+    return take_back(self, without);
+}
+
+/* No port was down: after a time rank 1 tries whether it works by now. */
+static int run_retried(struct rank *self)
+{
+    struct halo *without, *same;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    interpreter_refuse(2);
+    RANK_CHECK(create(self, 1, &without) == 0);
+    RANK_CHECK(goes_over(self, without, 1, 0) == 0);
+    interpreter_refuse(0);
+    RANK_CHECK(create(self, 2, &same) == 0);
+    RANK_CHECK(goes_over(self, same, 1, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(same);
+    if (self->rank == 1)
+        without->x->out[0].peer->connection->retry_ps = 0;
+    return take_back(self, without);
+}
+
+/* Rank 2 sends more than rank 0 expects, which so accepts no half of it; of ranks 0 and
+ * 1, rank 1 hears that rank 0 has failed when that has agreed with it on their rails. */
+static int run_half_agreed(struct rank *self)
+{
+    struct halo_edge ring[] = {{0, 1, 500000}, {1, 0, 500000}, {0, 1, 100},
+                               {1, 0, 100},    {0, 2, 5000},   {2, 0, 5000}};
+    struct halo *failed, *h;
+
+    RANK_CHECK(only_interpreter(self, NULL) == 0);
+    interpreter_refuse(self->rank == 1 ? 2 : 0);
+    ring[5].bytes += self->rank == 2;
+    RANK_CHECK(halo_create(self, ring, 6, 1, 0, &failed) < 0);
+    ring[5].bytes = 5000;
+    RANK_CHECK(halo_create(self, ring, 6, 2, 0, &h) == 0);
+    RANK_CHECK(only_life(self, h, 0) == 0);
+    RANK_CHECK(only_epochs(self, h, 0) == 0);
+    if (self->rank == 1)
+        RANK_CHECK(links_of(h) == 1 && rails_of(h) == 3);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
+static int run_refusals(void)
+{
+    int failed = 0;
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        if (ranks_run(2, true, run_left_out, &refusals[i]) != 0)
+            failed = printf("FAILED: %s\n", refusals[i].name);
+    }
+    for (size_t i = 0; i < sizeof(hopeless) / sizeof(hopeless[0]); i++) {
+        if (ranks_run(2, true, run_hopeless, &hopeless[i]) != 0)
+            failed = printf("FAILED: %s\n", hopeless[i].name);
+    }
+    return failed;
+}
+
 int main(void)
 {
     int failed = 0;
@@ -196,5 +382,13 @@ int main(void)
         failed = puts("FAILED: rail");
     if (ranks_run(2, true, run_removed, NULL) != 0)
         failed = puts("FAILED: removed");
+    if (run_refusals() != 0)
+        failed = 1;
+    if (ranks_run(2, true, run_comes_up, NULL) != 0)
+        failed = puts("FAILED: comes up");
+    if (ranks_run(2, true, run_retried, NULL) != 0)
+        failed = puts("FAILED: retried");
+    if (ranks_run(3, true, run_half_agreed, NULL) != 0)
+        failed = puts("FAILED: half agreed");
     return failed != 0;
 }
