@@ -36,6 +36,7 @@ static bool natives_init(struct natives *natives, int count,
     }
     if (!ours)
         return false;
+    rs_has_rested = false;
     natives->num = 0;
     natives->handles = natives->few_handles;
     natives->places = natives->few_places;
@@ -230,15 +231,10 @@ static inline bool is_for_later(struct rs_request *request)
     return false;
 }
 
-static inline MPI_Status *ith(MPI_Status *statuses, int i)
-{
-    return statuses == MPI_STATUSES_IGNORE ? statuses : &statuses[i];
-}
-
 int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 {
     struct rs_request *request = NULL, *failed = NULL;
-    int later = 0, natives = 0, result = MPI_SUCCESS, rest = MPI_SUCCESS;
+    int later = 0, natives = 0, result = MPI_SUCCESS;
 
     if (UNLIKELY(has_none(count, handles)))
         return waitall_natives(count, handles, statuses);
@@ -250,9 +246,9 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
                 statuses[i].MPI_ERROR = MPI_SUCCESS;
         } else if (request->message == NULL || request->state == RS_INACTIVE) {
             wait_ours(request, &handles[i], statuses, i, &failed);
-        } else if (UNLIKELY(request->state == RS_NATIVE) &&
-                   rs_waitall_natively(count - i, handles + i, ith(statuses, i), &result)) {
-            count = i;
+        } else if (UNLIKELY(request->state == RS_NATIVE) && i == natives &&
+                   rs_waitall_natively(count, handles, statuses, &result)) {
+            return result; /* none before it is ours */
         } else if (LIKELY(rs_message_poll(request)) || !is_for_later(request)) {
             take_message(request, statuses, i, &failed);
         } else {
@@ -267,11 +263,11 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         later--;
     }
     if (natives > 0)
-        rest = (LIKELY(failed == NULL)
-                    ? waitall_natives
-                    : waitall_natives_after_failure)(count, handles, statuses);
+        result = (LIKELY(failed == NULL)
+                      ? waitall_natives
+                      : waitall_natives_after_failure)(count, handles, statuses);
     rs_look_at_times();
-    return raise_in_status(failed, result == MPI_SUCCESS ? rest : result);
+    return raise_in_status(failed, result);
 }
 
 int MPI_Testall(int count, MPI_Request *handles, int *flag,

@@ -12,19 +12,23 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
-    TRIES = 32,       /* T4: starts on each lane that do not open the pair */
+    TRIES = 32,       /* T4: starts on each lane that do not open the pair; */
+    LEAST_TRIES = 8,  /* fewer are no attempt, whatever they cost */
     MOST_FUTILE = 5,
     LATER = 64,       /* T4: starts, where there is no time to lose yet */
     LOSS = 64,        /* T4: of so much time, one part may be lost, */
-    LOSS_NS = 1000000, /* and so much at once */
-    LITTLE_NS = 1000,  /* is no loss, */
+    LOSS_NS = 5000000, /* and so much at once */
+    LITTLE_NS = 2000,   /* is no loss, */
     MOST_NS = 10000000, /* and patience is shorter than that */
+    GAP_NS = 50000,     /* between polls; in longer ones the program computes */
+    EXCUSES = 256,      /* waits that a receive is on its way for */
     RECENT = 4 * RS_LANES, /* native starts of the pair */
     MOST_LATER = 16, /* messages of a lane in one go */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
 unsigned rs_num_alone;
+uint64_t rs_num_awaited;
 static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
 
 RS_NATIVE(Iprobe)
@@ -141,6 +145,7 @@ static void begin_lanes(struct rs_pair *pair)
     }
     pair->vain = pair->shy = 0;
     pair->tries = pair->futile = 0;
+    pair->lost = false;
     pair->readies = rs_pair_readies(&pair->view);
     rs_count_number(RS_NUMBER_INCARNATIONS, 1);
 }
@@ -359,21 +364,22 @@ static void try_as_sender(struct rs_pair *pair)
         pair->skip--;
     if (pair->skip > 0 || is_parked(pair))
         return;
-    if (pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
+    if ((pair->tries == 0 || pair->tries >= LEAST_TRIES * pair->num_attached) &&
+        pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
         rest(pair, LATER);
     else if (!rs_incarnation_open(pair))
         fail(pair);
 }
 
-/* N3. A receive that has been posted for long would keep the receiver from being ready for as
- * long again. */
+/* N3. A receive that has been posted while others came and went would keep the receiver from
+ * being ready for as long again. */
 static void bar_standing(struct rs_pair *pair)
 {
     for (unsigned i = 0; i < pair->num_attached; i++) {
         struct rs_lane *lane = pair->attached[i];
 
         if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane) &&
-            !is_recent(lane))
+            pair->latest_over > lane->started + RECENT)
             rs_lane_bar(lane, lane->stood++ == 0 ? RS_STAYS : RS_COMES);
     }
 }
@@ -414,49 +420,91 @@ bool rs_incarnation_is_tried(const struct rs_pair *pair)
 
 bool rs_incarnation_is_futile(const struct rs_pair *pair)
 {
-    return pair->view.sends ? pair->futile > 0 || pair->rests_until > 0
+    return pair->view.sends ? pair->futile > 0 || pair->lost
                             : pair->tries >= TRIES;
 }
 
-/* As far as this process knows. What has been posted for long is not waited for. */
+/* As far as this process knows. One that stays so for long is not waited for. */
 static bool is_pending(const struct rs_message *message)
 {
+    if (message->excuses > EXCUSES &&
+        message->excused == message->puts + message->natives)
+        return false;
     return message->request->state == RS_GRANTED
                ? rs_lane_is_put(message->slots, message->number) == NULL
                : message->request->state == RS_NATIVE && !rs_lane_is_barred(message->lane);
 }
 
-bool rs_incarnation_is_receiving(void)
+static struct rs_message *find_pending(void)
 {
     for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
-        for (const struct rs_message *m = p->messages; m != NULL && !m->sends;
-             m = m->next) {
+        for (struct rs_message *m = p->messages; m != NULL && !m->sends; m = m->next) {
             if (is_pending(m))
-                return true;
+                return m;
         }
     }
-    return false;
+    return NULL;
 }
 
-/* T4. Messages may be waited for at the same time. */
-void rs_incarnation_lose(struct rs_pair *pair, uint64_t since)
+bool rs_incarnation_is_receiving(void)
 {
-    uint64_t now = rs_now_ns(), least = now - (uint64_t)LOSS * LOSS_NS;
-    uint64_t ns = now - (since > pair->lost_until ? since : pair->lost_until);
+    return find_pending() != NULL;
+}
 
-    pair->lost_until = now;
-    /* Who has no core of his own gives it to those that he waits for. */
-    if (ns < LITTLE_NS || rs_is_crowded() || rs_incarnation_is_receiving())
+/* Who has no core of his own gives it to those that he waits for, and who waits for a receive
+ * anyway loses nothing. */
+static bool has_excuse(void)
+{
+    struct rs_message *message;
+    uint64_t starts;
+
+    if (rs_is_crowded())
+        return true;
+    message = find_pending();
+    if (message == NULL)
+        return false;
+    starts = message->puts + message->natives;
+    if (message->excused != starts)
+        message->excuses = 0;
+    message->excused = starts;
+    message->excuses++;
+    return true;
+}
+
+/* T4. The wait before this one, if none for a receive came after it, which would have been longer
+ * without. */
+static void count_loss(struct rs_pair *pair, uint64_t now)
+{
+    uint64_t least = now - (uint64_t)LOSS * LOSS_NS;
+    uint64_t ns = pair->loss < MOST_NS ? pair->loss : MOST_NS;
+
+    pair->loss = 0;
+    if (ns < LITTLE_NS || pair->awaited != rs_num_awaited)
         return;
     if (pair->rests_until < least)
         pair->rests_until = least;
-    pair->rests_until += LOSS * (ns < MOST_NS ? ns : MOST_NS);
+    pair->rests_until += LOSS * ns;
     if (pair->rests_until <= now)
         return;
+    pair->lost = true;
     if (pair->view.open != 0)
         rs_incarnation_stop(pair);
-    if (pair->skip == 0)
-        rest(pair, LATER);
+}
+
+/* Messages may be waited for at the same time: there is one clock for all of the pair. */
+void rs_incarnation_lose(struct rs_pair *pair, bool begins)
+{
+    uint64_t now = rs_now_ns(), ns = now - pair->looked;
+
+    if (begins) {
+        count_loss(pair, now);
+        pair->loses = !has_excuse();
+    } else if (pair->loses && (rs_has_rested || ns < GAP_NS)) {
+        pair->loss += ns;
+    }
+    pair->looked = now;
+    pair->awaited = rs_num_awaited;
+    rs_has_rested = false;
 }
 
 /* ---- stopping ---- */

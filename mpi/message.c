@@ -9,8 +9,7 @@
 #include <string.h>
 
 enum {
-    POLLS_PER_LOOK = 64, /* at the clock, at most */
-    MOST_MORE = 63,      /* times RS_PATIENCE_NS */
+    MOST_MORE = 63, /* N6: times RS_PATIENCE_NS */
 };
 
 RS_NATIVE(Cancel)
@@ -257,13 +256,6 @@ static bool is_patient(const struct rs_message *message, uint64_t ns)
            (ns <= RS_PATIENCE_NS * (1 + MOST_MORE) && rs_incarnation_is_receiving());
 }
 
-/* At first after twice as many polls each time, since the program may compute between
- * them. Not at the first one: many a message is not matched then that is at the second. */
-static bool is_time_to_look(unsigned vain)
-{
-    return vain > 1 && ((vain & (vain - 1)) == 0 || vain % POLLS_PER_LOOK == 0);
-}
-
 /* N6. What is pulled, or so long that it would be if it were not strided, would
  * natively wait for its receiver too. Of GPU memory short messages are pulled, too,
  * that natively may not. */
@@ -278,14 +270,12 @@ static void lose_patience(struct rs_message *message)
         message->waited = message->number;
         message->vain = 0;
     }
-    if (!is_time_to_look(++message->vain))
+    if (!rs_is_time_to_look(++message->vain))
         return;
-    if (message->vain == 2) {
+    rs_incarnation_lose(pair, message->vain == 2);
+    if (message->vain == 2)
         message->since = rs_now_ns();
-        return;
-    }
-    rs_incarnation_lose(pair, message->since);
-    if (pair->view.open != 0 && !is_patient(message, rs_now_ns() - message->since))
+    else if (pair->view.open != 0 && !is_patient(message, rs_now_ns() - message->since))
         rs_incarnation_stop(pair);
 }
 
@@ -332,9 +322,12 @@ void rs_message_wait(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_rest rest = {0};
-    bool was_put = false;
+    bool was_put = false, in_vain = false;
 
+    rs_has_rested = false;
     while (!rs_message_poll(request)) {
+        rs_num_awaited += !message->sends && in_vain;
+        in_vain = true;
         was_put = request->state == RS_PUT;
         if (request->state == RS_NATIVE && !message->is_copied &&
             rs_num_open == 0) {
@@ -345,7 +338,7 @@ void rs_message_wait(struct rs_request *request)
     }
     /* A match is found without a look at the clock. */
     if (was_put && message->vain > 1 && message->waited == message->number)
-        rs_incarnation_lose(message->lane->pair, message->since);
+        rs_incarnation_lose(message->lane->pair, false);
 }
 
 int rs_message_raise(struct rs_request *request, int error)
@@ -421,7 +414,8 @@ void rs_message_close(struct rs_request *request)
         pair->messages = message->next;
     if (message->next != NULL)
         message->next->previous = message->previous;
-    PMPI_Request_free(&message->native);
+    if (message->native != MPI_REQUEST_NULL) /* Open MPI frees what has failed */
+        PMPI_Request_free(&message->native);
     if (message->synced != MPI_REQUEST_NULL)
         PMPI_Request_free(&message->synced);
     rs_gpu_close(message);

@@ -60,11 +60,15 @@ struct rs_message {
     bool raised; /* the native MPI calls the error handler itself */
     enum rs_call call;
     enum rs_reason reason; /* RS_ACCELERATED, or why it never can be any more */
-    uint64_t native_number;
+    uint64_t native_number; /* of the last native start: a send's among the lane's, a
+                               receive's among the pair's */
     uint64_t covers; /* receive: the lane's, at the last native start */
     uint64_t waited; /* number of the put that is waited for */
-    unsigned vain;   /* polls of it */
+    unsigned vain;   /* polls of it, or of the copy */
     uint64_t since;  /* the first look at the clock, ns */
+    uint64_t excused; /* receive: its starts when it last excused a sender's wait */
+    unsigned excuses; /* times since then */
+    uint64_t mark;    /* of the last array of native messages that it was in */
     MPI_Request native; /* the same request, natively */
     MPI_Request synced; /* a long send, synchronous; or null */
     bool is_synced;     /* that one has been started in its place (O1) */
@@ -105,6 +109,19 @@ struct rs_rest {
 /** One step of waiting for any of an array, with native requests or without,
  * of which none is complete (rest.c). */
 void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles);
+
+/** Whether somebody has been in rs_rest() since this was set to false. */
+extern bool rs_has_rested __attribute__((visibility("hidden")));
+
+/** Whether a sender that has polled a message so often in vain looks at the clock: after twice
+ * as many polls each time at first, since the program may compute between them. Not at the first
+ * one: many a message is not matched then that is at the second. */
+static inline bool rs_is_time_to_look(unsigned vain)
+{
+    enum { POLLS_PER_LOOK = 64 }; /* at most */
+
+    return vain > 1 && ((vain & (vain - 1)) == 0 || vain % POLLS_PER_LOOK == 0);
+}
 
 int rs_message_raise(struct rs_request *request, int error);
 int rs_message_cancel(struct rs_request *request);

@@ -8,6 +8,7 @@
 enum { FEW = 64 };
 
 struct array {
+    uint64_t mark; /* no other array has it */
     int num;
     struct rs_request **ours; /* or NULL, for each */
     MPI_Request *handles;     /* what the native call sees */
@@ -20,9 +21,11 @@ struct array {
 
 static bool allocate(struct array *array, int count)
 {
+    static uint64_t marks;
     size_t n = (size_t)count;
     char *memory;
 
+    array->mark = ++marks;
     array->num = count;
     array->ours = array->few_ours;
     array->handles = array->few_handles;
@@ -41,11 +44,17 @@ static bool allocate(struct array *array, int count)
     return true;
 }
 
-/* Ours that is complete, or inactive, or waits for something else. */
-static bool is_native(const struct rs_request *request)
+/* Not one that is complete, or inactive, or waits for something else, or is in the array
+ * twice. */
+static bool is_native(const struct array *array, const struct rs_request *request)
 {
-    return request->message != NULL && request->state == RS_NATIVE &&
-           !request->message->is_copied;
+    struct rs_message *message = request->message;
+
+    if (message == NULL || request->state != RS_NATIVE || message->is_copied ||
+        message->mark == array->mark)
+        return false;
+    message->mark = array->mark;
+    return true;
 }
 
 /* False: something else is in the array, too. */
@@ -58,43 +67,61 @@ static bool fill(struct array *array, const MPI_Request *handles)
         array->ours[i] = request;
         if (request == NULL)
             array->handles[i] = handles[i];
-        else if (is_native(request))
+        else if (is_native(array, request))
             array->handles[i] = *rs_message_native(request->message);
         else
             return false;
+        array->statuses[i].MPI_ERROR = MPI_SUCCESS; /* MPICH sets it only after an error */
     }
     return true;
 }
 
-/* One of ours, if that is complete. The native call has called the error handler, and Open MPI
- * frees what has failed. */
-static void take(struct rs_request *request, MPI_Request handle, const MPI_Status *status,
-                 int result)
+static int class_of(int error)
 {
-    int error = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : MPI_SUCCESS;
+    int class = error;
 
+    if (error != MPI_SUCCESS)
+        PMPI_Error_class(error, &class);
+    return class;
+}
+
+/* One of ours, if that is complete. Open MPI frees what has failed. */
+static void take(struct rs_request *request, MPI_Request handle, const MPI_Status *status)
+{
     *rs_message_native(request->message) = handle;
-    if (error == MPI_ERR_PENDING)
+    if (class_of(status->MPI_ERROR) == MPI_ERR_PENDING)
         return;
     request->message->status = *status;
-    rs_message_native_is_over(request, error);
+    rs_message_native_is_over(request, status->MPI_ERROR);
     request->error = MPI_SUCCESS;
     request->state = RS_INACTIVE;
 }
 
-/* The native call is over. */
-static void finish(struct array *array, MPI_Request *handles, MPI_Status *statuses, int result)
+/* The native call is over. Where it has an error it has called the handler. Open MPI's may say
+ * of what is persistent and has failed that all is well, but for the status.
+ * @return the result */
+static int finish(struct array *array, MPI_Request *handles, MPI_Status *statuses, int result)
 {
+    struct rs_request *failed = NULL;
+
     for (int i = 0; i < array->num; i++) {
-        if (result == MPI_SUCCESS)
-            array->statuses[i].MPI_ERROR = MPI_SUCCESS;
-        if (array->ours[i] == NULL)
+        struct rs_request *request = array->ours[i];
+
+        if (request == NULL) {
             handles[i] = array->handles[i];
-        else
-            take(array->ours[i], array->handles[i], &array->statuses[i], result);
+        } else {
+            take(request, array->handles[i], &array->statuses[i]);
+            if (failed == NULL && array->statuses[i].MPI_ERROR != MPI_SUCCESS)
+                failed = request;
+        }
         if (statuses != MPI_STATUSES_IGNORE)
             statuses[i] = array->statuses[i];
     }
+    if (result != MPI_SUCCESS || failed == NULL)
+        return result;
+    failed->message->raised = false;
+    rs_request_raise(failed, MPI_ERR_IN_STATUS);
+    return MPI_ERR_IN_STATUS;
 }
 
 /* False: the array is none of these, and need not be freed. */
@@ -108,12 +135,13 @@ static bool begin(struct array *array, int count, const MPI_Request *handles)
     return false;
 }
 
-static void end(struct array *array, bool over, MPI_Request *handles, MPI_Status *statuses,
-                int result)
+static int end(struct array *array, bool over, MPI_Request *handles, MPI_Status *statuses,
+               int result)
 {
-    if ((over && result == MPI_SUCCESS) || result == MPI_ERR_IN_STATUS)
-        finish(array, handles, statuses, result);
+    if ((over && result == MPI_SUCCESS) || class_of(result) == MPI_ERR_IN_STATUS)
+        result = finish(array, handles, statuses, result);
     free(array->memory);
+    return result;
 }
 
 bool rs_waitall_natively(int count, MPI_Request *handles, MPI_Status *statuses, int *result)
@@ -123,7 +151,7 @@ bool rs_waitall_natively(int count, MPI_Request *handles, MPI_Status *statuses, 
     if (!begin(&array, count, handles))
         return false;
     *result = PMPI_Waitall(count, array.handles, array.statuses);
-    end(&array, true, handles, statuses, *result);
+    *result = end(&array, true, handles, statuses, *result);
     return true;
 }
 
@@ -135,6 +163,8 @@ bool rs_testall_natively(int count, MPI_Request *handles, int *flag, MPI_Status 
     if (!begin(&array, count, handles))
         return false;
     *result = PMPI_Testall(count, array.handles, flag, array.statuses);
-    end(&array, *flag, handles, statuses, *result);
+    *result = end(&array, *flag, handles, statuses, *result);
+    if (!*flag)
+        rs_native_progress();
     return true;
 }

@@ -69,6 +69,7 @@ static int start_native(struct rs_request *request)
         message->native_number = ++lane->natives;
     } else {
         message->covers = lane->covers;
+        message->native_number = lane->started;
         lane->posted++;
     }
     return MPI_SUCCESS;
@@ -155,8 +156,7 @@ static bool send_copy(struct rs_request *request, int *error)
     lane->active++;
     lane->sync_number = message->native_number = ++lane->natives;
     message->is_copied = true;
-    message->since = rs_now_ns();
-    message->vain = 0;
+    message->since = message->vain = 0;
     message->got = message->bytes;
     request->state = RS_NATIVE;
     return true;
@@ -168,24 +168,28 @@ static bool send_copy(struct rs_request *request, int *error)
 static bool is_copy_over(struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
+    uint64_t now;
 
-    return rs_lane_is_quiet(lane) || lane->sync == MPI_REQUEST_NULL ||
-           lane->sync_number != message->native_number ||
-           rs_now_ns() - message->since > COPY_PATIENCE * RS_PATIENCE_NS;
+    if (rs_lane_is_quiet(lane) || lane->sync == MPI_REQUEST_NULL ||
+        lane->sync_number != message->native_number)
+        return true;
+    now = rs_now_ns();
+    if (message->since == 0) /* the program may have computed up to now */
+        message->since = now;
+    return now - message->since > COPY_PATIENCE * RS_PATIENCE_NS;
 }
 
-/* The program may have computed before the first poll. */
 static bool poll_copy(struct rs_message *message)
 {
     struct rs_pair *pair = message->lane->pair;
 
     if (!is_copy_over(message)) {
-        if (message->vain++ == 0)
-            pair->lost_until = rs_now_ns();
+        if (rs_is_time_to_look(++message->vain))
+            rs_incarnation_lose(pair, message->vain == 2);
         return false;
     }
-    if (message->vain > 0)
-        rs_incarnation_lose(pair, message->since);
+    if (message->vain > 1)
+        rs_incarnation_lose(pair, false);
     message->lane->active--;
     message->request->state = RS_COMPLETE;
     return true;
@@ -227,6 +231,8 @@ void rs_message_native_is_over(struct rs_request *request, int error)
     request->state = RS_COMPLETE;
     if (!message->sends) {
         lane->posted--;
+        if (message->native_number > lane->pair->latest_over)
+            lane->pair->latest_over = message->native_number;
         if (lane->barred && is_matched(message, error))
             rs_lane_unbar(lane, message->covers);
         rs_incarnation_is_due(lane->pair);

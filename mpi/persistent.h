@@ -54,12 +54,12 @@ struct rs_lane {
     uint64_t limit;
     bool barred; /* by this side (N3, N7) */
     bool barred_for_good;
+    uint64_t started; /* `native_starts` when it was last */
 
     /* The sender's. */
     uint64_t starts;    /* before it was attached */
     uint64_t offer_at;  /* of these, the first one at which it may be offered */
     bool quiet;         /* all its messages have been matched (O1) */
-    uint64_t started;   /* `native_starts` when it was last */
     uint64_t natives;   /* messages sent natively */
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
@@ -122,8 +122,14 @@ struct rs_pair {
     unsigned futile;        /* times that it was left alone for that, in a row */
     bool parked;            /* until the receiver is ready, or has been */
     uint32_t readies;       /* of the words, when last looked at */
-    uint64_t lost_until;    /* ns: what was lost before has been counted */
-    uint64_t rests_until;   /* ns: then that is a small part of the time */
+    bool loses, lost;       /* since `looked`; it has rested for that since it was open */
+    uint64_t looked;        /* ns */
+    uint64_t loss;          /* ns of a wait that may have been for nothing */
+    uint64_t awaited;       /* `rs_num_awaited` at its end */
+    uint64_t rests_until;   /* ns: then all losses are a small part of the time */
+    /* The receiver's. */
+    uint64_t latest_over;   /* of the native receives that are over, the one that was
+                               started last: `native_starts` then */
     unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
     unsigned shy;    /* times that it could be and goes natively instead */
     uint64_t probed; /* order of the message that was probed for last */
@@ -141,6 +147,8 @@ extern unsigned rs_num_open;
 extern unsigned rs_num_alone;
 /** Puts or grants since the last fence. */
 extern bool rs_unfenced;
+/** Times that a receive was waited for that was not there. */
+extern uint64_t rs_num_awaited;
 /** Calls that found complete what they asked for while other messages were open. */
 extern unsigned rs_num_quick;
 #pragma GCC visibility pop
@@ -285,9 +293,10 @@ bool rs_incarnation_is_tried(const struct rs_pair *pair);
 bool rs_incarnation_is_futile(const struct rs_pair *pair);
 /** Whether something that this process receives by persistent requests is on its way. */
 bool rs_incarnation_is_receiving(void);
-/** Sender: it has waited since then for what natively may not be waited for. This may stop
- * the incarnation. */
-void rs_incarnation_lose(struct rs_pair *pair, uint64_t since);
+/** Sender: a message that natively may not be waited for has been polled in vain, or is over
+ * (not `begins`) after that. This may stop the incarnation.
+ * @param begins of this message it is the first time */
+void rs_incarnation_lose(struct rs_pair *pair, bool begins);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
  * incarnation then. */
 void rs_incarnation_unready(struct rs_pair *pair);

@@ -35,6 +35,8 @@ struct look {
     const MPI_Request *handles;
 };
 
+bool rs_has_rested;
+
 /* ---- bells ---- */
 
 /* The one that rings when something of the pair is complete, or can go on. */
@@ -236,6 +238,7 @@ void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
     struct bells bells;
     uint64_t limit_ps;
 
+    rs_has_rested = true;
     if (rest->pause.steps == 0)
         rest->for_exchanges = are_exchanges(count, handles);
     if (rest->for_exchanges) {

@@ -24,7 +24,7 @@ static struct rs_pair_words *words;
 /* ---- what the rest of the backend would do ---- */
 
 unsigned rs_num_pairs, rs_num_open;
-bool rs_unfenced;
+bool rs_unfenced, rs_has_rested;
 
 /* Nothing is probed for. */
 void *rs_native(const char *name)
@@ -389,7 +389,8 @@ static void case_again(void)
 
 /* ---- attempts ---- */
 
-enum { STARTS = 100000, RARE = 16, STANDS = 256, MS = 1000000 };
+enum { STARTS = 100000, RARE = 16, STANDS = 256 };
+#define MS UINT64_C(1000000)
 
 /* @return how many of so many starts of the sender make attempts */
 static unsigned tried(unsigned starts)
@@ -464,11 +465,12 @@ static void case_standing(void)
             begin();
         lane->posted = 1;
         lane->started = receiver.pair.native_starts;
-        for (int i = 0; i < STANDS; i++) {
-            CHECK(!lane->barred);
+        for (int i = 0; i < 4 * STANDS; i++) { /* in one go */
             receiver.pair.native_starts++;
             rs_incarnation_try(&receiver.pair);
+            CHECK(!lane->barred);
         }
+        receiver.pair.latest_over = receiver.pair.native_starts;
         for (int i = 0; i < STANDS && !lane->barred; i++)
             rs_incarnation_try(&receiver.pair);
         CHECK(lane->barred && !receiver.lanes[OTHER].barred);
@@ -483,10 +485,16 @@ static void case_standing(void)
     }
 }
 
-static void lose(uint64_t ns)
+/* A wait of so long, in which the process rests or, if it does not, computes; what was lost in
+ * it counts when another one begins. */
+static void wait(uint64_t ns, bool rests)
 {
-    sender.pair.lost_until = 0;
-    rs_incarnation_lose(&sender.pair, rs_now_ns() - ns);
+    struct rs_pair *pair = &sender.pair;
+
+    rs_incarnation_lose(pair, true);
+    pair->looked = rs_now_ns() - ns;
+    rs_has_rested = rests;
+    rs_incarnation_lose(pair, false);
 }
 
 static void case_lost(void)
@@ -498,23 +506,50 @@ static void case_lost(void)
 
     begin();
     CHECK(both_open());
-    lose(MS / 2);
-    rs_incarnation_lose(pair, rs_now_ns() - 10 * MS); /* that has been counted */
-    CHECK(pair->view.open != 0);
+    wait(MS / 2, true);
+    wait(10 * MS, false);
     pairs = &other; /* it waits for that */
-    lose(10 * MS);
+    wait(10 * MS, true);
     pairs = NULL;
     is_crowded = true;
-    lose(10 * MS);
+    wait(10 * MS, true);
     is_crowded = false;
+    wait(10 * MS, true);
+    rs_num_awaited++; /* it has waited for something that it receives */
+    wait(8 * MS, true);
     CHECK(pair->view.open != 0);
-    lose(2 * MS);
-    CHECK(pair->view.open == 0 && pair->rests_until > rs_now_ns() + 64 * MS);
+    wait(0, true);
+    CHECK(pair->view.open == 0 && pair->rests_until > rs_now_ns() + 20 * MS);
+    CHECK(rs_incarnation_is_futile(pair));
     rs_incarnation_stop(&receiver.pair);
     CHECK(!rs_incarnation_open(&receiver.pair));
     CHECK(tried(1000) == 0);
     pair->rests_until = rs_now_ns();
     CHECK(tried(65) > 0 && pair->view.open != 0);
+    CHECK(!rs_incarnation_is_futile(pair));
+}
+
+/* A receive that nobody sends to is no excuse for ever, until it is started again. */
+static void case_excuses(void)
+{
+    struct rs_request request = {.state = RS_NATIVE};
+    struct rs_message message = {.request = &request, .lane = &receiver.lanes[OTHER]};
+    struct rs_pair other = {.messages = &message};
+    struct rs_pair *pair = &sender.pair;
+    int waits = 0;
+
+    begin();
+    CHECK(both_open());
+    pairs = &other;
+    for (; pair->view.open != 0; waits++) {
+        CHECK(waits < 1000);
+        CHECK(rs_incarnation_is_receiving() == (waits < 257));
+        wait(10 * MS, true);
+    }
+    CHECK(waits > 256);
+    message.natives++;
+    CHECK(rs_incarnation_is_receiving());
+    pairs = NULL;
 }
 
 /* ---- as two threads ---- */
@@ -640,6 +675,7 @@ int main(void)
     case_never_quiet();
     case_standing();
     case_lost();
+    case_excuses();
     case_threads();
     free(words);
     printf("barred: ok\n");

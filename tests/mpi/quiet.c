@@ -82,10 +82,10 @@ bool rs_incarnation_is_tried(const struct rs_pair *pair)
     return true;
 }
 
-void rs_incarnation_lose(struct rs_pair *pair, uint64_t since)
+void rs_incarnation_lose(struct rs_pair *pair, bool begins)
 {
     (void)pair;
-    (void)since;
+    (void)begins;
 }
 
 /* Only for what cannot be started. */
