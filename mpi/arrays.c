@@ -36,7 +36,7 @@ static bool natives_init(struct natives *natives, int count,
     }
     if (!ours)
         return false;
-    rs_has_rested = false;
+    rs_set_rested(false);
     natives->num = 0;
     natives->handles = natives->few_handles;
     natives->places = natives->few_places;

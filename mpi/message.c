@@ -324,7 +324,7 @@ void rs_message_wait(struct rs_request *request)
     struct rs_rest rest = {0};
     bool was_put = false, in_vain = false;
 
-    rs_has_rested = false;
+    rs_set_rested(false);
     while (!rs_message_poll(request)) {
         rs_num_awaited += !message->sends && in_vain;
         in_vain = true;

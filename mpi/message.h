@@ -110,8 +110,15 @@ struct rs_rest {
  * of which none is complete (rest.c). */
 void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles);
 
-/** Whether somebody has been in rs_rest() since this was set to false. */
+/** Whether somebody has been in rs_rest() since this was set to false; only for pairs, which no
+ * threads share. */
 extern bool rs_has_rested __attribute__((visibility("hidden")));
+
+static inline void rs_set_rested(bool rested)
+{
+    if (rs_num_pairs > 0)
+        rs_has_rested = rested;
+}
 
 /** Whether a sender that has polled a message so often in vain looks at the clock: after twice
  * as many polls each time at first, since the program may compute between them. Not at the first

@@ -124,10 +124,11 @@ static int finish(struct array *array, MPI_Request *handles, MPI_Status *statuse
     return MPI_ERR_IN_STATUS;
 }
 
-/* False: the array is none of these, and need not be freed. */
+/* False: the array is none of these, and need not be freed. Where there are no pairs there are no
+ * messages of ours, and perhaps several threads. */
 static bool begin(struct array *array, int count, const MPI_Request *handles)
 {
-    if (rs_num_open > 0 || !allocate(array, count))
+    if (rs_num_pairs == 0 || rs_num_open > 0 || !allocate(array, count))
         return false;
     if (fill(array, handles))
         return true;

@@ -238,7 +238,7 @@ void rs_rest(struct rs_rest *rest, int count, const MPI_Request *handles)
     struct bells bells;
     uint64_t limit_ps;
 
-    rs_has_rested = true;
+    rs_set_rested(true);
     if (rest->pause.steps == 0)
         rest->for_exchanges = are_exchanges(count, handles);
     if (rest->for_exchanges) {
