@@ -12,24 +12,11 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
-    TRIES = 32,       /* T4: starts on each lane that do not open the pair; */
-    LEAST_TRIES = 8,  /* fewer are no attempt, whatever they cost */
-    MOST_FUTILE = 5,
-    LATER = 64,       /* T4: starts, where there is no time to lose yet */
-    LOSS = 64,        /* T4: of so much time, one part may be lost, */
-    LOSS_NS = 5000000, /* and so much at once */
-    LITTLE_NS = 2000,   /* is no loss, */
-    MOST_NS = 10000000, /* and patience is shorter than that */
-    GAP_NS = 50000,     /* between polls; in longer ones the program computes */
-    EXCUSES = 256,      /* waits that a receive is on its way for */
-    RECENT = 4 * RS_LANES, /* native starts of the pair */
     MOST_LATER = 16, /* messages of a lane in one go */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
 unsigned rs_num_alone;
-uint64_t rs_num_awaited;
-static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
 
 RS_NATIVE(Iprobe)
 
@@ -66,17 +53,14 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
     return lane->quiet;
 }
 
-/* Among the pair's last native starts there is one of the lane. */
-static bool is_recent(const struct rs_lane *lane)
-{
-    return lane->pair->native_starts - lane->started < RECENT;
-}
-
-/* The same, and it was since the last incarnation. */
+/* Among the pair's last native starts, since the last incarnation, there is one of the
+ * lane. */
 static bool is_in_use(const struct rs_lane *lane)
 {
-    return lane->requests > 0 && lane->started > lane->pair->native_starts_before &&
-           is_recent(lane);
+    const struct rs_pair *pair = lane->pair;
+
+    return lane->requests > 0 && lane->started > pair->native_starts_before &&
+           pair->native_starts - lane->started < RS_RECENT_STARTS;
 }
 
 /* Lanes that join. 0: none can, or one that is in use will be quiet soon. */
@@ -326,187 +310,6 @@ static void probe(struct rs_pair *pair)
         rs_incarnation_stop(pair);
 }
 
-/* ---- attempts ---- */
-
-static void rest(struct rs_pair *pair, unsigned starts)
-{
-    pair->skip = starts;
-    pair->tries = 0;
-    rs_pair_want(&pair->view, false);
-}
-
-/* T4. They cost more than what goes natively, so they are seldom where they are in vain:
- * a program may have a receive posted at each start, or a send under way. */
-static void fail(struct rs_pair *pair)
-{
-    uint32_t readies;
-
-    if (++pair->tries < TRIES * pair->num_attached)
-        return;
-    readies = rs_pair_readies(&pair->view);
-    pair->parked = readies == pair->readies && !rs_pair_is_ready(&pair->view);
-    pair->readies = readies;
-    rest(pair, pair->parked ? 0 : pair->tries << pair->futile);
-    pair->futile += pair->futile < MOST_FUTILE;
-}
-
-static bool is_parked(struct rs_pair *pair)
-{
-    if (pair->parked && (rs_pair_is_ready(&pair->view) ||
-                         rs_pair_readies(&pair->view) != pair->readies))
-        pair->parked = false;
-    return pair->parked;
-}
-
-static void try_as_sender(struct rs_pair *pair)
-{
-    if (pair->skip > 0)
-        pair->skip--;
-    if (pair->skip > 0 || is_parked(pair))
-        return;
-    if ((pair->tries == 0 || pair->tries >= LEAST_TRIES * pair->num_attached) &&
-        pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
-        rest(pair, LATER);
-    else if (!rs_incarnation_open(pair))
-        fail(pair);
-}
-
-/* N3. A receive that has been posted while others came and went would keep the receiver from
- * being ready for as long again. */
-static void bar_standing(struct rs_pair *pair)
-{
-    for (unsigned i = 0; i < pair->num_attached; i++) {
-        struct rs_lane *lane = pair->attached[i];
-
-        if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane) &&
-            pair->latest_over > lane->started + RECENT)
-            rs_lane_bar(lane, lane->stood++ == 0 ? RS_STAYS : RS_COMES);
-    }
-}
-
-static void try_as_receiver(struct rs_pair *pair)
-{
-    if (rs_incarnation_open(pair))
-        return;
-    rs_incarnation_enter_alone(pair);
-    if (pair->view.open == 0 && ++pair->tries % TRIES == 0)
-        bar_standing(pair);
-}
-
-/* Of another pair: a receiver is ready between its native receives only, so its sender is to
- * look before it does anything else. */
-static void prepare(struct rs_pair *pair)
-{
-    if (!pair->view.sends || rs_incarnation_is_tried(pair))
-        rs_incarnation_open(pair);
-}
-
-void rs_incarnation_try(struct rs_pair *pair)
-{
-    if (is_new_step) {
-        is_new_step = false;
-        rs_pairs_visit(prepare);
-    }
-    if (pair->view.sends)
-        try_as_sender(pair);
-    else
-        try_as_receiver(pair);
-}
-
-bool rs_incarnation_is_tried(const struct rs_pair *pair)
-{
-    return pair->skip == 0 && !pair->parked;
-}
-
-bool rs_incarnation_is_futile(const struct rs_pair *pair)
-{
-    return pair->view.sends ? pair->futile > 0 || pair->lost
-                            : pair->tries >= TRIES;
-}
-
-/* As far as this process knows. One that stays so for long is not waited for. */
-static bool is_pending(const struct rs_message *message)
-{
-    if (message->excuses > EXCUSES &&
-        message->excused == message->puts + message->natives)
-        return false;
-    return message->request->state == RS_GRANTED
-               ? rs_lane_is_put(message->slots, message->number) == NULL
-               : message->request->state == RS_NATIVE && !rs_lane_is_barred(message->lane);
-}
-
-static struct rs_message *find_pending(void)
-{
-    for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
-        for (struct rs_message *m = p->messages; m != NULL && !m->sends; m = m->next) {
-            if (is_pending(m))
-                return m;
-        }
-    }
-    return NULL;
-}
-
-bool rs_incarnation_is_receiving(void)
-{
-    return find_pending() != NULL;
-}
-
-/* Who has no core of his own gives it to those that he waits for, and who waits for a receive
- * anyway loses nothing. */
-static bool has_excuse(void)
-{
-    struct rs_message *message;
-    uint64_t starts;
-
-    if (rs_is_crowded())
-        return true;
-    message = find_pending();
-    if (message == NULL)
-        return false;
-    starts = message->puts + message->natives;
-    if (message->excused != starts)
-        message->excuses = 0;
-    message->excused = starts;
-    message->excuses++;
-    return true;
-}
-
-/* T4. The wait before this one, if none for a receive came after it, which would have been longer
- * without. */
-static void count_loss(struct rs_pair *pair, uint64_t now)
-{
-    uint64_t least = now - (uint64_t)LOSS * LOSS_NS;
-    uint64_t ns = pair->loss < MOST_NS ? pair->loss : MOST_NS;
-
-    pair->loss = 0;
-    if (ns < LITTLE_NS || pair->awaited != rs_num_awaited)
-        return;
-    if (pair->rests_until < least)
-        pair->rests_until = least;
-    pair->rests_until += LOSS * ns;
-    if (pair->rests_until <= now)
-        return;
-    pair->lost = true;
-    if (pair->view.open != 0)
-        rs_incarnation_stop(pair);
-}
-
-/* Messages may be waited for at the same time: there is one clock for all of the pair. */
-void rs_incarnation_lose(struct rs_pair *pair, bool begins)
-{
-    uint64_t now = rs_now_ns(), ns = now - pair->looked;
-
-    if (begins) {
-        count_loss(pair, now);
-        pair->loses = !has_excuse();
-    } else if (pair->loses && (rs_has_rested || ns < GAP_NS)) {
-        pair->loss += ns;
-    }
-    pair->looked = now;
-    pair->awaited = rs_num_awaited;
-    rs_has_rested = false;
-}
-
 /* ---- stopping ---- */
 
 static void punish(struct rs_pair *pair, uint64_t length)
@@ -518,7 +321,7 @@ static void punish(struct rs_pair *pair, uint64_t length)
         pair->penalty /= 2;
     if (pair->penalty < FIRST_PENALTY)
         pair->penalty = FIRST_PENALTY;
-    rest(pair, pair->penalty);
+    rs_incarnation_rest(pair, pair->penalty);
 }
 
 /* @return whether it is this side that has stopped it */
@@ -562,12 +365,6 @@ static bool stop(struct rs_pair *pair)
 void rs_incarnation_stop(struct rs_pair *pair)
 {
     stop(pair);
-}
-
-void rs_incarnation_is_due(struct rs_pair *pair)
-{
-    is_new_step = true;
-    rs_incarnation_open(pair);
 }
 
 void rs_incarnation_unready(struct rs_pair *pair)

@@ -38,6 +38,8 @@ void rs_names_fini(void);
 
 /** Lanes without requests that a pair keeps, in case that one is made again. */
 enum { RS_IDLE_LANES = 64 };
+/** Native starts of a pair that are its last ones. */
+enum { RS_RECENT_STARTS = 4 * RS_LANES };
 
 struct rs_lane {
     struct rs_lane *next, *previous; /* of the pair */
@@ -274,6 +276,28 @@ void rs_gpu_progress(void);
 /** N4: wait until no sender waits for one any more. */
 void rs_gpu_settle(void);
 
+/* ---- attempts to open pairs (attempts.c) ---- */
+
+/** Receiver: a native receive of the pair is over. */
+void rs_incarnation_is_due(struct rs_pair *pair);
+/** At a start: do what is to be done for the pair to open, if it is time for that. */
+void rs_incarnation_try(struct rs_pair *pair);
+/** Sender: whether it has been, at the last start. */
+bool rs_incarnation_is_tried(const struct rs_pair *pair);
+/** Sender: not for so many starts. */
+void rs_incarnation_rest(struct rs_pair *pair, unsigned starts);
+/** Whether many starts have not opened the pair. */
+bool rs_incarnation_is_futile(const struct rs_pair *pair);
+
+/* ---- what waiting costs a sender (losses.c) ---- */
+
+/** Whether something that this process receives by persistent requests is on its way. */
+bool rs_incarnation_is_receiving(void);
+/** Sender: a message that natively may not be waited for has been polled in vain, or is over
+ * (not `begins`) after that. This may stop the incarnation.
+ * @param begins of this message it is the first time */
+void rs_incarnation_lose(struct rs_pair *pair, bool begins);
+
 /* ---- incarnations (incarnation.c) ---- */
 
 /** Receiver: become ready, if that is possible; sender: open the pair, if its receiver
@@ -283,20 +307,6 @@ bool rs_incarnation_open(struct rs_pair *pair);
 void rs_incarnation_enter_alone(struct rs_pair *pair);
 /** Whether the incarnation that this side is in goes on; else it must stop it, too. */
 bool rs_incarnation_is_open(struct rs_pair *pair);
-/** Receiver: a native receive of the pair is over. */
-void rs_incarnation_is_due(struct rs_pair *pair);
-/** At a start: do what is to be done for the pair to open, if it is time for that. */
-void rs_incarnation_try(struct rs_pair *pair);
-/** Sender: whether it has been, at the last start. */
-bool rs_incarnation_is_tried(const struct rs_pair *pair);
-/** Whether many starts have not opened the pair. */
-bool rs_incarnation_is_futile(const struct rs_pair *pair);
-/** Whether something that this process receives by persistent requests is on its way. */
-bool rs_incarnation_is_receiving(void);
-/** Sender: a message that natively may not be waited for has been polled in vain, or is over
- * (not `begins`) after that. This may stop the incarnation.
- * @param begins of this message it is the first time */
-void rs_incarnation_lose(struct rs_pair *pair, bool begins);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
  * incarnation then. */
 void rs_incarnation_unready(struct rs_pair *pair);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Attempts to open pairs: at which starts they are made (T4 of docs/persistent.md). */
+#include "mpi/message.h"
+
+enum {
+    TRIES = 32,      /* starts on each lane that do not open the pair; */
+    LEAST_TRIES = 8, /* fewer are no attempt, whatever they cost */
+    MOST_FUTILE = 5,
+    LATER = 64, /* starts, where there is no time to lose yet */
+};
+
+static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
+
+void rs_incarnation_rest(struct rs_pair *pair, unsigned starts)
+{
+    pair->skip = starts;
+    pair->tries = 0;
+    rs_pair_want(&pair->view, false);
+}
+
+/* T4. They cost more than what goes natively, so they are seldom where they are in vain:
+ * a program may have a receive posted at each start, or a send under way. */
+static void fail(struct rs_pair *pair)
+{
+    uint32_t readies;
+
+    if (++pair->tries < TRIES * pair->num_attached)
+        return;
+    readies = rs_pair_readies(&pair->view);
+    pair->parked = readies == pair->readies && !rs_pair_is_ready(&pair->view);
+    pair->readies = readies;
+    rs_incarnation_rest(pair, pair->parked ? 0 : pair->tries << pair->futile);
+    pair->futile += pair->futile < MOST_FUTILE;
+}
+
+static bool is_parked(struct rs_pair *pair)
+{
+    if (pair->parked && (rs_pair_is_ready(&pair->view) ||
+                         rs_pair_readies(&pair->view) != pair->readies))
+        pair->parked = false;
+    return pair->parked;
+}
+
+static void try_as_sender(struct rs_pair *pair)
+{
+    if (pair->skip > 0)
+        pair->skip--;
+    if (pair->skip > 0 || is_parked(pair))
+        return;
+    if ((pair->tries == 0 || pair->tries >= LEAST_TRIES * pair->num_attached) &&
+        pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
+        rs_incarnation_rest(pair, LATER);
+    else if (!rs_incarnation_open(pair))
+        fail(pair);
+}
+
+/* N3. A receive that has been posted while others came and went would keep the receiver from
+ * being ready for as long again. */
+static void bar_standing(struct rs_pair *pair)
+{
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        struct rs_lane *lane = pair->attached[i];
+
+        if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane) &&
+            pair->latest_over > lane->started + RS_RECENT_STARTS)
+            rs_lane_bar(lane, lane->stood++ == 0 ? RS_STAYS : RS_COMES);
+    }
+}
+
+static void try_as_receiver(struct rs_pair *pair)
+{
+    if (rs_incarnation_open(pair))
+        return;
+    rs_incarnation_enter_alone(pair);
+    if (pair->view.open == 0 && ++pair->tries % TRIES == 0)
+        bar_standing(pair);
+}
+
+/* Of another pair: a receiver is ready between its native receives only, so its sender is to
+ * look before it does anything else. */
+static void prepare(struct rs_pair *pair)
+{
+    if (!pair->view.sends || rs_incarnation_is_tried(pair))
+        rs_incarnation_open(pair);
+}
+
+void rs_incarnation_try(struct rs_pair *pair)
+{
+    if (is_new_step) {
+        is_new_step = false;
+        rs_pairs_visit(prepare);
+    }
+    if (pair->view.sends)
+        try_as_sender(pair);
+    else
+        try_as_receiver(pair);
+}
+
+bool rs_incarnation_is_tried(const struct rs_pair *pair)
+{
+    return pair->skip == 0 && !pair->parked;
+}
+
+bool rs_incarnation_is_futile(const struct rs_pair *pair)
+{
+    return pair->view.sends ? pair->futile > 0 || pair->lost
+                            : pair->tries >= TRIES;
+}
+
+void rs_incarnation_is_due(struct rs_pair *pair)
+{
+    is_new_step = true;
+    rs_incarnation_open(pair);
+}
