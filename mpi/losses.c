@@ -64,14 +64,14 @@ static bool has_excuse(void)
  * without. */
 static void count_loss(struct rs_pair *pair, uint64_t now)
 {
-    uint64_t least = now - (uint64_t)LOSS * LOSS_NS;
+    const uint64_t most = (uint64_t)LOSS * LOSS_NS;
     uint64_t ns = pair->loss < MOST_NS ? pair->loss : MOST_NS;
 
     pair->loss = 0;
     if (ns < LITTLE_NS || pair->awaited != rs_num_awaited)
         return;
-    if (pair->rests_until < least)
-        pair->rests_until = least;
+    if (pair->rests_until + most < now) /* a clock may have begun just now */
+        pair->rests_until = now - most;
     pair->rests_until += LOSS * ns;
     if (pair->rests_until <= now)
         return;

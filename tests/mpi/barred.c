@@ -124,6 +124,18 @@ void rs_gpu_settle(void)
 {
 }
 
+/* ---- a clock ---- */
+
+static uint64_t clock_start;
+
+uint64_t __real_rs_now_ns(void);
+uint64_t __wrap_rs_now_ns(void);
+
+uint64_t __wrap_rs_now_ns(void)
+{
+    return __real_rs_now_ns() - clock_start;
+}
+
 /* ---- between two steps of the sender ---- */
 
 static void (*meanwhile)(void);
@@ -529,6 +541,18 @@ static void case_lost(void)
     CHECK(!rs_incarnation_is_futile(pair));
 }
 
+/* The clock has begun just now, as in a new time namespace. */
+static void case_young_clock(void)
+{
+    clock_start = __real_rs_now_ns() - 20 * MS;
+    begin();
+    CHECK(both_open());
+    wait(MS / 2, true);
+    wait(0, true);
+    CHECK(sender.pair.view.open != 0);
+    clock_start = 0;
+}
+
 /* A receive that nobody sends to is no excuse for ever, until it is started again. */
 static void case_excuses(void)
 {
@@ -675,6 +699,7 @@ int main(void)
     case_never_quiet();
     case_standing();
     case_lost();
+    case_young_clock();
     case_excuses();
     case_threads();
     free(words);
