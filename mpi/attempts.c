@@ -7,6 +7,8 @@ enum {
     LEAST_TRIES = 8, /* fewer are no attempt, whatever they cost */
     MOST_FUTILE = 5,
     LATER = 64, /* starts, where there is no time to lose yet */
+    HELD_NS = 10000, /* how long a receiver that holds is waited for, */
+    HELD_LOOKS = 3,  /* and up to which look, but not at the first one: */
 };
 
 static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
@@ -39,6 +41,32 @@ static bool is_parked(struct rs_pair *pair)
                          rs_pair_readies(&pair->view) != pair->readies))
         pair->parked = false;
     return pair->parked;
+}
+
+/* R0. All that was sent has been matched, and the receiver is to find that, message after message,
+ * before it is ready: a race that it would lose. At the first look it has posted what these
+ * sends are for. */
+bool rs_incarnation_await_ready(struct rs_pair *pair)
+{
+    uint32_t held = rs_pair_held(&pair->view);
+    uint64_t start;
+
+    if (held == 0 || !pair->new_sends || rs_is_crowded())
+        return false;
+    if (pair->held != held) {
+        pair->held = held;
+        pair->held_looks = 0;
+    }
+    pair->new_sends = false;
+    pair->held_looks += pair->held_looks <= HELD_LOOKS;
+    if (pair->held_looks == 1 || pair->held_looks > HELD_LOOKS)
+        return false;
+    start = rs_now_ns();
+    do {
+        if (rs_pair_is_ready(&pair->view))
+            return true;
+    } while (rs_now_ns() - start < HELD_NS);
+    return false;
 }
 
 static void try_as_sender(struct rs_pair *pair)
@@ -90,10 +118,12 @@ void rs_incarnation_try(struct rs_pair *pair)
         is_new_step = false;
         rs_pairs_visit(prepare);
     }
-    if (pair->view.sends)
+    if (pair->view.sends) {
         try_as_sender(pair);
-    else
+        pair->new_sends = false;
+    } else {
         try_as_receiver(pair);
+    }
 }
 
 bool rs_incarnation_is_tried(const struct rs_pair *pair)

@@ -153,24 +153,31 @@ static bool open_as_sender(struct rs_pair *pair)
     bool ready = rs_pair_is_ready(&pair->view);
     uint64_t joined = quiet_lanes(pair);
 
+    if (joined != 0 && !ready) {
+        rs_pair_want(&pair->view, true);
+        if (!rs_incarnation_await_ready(pair))
+            return false;
+        joined = quiet_lanes(pair); /* more may be barred */
+    }
     if (joined == 0)
         return false;
-    if (!ready) {
-        rs_pair_want(&pair->view, true);
-        return false;
-    }
     move_lanes(pair); /* G3 */
     return rs_pair_open(&pair->view, joined);
+}
+
+static void become_ready(struct rs_pair *pair)
+{
+    if (rs_pair_is_ready(&pair->view) || !receiver_is_clear(pair))
+        return;
+    rs_pair_grow(pair); /* G1 */
+    rs_pair_ready(&pair->view);
 }
 
 static bool open_as_receiver(struct rs_pair *pair)
 {
     if (rs_pair_enter(&pair->view))
         return true;
-    if (receiver_is_clear(pair)) {
-        rs_pair_grow(pair); /* G1 */
-        rs_pair_ready(&pair->view);
-    }
+    become_ready(pair);
     return false;
 }
 
@@ -184,6 +191,8 @@ bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
 
+    if (rs_pair_holds(view))
+        become_ready(pair);
     if (view->words == NULL || view->open != 0)
         return view->open != 0;
     if (!(view->sends ? open_as_sender(pair) : open_as_receiver(pair)))
@@ -216,12 +225,18 @@ static struct rs_message *open_messages(const struct rs_pair *pair)
     return first;
 }
 
+/* What is posted natively is to be over soon, and none that is started now is to be posted. */
+static bool may_hold(const struct rs_pair *pair)
+{
+    return pair->new_receives && pair->num_taken == 0;
+}
+
 void rs_incarnation_enter_alone(struct rs_pair *pair)
 {
     const struct rs_pair_view *view = &pair->view;
 
-    if (view->sends || !rs_pair_is_ready(view) || pair->name->comm == MPI_COMM_NULL ||
-        !rs_pair_is_wanted(view))
+    if (view->sends || pair->name->comm == MPI_COMM_NULL || !rs_pair_is_wanted(view) ||
+        !(rs_pair_is_ready(view) || may_hold(pair)))
         return;
     if (pair->shy > 0) {
         pair->shy--;
@@ -280,6 +295,8 @@ static bool withdraw(struct rs_pair *pair)
 bool rs_incarnation_is_open(struct rs_pair *pair)
 {
     if (rs_pair_is_alone(&pair->view)) {
+        if (rs_pair_holds(&pair->view))
+            become_ready(pair);
         /* No second look, by which the sender may have opened it. */
         if (!rs_pair_follow(&pair->view))
             return true;

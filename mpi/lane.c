@@ -280,6 +280,8 @@ void rs_pair_ready(struct rs_pair_view *pair)
                           memory_order_relaxed);
     /* Release: see rs_pair_is_ready(). */
     atomic_fetch_or_explicit(word, RS_RECEIVER_READY, memory_order_acq_rel);
+    if (rs_pair_holds(pair))
+        pair->open ^= RS_HOLDS | RS_RECEIVER_READY;
 }
 
 uint32_t rs_pair_readies(const struct rs_pair_view *pair)
@@ -309,6 +311,13 @@ bool rs_pair_is_wanted(const struct rs_pair_view *pair)
            next_number(pair);
 }
 
+uint32_t rs_pair_held(const struct rs_pair_view *pair)
+{
+    uint32_t held = atomic_load_explicit(&pair->words->holds, memory_order_relaxed);
+
+    return held == next_number(pair) ? held : 0;
+}
+
 bool rs_pair_unready(struct rs_pair_view *pair)
 {
     _Atomic uint64_t *word = &pair->words->mode;
@@ -331,17 +340,21 @@ bool rs_pair_enter_alone(struct rs_pair_view *pair)
     uint64_t mode =
         atomic_load_explicit(&pair->words->mode, memory_order_acquire);
 
-    if ((mode & (RS_OPEN | RS_STOPPING)) != RS_RECEIVER_READY)
+    if (mode & (RS_SENDER_READY | RS_STOPPING))
         return false;
     pair->open = mode;
     pair->joined = 0;
+    if (mode & RS_RECEIVER_READY)
+        return true;
+    pair->open |= RS_HOLDS;
+    atomic_store_explicit(&pair->words->holds, next_number(pair), memory_order_relaxed);
     return true;
 }
 
 bool rs_pair_follow(struct rs_pair_view *pair)
 {
     /* Nobody but the sender changes the mode meanwhile, and first it opens. */
-    if (rs_pair_is_open(pair))
+    if (rs_pair_holds(pair) || rs_pair_is_open(pair))
         return false;
     enter(pair, pair->open | RS_SENDER_READY);
     return true;
@@ -354,7 +367,7 @@ static uint64_t next_mode(const struct rs_pair_view *pair)
 
 bool rs_pair_withdraw(struct rs_pair_view *pair)
 {
-    uint64_t mode = pair->open;
+    uint64_t mode = pair->open & ~(uint64_t)RS_HOLDS;
 
     /* The next incarnation: what has been granted means nothing there. */
     if (!atomic_compare_exchange_strong_explicit(

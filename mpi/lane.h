@@ -50,6 +50,9 @@ enum {
     RS_MODE_BITS = 8,
 };
 
+/** A bit of a receiver's `open`, and of no mode. */
+enum { RS_HOLDS = 8 };
+
 /** Of `greeting`, which is 0 at first. */
 enum {
     RS_GREETED = 1, /* the sender has sent one: the receiver has to take it */
@@ -81,6 +84,8 @@ struct rs_pair_words {
                                  sender's memory any more */
     alignas(RS_LANE_LINE) _Atomic uint64_t mode;
     _Atomic uint32_t readies; /* receiver: times that it has become ready */
+    _Atomic uint32_t holds; /* receiver: the incarnation that it was alone in before it was
+                               ready */
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
     _Atomic uint32_t wants; /* sender: the incarnation that it would have opened */
@@ -174,7 +179,8 @@ struct rs_pair_view {
     struct rs_pair_words *words; /* NULL: not attached */
     bool sends;
     uint64_t open;   /* the mode while it is in an incarnation, else 0. Without the
-                        sender's bit: the receiver is alone there, as far as it knows */
+                        sender's bit: the receiver is alone there, as far as it knows;
+                        with RS_HOLDS it is not ready yet */
     uint64_t joined; /* then the lanes that have joined */
 };
 
@@ -206,16 +212,20 @@ bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
 void rs_pair_want(struct rs_pair_view *pair, bool wants);
 /** Receiver: whether the sender would have, at its last start. */
 bool rs_pair_is_wanted(const struct rs_pair_view *pair);
+/** Sender: the number of the incarnation that is to be opened, if the receiver is alone in it
+ * and was not ready when it entered, else 0. */
+uint32_t rs_pair_held(const struct rs_pair_view *pair);
 /** Times that the receiver has become ready. */
 uint32_t rs_pair_readies(const struct rs_pair_view *pair);
-/** Receiver: be ready, or go without when that is not possible now. */
+/** Receiver, in no incarnation or alone: be ready, or go without when that is not possible
+ * now. */
 void rs_pair_ready(struct rs_pair_view *pair);
 /** Receiver: take that back. False: the incarnation has been entered instead, and
  * must be stopped. */
 bool rs_pair_unready(struct rs_pair_view *pair);
 /** Receiver: enter the incarnation if the pair is open. */
 bool rs_pair_enter(struct rs_pair_view *pair);
-/** Receiver: enter it if the pair is ready, and is not open yet. */
+/** Receiver: enter it if the pair is not open yet, be it before it is ready. */
 bool rs_pair_enter_alone(struct rs_pair_view *pair);
 /** Receiver that is alone: whether the sender has opened the pair; it may have stopped
  * it by now. `joined` is known then. */
@@ -257,6 +267,12 @@ static inline uint64_t rs_pair_barred(const struct rs_pair_view *pair)
 static inline bool rs_pair_is_alone(const struct rs_pair_view *pair)
 {
     return pair->open != 0 && (pair->open & RS_SENDER_READY) == 0;
+}
+
+/** Whether it is not ready yet, so that the sender cannot open the pair. */
+static inline bool rs_pair_holds(const struct rs_pair_view *pair)
+{
+    return (pair->open & RS_HOLDS) != 0;
 }
 
 /** Numbers carry the incarnation: those of an earlier one mean nothing. */

@@ -71,6 +71,7 @@ static int start_native(struct rs_request *request)
         message->covers = lane->covers;
         message->native_number = lane->started;
         lane->posted++;
+        lane->pair->new_receives = false;
     }
     return MPI_SUCCESS;
 }
@@ -190,6 +191,7 @@ static bool poll_copy(struct rs_message *message)
     }
     if (message->vain > 1)
         rs_incarnation_lose(pair, false);
+    pair->new_sends = true;
     message->lane->active--;
     message->request->state = RS_COMPLETE;
     return true;
@@ -231,6 +233,7 @@ void rs_message_native_is_over(struct rs_request *request, int error)
     request->state = RS_COMPLETE;
     if (!message->sends) {
         lane->posted--;
+        lane->pair->new_receives = true;
         if (message->native_number > lane->pair->latest_over)
             lane->pair->latest_over = message->native_number;
         if (lane->barred && is_matched(message, error))
@@ -238,6 +241,7 @@ void rs_message_native_is_over(struct rs_request *request, int error)
         rs_incarnation_is_due(lane->pair);
         return;
     }
+    lane->pair->new_sends = true;
     lane->active--;
     if ((message->synchronous || message->is_synced) &&
         message->native_number == lane->natives && is_matched(message, error))
@@ -250,15 +254,19 @@ bool rs_message_poll_native(struct rs_request *request)
     MPI_Errhandler own;
     int done = 0, error;
 
-    rs_incarnations_look();
-    if (message->is_copied)
+    if (message->is_copied) {
+        rs_incarnations_look();
         return poll_copy(message);
+    }
     own = hold_errors(message);
     error = PMPI_Test(rs_message_native(message), &done, &message->status);
     release_errors(message, own);
-    if (!done && error == MPI_SUCCESS)
+    if (!done && error == MPI_SUCCESS) {
+        rs_incarnations_look();
         return false;
+    }
     rs_message_native_is_over(request, error);
+    rs_look_at_times();
     return true;
 }
 

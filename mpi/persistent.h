@@ -123,6 +123,9 @@ struct rs_pair {
     unsigned tries;         /* starts that did not open the pair */
     unsigned futile;        /* times that it was left alone for that, in a row */
     bool parked;            /* until the receiver is ready, or has been */
+    bool new_sends;         /* none is started since a native one was over */
+    uint32_t held;          /* incarnation whose receiver holds, */
+    unsigned held_looks;    /* and how often that was seen before sends */
     uint32_t readies;       /* of the words, when last looked at */
     bool loses, lost;       /* since `looked`; it has rested for that since it was open */
     uint64_t looked;        /* ns */
@@ -132,6 +135,7 @@ struct rs_pair {
     /* The receiver's. */
     uint64_t latest_over;   /* of the native receives that are over, the one that was
                                started last: `native_starts` then */
+    bool new_receives; /* none is started natively since a native one was over */
     unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
     unsigned shy;    /* times that it could be and goes natively instead */
     uint64_t probed; /* order of the message that was probed for last */
@@ -282,6 +286,8 @@ void rs_gpu_settle(void);
 void rs_incarnation_is_due(struct rs_pair *pair);
 /** At a start: do what is to be done for the pair to open, if it is time for that. */
 void rs_incarnation_try(struct rs_pair *pair);
+/** Sender: whether the receiver is ready, which may be waited for. */
+bool rs_incarnation_await_ready(struct rs_pair *pair);
 /** Sender: whether it has been, at the last start. */
 bool rs_incarnation_is_tried(const struct rs_pair *pair);
 /** Sender: not for so many starts. */

@@ -113,6 +113,39 @@ static void check_alone(void)
     CHECK(send());
 }
 
+/* Before it is ready the sender cannot open the pair, but knows of it; what is withdrawn then
+ * means nothing in the next incarnation either. */
+static void check_holding(void)
+{
+    uint64_t withdrawn, number;
+
+    CHECK(rs_pair_stop(&sender, &sends, 1));
+    CHECK(!rs_pair_stop(&receiver, &receives, 1));
+    CHECK(rs_pair_held(&sender) == 0);
+    CHECK(rs_pair_enter_alone(&receiver) && rs_pair_is_alone(&receiver));
+    CHECK(rs_pair_holds(&receiver) && rs_pair_held(&sender) != 0);
+    receives.number = receives.seen = rs_pair_base(&receiver);
+    withdrawn = rs_lane_grant(&receives);
+    CHECK(!rs_pair_is_ready(&sender) && !rs_pair_open(&sender, 1));
+    CHECK(!rs_pair_follow(&receiver) && rs_pair_withdraw(&receiver));
+    CHECK(receiver.open == 0 && rs_pair_held(&sender) == 0);
+
+    CHECK(rs_pair_enter_alone(&receiver) && rs_pair_holds(&receiver));
+    receives.number = receives.seen = rs_pair_base(&receiver);
+    number = rs_lane_grant(&receives);
+    rs_pair_ready(&receiver);
+    CHECK(rs_pair_is_alone(&receiver) && !rs_pair_holds(&receiver));
+    CHECK(!rs_pair_follow(&receiver));
+    CHECK(rs_pair_open(&sender, 1));
+    sends.number = sends.seen = rs_pair_base(&sender);
+    CHECK(!rs_lane_reached(withdrawn, sends.number + 1));
+    CHECK(number == sends.number + 1 && rs_lane_is_granted(&sends, number));
+    CHECK(rs_pair_follow(&receiver) && rs_pair_is_open(&receiver));
+    CHECK(rs_lane_put(&sends, rs_lane_next(&sends), BYTES) == number);
+    rs_lane_consume(&receives, number);
+    CHECK(send());
+}
+
 int main(void)
 {
     unsigned i;
@@ -126,6 +159,7 @@ int main(void)
     CHECK(i <= RS_LANE_FEW_SLOTS);
     check_stop();
     check_alone();
+    check_holding();
     free(sender.words);
     printf("numbers: ok\n");
     return 0;

@@ -710,12 +710,14 @@ active proctype receiver()
         } \
     od
 
+/* R0: with mode 0 it is not ready yet. */
+#define IS_ALONE (incarnation == mine && (mode == R_READY || mode == 0))
+
 /* The sender has opened the pair, and may have stopped it by now. Lanes that have not
  * joined are none of the incarnation's. */
 #define FOLLOW() \
     if \
-    :: atomic { alone && !(incarnation == mine && mode == R_READY) -> \
-                alone = false } \
+    :: atomic { alone && !IS_ALONE -> alone = false } \
         MOVE_RECEIVER(); \
         NATIVELY(joined[l] != mine) \
     :: atomic { else } \
@@ -729,7 +731,7 @@ active proctype receiver()
 #endif
 #define R_STOP() \
     if \
-    :: atomic { alone && incarnation == mine && mode == R_READY -> \
+    :: atomic { alone && IS_ALONE -> \
                 incarnation = WITHDRAWN; mode = 0; alone = false } \
         NATIVELY(true) \
     :: atomic { else } -> \
@@ -868,7 +870,9 @@ active proctype receiver()
                 :: else
                 fi
             }
-        :: mine == 0 && mode == R_READY
+        :: mine == 0 && mode == 0 -> /* R0, before it is ready */
+            atomic { ENTER_RECEIVER(); alone = true }
+        :: mine == 0 && (mode == R_READY || mode == 0)
         :: else
         fi;
         if
@@ -957,6 +961,8 @@ active proctype receiver()
             :: else
             fi
         }
+    :: atomic { alone && incarnation == mine && mode == 0 && ALL_CLEAR ->
+                mode = R_READY } /* O2, R0 */
 #if GROWTH
     :: place[0] == 0 -> place[0] = 1 /* G1 */
 #endif

@@ -127,12 +127,17 @@ void rs_gpu_settle(void)
 /* ---- a clock ---- */
 
 static uint64_t clock_start;
+static unsigned looks_at_clock;
+static void (*at_clock)(void);
 
 uint64_t __real_rs_now_ns(void);
 uint64_t __wrap_rs_now_ns(void);
 
 uint64_t __wrap_rs_now_ns(void)
 {
+    looks_at_clock++;
+    if (at_clock != NULL)
+        at_clock();
     return __real_rs_now_ns() - clock_start;
 }
 
@@ -348,6 +353,107 @@ static void case_alone_before(void)
     CHECK(!rs_incarnation_is_open(&receiver.pair));
     rs_incarnation_stop(&receiver.pair);
     CHECK(!rs_pair_is_open(&sender.pair.view));
+}
+
+/* A receive is posted natively, and none that starts now is to be: the receiver is ready when
+ * that is over. */
+static void case_holds(void)
+{
+    struct rs_pair *pair = &receiver.pair;
+
+    begin();
+    receiver.lanes[OTHER].posted = 1;
+    CHECK(!rs_incarnation_open(pair) && !rs_incarnation_open(&sender.pair));
+    rs_incarnation_enter_alone(pair);
+    CHECK(pair->view.open == 0); /* another one has been posted since one was over */
+    pair->new_receives = true;
+    pair->num_taken = 1;
+    rs_incarnation_enter_alone(pair);
+    CHECK(pair->view.open == 0); /* numbers would be used again */
+    pair->num_taken = 0;
+    rs_incarnation_enter_alone(pair);
+    CHECK(rs_pair_is_alone(&pair->view) && rs_pair_holds(&pair->view) && rs_num_alone == 1);
+    CHECK(receiver.lanes[BARRED].limit != 0 && receiver.lanes[OTHER].limit != 0);
+    CHECK(rs_incarnation_is_open(pair) && rs_pair_holds(&pair->view));
+    CHECK(!rs_incarnation_open(&sender.pair));
+    receiver.lanes[OTHER].posted = 0;
+    rs_incarnation_is_due(pair);
+    CHECK(rs_pair_is_alone(&pair->view) && !rs_pair_holds(&pair->view));
+    CHECK(rs_incarnation_open(&sender.pair));
+    CHECK(rs_incarnation_is_open(pair) && !rs_pair_is_alone(&pair->view));
+    CHECK(rs_num_alone == 0);
+    CHECK(sender.pair.view.open == pair->view.open);
+}
+
+/* It ends before that. */
+static void case_holds_in_vain(void)
+{
+    struct rs_pair *pair = &receiver.pair;
+
+    begin();
+    receiver.lanes[OTHER].posted = 1;
+    pair->new_receives = true;
+    CHECK(!rs_incarnation_open(pair) && !rs_incarnation_open(&sender.pair));
+    rs_incarnation_enter_alone(pair);
+    CHECK(rs_pair_holds(&pair->view));
+    bar();
+    CHECK(pair->view.open == 0 && rs_num_alone == 0 && pair->shy == 1);
+    CHECK(!rs_pair_is_ready(&sender.pair.view));
+    receiver.lanes[OTHER].posted = 0;
+    CHECK(both_open());
+    CHECK(sender.pair.view.open == pair->view.open);
+}
+
+static void stop_holding(void)
+{
+    at_clock = NULL;
+    receiver.lanes[OTHER].posted = 0;
+    CHECK(rs_incarnation_is_open(&receiver.pair));
+}
+
+/* @return whether the sender has waited, at a start after some of its sends are over */
+static bool waits(void)
+{
+    unsigned before = looks_at_clock;
+
+    sender.pair.new_sends = true;
+    rs_incarnation_try(&sender.pair);
+    CHECK(!sender.pair.new_sends);
+    return looks_at_clock > before;
+}
+
+/* The sender waits for a receiver that holds, but not at its first sends, which are for what is
+ * posted, nor again and again. */
+static void case_held(void)
+{
+    struct rs_pair *pair = &sender.pair;
+
+    begin();
+    receiver.lanes[OTHER].posted = 1;
+    receiver.pair.new_receives = true;
+    CHECK(!rs_incarnation_open(&receiver.pair) && !rs_incarnation_open(pair));
+    rs_incarnation_enter_alone(&receiver.pair);
+    CHECK(!waits() && waits() && waits() && pair->view.open == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(!waits());
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!waits()); /* it holds no more */
+
+    receiver.pair.shy = 0;
+    CHECK(!rs_incarnation_open(pair));
+    rs_incarnation_enter_alone(&receiver.pair);
+    CHECK(rs_pair_holds(&receiver.pair.view));
+    CHECK(!waits());
+    is_crowded = true;
+    CHECK(!waits());
+    is_crowded = false;
+    pair->new_sends = false;
+    rs_incarnation_try(pair);
+    CHECK(pair->view.open == 0);
+    at_clock = stop_holding;
+    CHECK(waits() && pair->view.open != 0);
+    CHECK(rs_incarnation_is_open(&receiver.pair));
+    CHECK(receiver.pair.view.open == pair->view.open);
 }
 
 /* Each time in vain it is longer natively before the next one. */
@@ -693,6 +799,9 @@ int main(void)
     case_alone_between();
     case_alone_before();
     case_shy();
+    case_holds();
+    case_holds_in_vain();
+    case_held();
     case_again();
     case_parked();
     case_was_ready();

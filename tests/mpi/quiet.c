@@ -47,7 +47,7 @@ void *rs_native(const char *name)
 
 /* ---- what the rest of the backend would do ---- */
 
-unsigned rs_num_pairs, rs_num_open;
+unsigned rs_num_pairs, rs_num_open, rs_num_quick;
 bool rs_unfenced, rs_cohort_started;
 
 bool rs_lane_is_quiet(struct rs_lane *lane)
