@@ -204,7 +204,7 @@ void rs_message_want(struct rs_message *message)
     if (message->bytes <= most || rs_pair_pulls(message->lane->pair))
         way = way_of(message, most);
     if (way == RSCHED_PULL_SLOTS)
-        rs_lane_want(message->lane, message->bytes);
+        rs_lane_want(message->lane, message->bytes, 0);
     else if (way == RSCHED_PULL_NOT && message->bytes > most)
         rs_message_never(message, RS_REASON_SIZE);
 }

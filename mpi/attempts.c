@@ -3,7 +3,7 @@
 #include "mpi/message.h"
 
 enum {
-    TRIES = 32,      /* starts on each lane that do not open the pair; */
+    TRIES = 32,      /* goes of each lane that do not open the pair; */
     LEAST_TRIES = 8, /* fewer are no attempt, whatever they cost */
     MOST_FUTILE = 5,
     LATER = 64, /* starts, where there is no time to lose yet */
@@ -20,13 +20,29 @@ void rs_incarnation_rest(struct rs_pair *pair, unsigned starts)
     rs_pair_want(&pair->view, false);
 }
 
+/* Whether the starts of this attempt are so many goes of each lane (O1) at least. */
+static bool has_tried(const struct rs_pair *pair, unsigned goes)
+{
+    unsigned starts = 0;
+
+    if (pair->tries < goes * pair->num_attached)
+        return false;
+    for (unsigned i = 0; i < pair->num_attached; i++) {
+        const struct rs_lane *lane = pair->attached[i];
+
+        starts += lane != NULL && lane->last > 1 ? lane->last : 1;
+    }
+    return pair->tries >= goes * starts;
+}
+
 /* T4. They cost more than what goes natively, so they are seldom where they are in vain:
  * a program may have a receive posted at each start, or a send under way. */
 static void fail(struct rs_pair *pair)
 {
     uint32_t readies;
 
-    if (++pair->tries < TRIES * pair->num_attached)
+    pair->tries++;
+    if (!has_tried(pair, TRIES))
         return;
     readies = rs_pair_readies(&pair->view);
     pair->parked = readies == pair->readies && !rs_pair_is_ready(&pair->view);
@@ -75,8 +91,8 @@ static void try_as_sender(struct rs_pair *pair)
         pair->skip--;
     if (pair->skip > 0 || is_parked(pair))
         return;
-    if ((pair->tries == 0 || pair->tries >= LEAST_TRIES * pair->num_attached) &&
-        pair->rests_until > 0 && rs_now_ns() < pair->rests_until)
+    if (pair->rests_until > 0 && (pair->tries == 0 || has_tried(pair, LEAST_TRIES)) &&
+        rs_now_ns() < pair->rests_until)
         rs_incarnation_rest(pair, LATER);
     else if (!rs_incarnation_open(pair))
         fail(pair);

@@ -12,7 +12,6 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
-    MOST_LATER = 16, /* messages of a lane in one go */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
@@ -40,14 +39,7 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
         if (done) {
             free(lane->copy);
             lane->copy = NULL;
-            if (lane->natives == lane->sync_number) {
-                lane->quiet = true;
-                if (lane->passed > lane->in_go) /* it was put off for too long */
-                    lane->later = lane->in_go;
-            } else if (!lane->quiet) { /* it was not the last one in one go */
-                lane->later = (lane->later + 1) % MOST_LATER;
-            }
-            lane->passed = lane->in_go = 0;
+            lane->quiet |= lane->natives == lane->sync_number;
         }
     }
     return lane->quiet;

@@ -42,7 +42,7 @@ static uint64_t place_stride(uint64_t place)
     return (place >> ROOM_BITS) % (1 << STRIDE_BITS) * UNIT;
 }
 
-static unsigned place_num(uint64_t place)
+unsigned rs_place_num(uint64_t place)
 {
     return 1u << (place >> (ROOM_BITS + STRIDE_BITS)) % (1 << NUM_BITS);
 }
@@ -59,7 +59,7 @@ uint64_t rs_place_room(uint64_t place)
 
 uint64_t rs_place_bytes(uint64_t place)
 {
-    return place == 0 ? 0 : place_num(place) * (UNIT + rs_place_room(place));
+    return place == 0 ? 0 : rs_place_num(place) * (UNIT + rs_place_room(place));
 }
 
 static unsigned least_slots(uint64_t room)
@@ -77,12 +77,13 @@ size_t rs_pair_bytes(uint64_t most)
     return WORDS_BYTES + RS_LANES * (4 * few + 3 * many) + MORE_BYTES;
 }
 
-/* How many come closest to a share. */
-static unsigned choose_num(uint64_t stride, unsigned least, uint64_t share)
+/* How many come closest to a share, but `wanted` at least. */
+static unsigned choose_num(uint64_t stride, unsigned least, uint64_t share, unsigned wanted)
 {
     unsigned num = least;
 
-    while (num < RS_LANE_MOST_SLOTS && num * stride + num * stride / 2 < share)
+    while (num < RS_LANE_MOST_SLOTS &&
+           (num < wanted || num * stride + num * stride / 2 < share))
         num *= 2;
     return num;
 }
@@ -96,11 +97,12 @@ static unsigned no_more(const struct rs_rows *rows, uint64_t stride, unsigned le
     return num;
 }
 
-static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uint64_t share)
+static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uint64_t share,
+                         unsigned wanted)
 {
     uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
     uint64_t at = rows->end + RS_LANE_LINE - UNIT; /* data begins with a line */
-    unsigned least = RS_LANE_LEAST_SLOTS, num = choose_num(stride, least, share);
+    unsigned least = RS_LANE_LEAST_SLOTS, num = choose_num(stride, least, share, wanted);
 
     num = no_more(rows, stride, least, num);
     if (at + num * stride > rs_pair_bytes(most))
@@ -144,12 +146,12 @@ static bool begin_rows(struct rs_rows *rows, struct rs_block *block, uint64_t ro
 
 /* Of a block that has more rows than these slots are to be, the first ones. */
 static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
-                            uint64_t share)
+                            uint64_t share, unsigned wanted)
 {
     unsigned kind = (room > RS_LANE_FEWEST_BYTES) + (room > RS_LANE_FEW_BYTES);
     struct rs_block *block = &rows->blocks[kind];
     unsigned least = least_slots(room);
-    unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0);
+    unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0, wanted);
     uint64_t at = next_in_row(block, room);
 
     if (at + UNIT + room > block->room || num > block->num) {
@@ -162,7 +164,8 @@ static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
                       room);
 }
 
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share)
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share,
+                      unsigned num)
 {
     uint64_t room = bytes <= RS_LANE_LEAST_ROOM ? RS_LANE_LEAST_ROOM
                                                 : round_up(bytes, UNIT);
@@ -171,8 +174,8 @@ uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint6
         return 0;
     if (rows->end == 0)
         rows->end = WORDS_BYTES;
-    return room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share)
-                                     : take_own(rows, room, most, share);
+    return room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share, num)
+                                     : take_own(rows, room, most, share, num);
 }
 
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
@@ -180,7 +183,7 @@ bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
 {
     struct rs_pair_words *words = pair->words;
     uint64_t room = rs_place_room(place), stride = place_stride(place);
-    uint64_t at = place_at(place), num = place_num(place);
+    uint64_t at = place_at(place), num = rs_place_num(place);
 
     if (index >= RS_LANES || at < WORDS_BYTES || room < RS_LANE_LEAST_ROOM ||
         num < least_slots(room) || num > RS_LANE_MOST_SLOTS || stride < UNIT + room ||

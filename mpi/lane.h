@@ -94,8 +94,8 @@ struct rs_pair_words {
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
     alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
     /* Where a lane's slots shall be (receiver), where they are from the next
-     * incarnation on (sender), and for how many bytes there was no room
-     * (sender). */
+     * incarnation on (sender), and what there was no room for (sender): bytes,
+     * and how many slots above them, from bit 32 on. */
     alignas(RS_LANE_LINE) _Atomic uint64_t places[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_LANES];
     _Atomic uint64_t wanted[RS_LANES];
@@ -190,10 +190,15 @@ size_t rs_pair_bytes(uint64_t most);
  * `most`. Returns the place, one word that the other side can take over at
  * once; 0: there is none.
  * @param share bytes that slots of this lane are to have together: about so many, if it is
- *              not one of fewest bytes; the least number anyway */
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share);
+ *              not one of fewest bytes; the least number anyway
+ * @param num   of slots that there are to be at least, RS_LANE_MOST_SLOTS at most; fewer if there
+ *              is not enough memory for more than the least number */
+uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share,
+                      unsigned num);
 /** Bytes of a message that slots there have room for. */
 uint64_t rs_place_room(uint64_t place);
+/** How many slots there are, a power of two. */
+unsigned rs_place_num(uint64_t place);
 /** Bytes of all slots there. */
 uint64_t rs_place_bytes(uint64_t place);
 /** This side's view of lane `index`. False: the place cannot be right. */

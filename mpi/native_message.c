@@ -14,6 +14,9 @@ RS_NATIVE(Issend)
  * in vain (T4). */
 enum { COPY_PATIENCE = 16 };
 
+/* Those of the next go may be put before the receiver has taken all of this one. */
+enum { SLOTS_OF_ONE = 2 };
+
 MPI_Request *rs_message_native(struct rs_message *message)
 {
     return message->is_synced ? &message->synced : &message->native;
@@ -51,6 +54,30 @@ static void release_errors(struct rs_message *message, MPI_Errhandler own)
 
 /* ---- starting ---- */
 
+/* O1, G1. Of messages that are started in one go the last one can tell of all: as many are to
+ * come as did the last time, or where that differs, as at some time before. */
+static void begin_go(struct rs_lane *lane)
+{
+    if (lane->active > 0)
+        return;
+    if (lane->in_go > 0 && lane->in_go != lane->last && lane->misses++ % 2 == 0)
+        lane->last = lane->in_go;
+    lane->in_go = 0;
+}
+
+static void send_is_started(struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+
+    begin_go(lane);
+    lane->quiet = false;
+    message->native_number = ++lane->natives;
+    lane->in_go++;
+    lane->active++;
+    if (lane->attached && SLOTS_OF_ONE * lane->active > lane->slots->num)
+        rs_lane_want(lane, 0, SLOTS_OF_ONE * lane->active);
+}
+
 static int start_native(struct rs_request *request)
 {
     struct rs_message *message = request->message;
@@ -64,9 +91,7 @@ static int start_native(struct rs_request *request)
     lane->started = ++lane->pair->native_starts;
     rs_cohort_started = true;
     if (message->sends) {
-        lane->quiet = false;
-        lane->active++;
-        message->native_number = ++lane->natives;
+        send_is_started(message);
     } else {
         message->covers = lane->covers;
         message->native_number = lane->started;
@@ -114,9 +139,7 @@ static bool is_to_tell(const struct rs_message *message)
 }
 
 /* One from a copy: the request need not wait for it. It is short: a longer one has a
- * synchronous send of its own. Of several that are started
- * in one go only the last one tells that all are matched; which one it is, is
- * tried out. False: it cannot go that way. */
+ * synchronous send of its own. False: it cannot go that way, or there are more to come. */
 static bool send_copy(struct rs_request *request, int *error)
 {
     struct rs_message *message = request->message;
@@ -125,13 +148,8 @@ static bool send_copy(struct rs_request *request, int *error)
 
     if (message->bytes > INT_MAX)
         return false;
-    if (lane->active == 0)
-        lane->in_go = 0;
-    if (lane->passed < lane->later) {
-        lane->passed++;
-        lane->in_go++;
+    if (lane->in_go + 1 < lane->last)
         return false;
-    }
     lane->copy = malloc(message->bytes + 1);
     if (lane->copy == NULL)
         return false;
@@ -153,9 +171,8 @@ static bool send_copy(struct rs_request *request, int *error)
     }
     message->natives++;
     lane->started = ++lane->pair->native_starts;
-    lane->quiet = false;
-    lane->active++;
-    lane->sync_number = message->native_number = ++lane->natives;
+    send_is_started(message);
+    lane->sync_number = message->native_number;
     message->is_copied = true;
     message->since = message->vain = 0;
     message->got = message->bytes;
@@ -203,6 +220,8 @@ int rs_message_start_natively(struct rs_request *request)
     bool tells = message->sends && is_to_tell(message);
     int error;
 
+    if (message->sends)
+        begin_go(message->lane);
     message->is_synced = tells && message->synced != MPI_REQUEST_NULL;
     message->is_copied = false;
     if (!tells || message->is_synced || !send_copy(request, &error))

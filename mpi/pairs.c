@@ -298,11 +298,11 @@ static void touch(const struct rs_slots *slots)
 /* The receiver's choice of where a lane's slots shall be; *slots is its view of
  * them. */
 static bool take_place(struct rs_lane *lane, unsigned index, uint64_t bytes,
-                       struct rs_slots *slots)
+                       unsigned num, struct rs_slots *slots)
 {
     struct rs_pair *pair = lane->pair;
     uint64_t place =
-        rs_rows_take(&pair->rows, bytes, rs_lane_most(), rs_cohort_share(lane));
+        rs_rows_take(&pair->rows, bytes, rs_lane_most(), rs_cohort_share(lane), num);
 
     if (place == 0 ||
         !rs_slots_init(slots, &pair->view, index, place, rs_lane_most()))
@@ -333,7 +333,7 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
         if (rs_pair_is_alone(&pair->view))
             rs_incarnation_stop(pair);
         rs_incarnation_unready(pair);
-        take_place(lane, index, bytes, lane->slots);
+        take_place(lane, index, bytes, 0, lane->slots);
     }
     if (lane->slots->place == 0)
         return false;
@@ -359,19 +359,28 @@ void rs_lane_move(struct rs_lane *lane)
         touch(lane->slots);
 }
 
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes)
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num)
 {
-    if (bytes <= lane->wanted)
+    if (bytes <= lane->wanted && num <= lane->wanted_num)
         return;
-    lane->wanted = bytes;
-    atomic_store_explicit(&lane->pair->view.words->wanted[lane->index], bytes,
+    if (bytes > lane->wanted)
+        lane->wanted = bytes;
+    if (num > lane->wanted_num)
+        lane->wanted_num = num;
+    atomic_store_explicit(&lane->pair->view.words->wanted[lane->index],
+                          (uint64_t)lane->wanted_num << 32 | lane->wanted,
                           memory_order_relaxed);
+}
+
+static uint64_t wanted_by_sender(const struct rs_lane *lane)
+{
+    return atomic_load_explicit(&lane->pair->view.words->wanted[lane->index],
+                                memory_order_relaxed);
 }
 
 static uint64_t wanted_bytes(const struct rs_lane *lane)
 {
-    return atomic_load_explicit(&lane->pair->view.words->wanted[lane->index],
-                                memory_order_relaxed);
+    return (uint32_t)wanted_by_sender(lane);
 }
 
 bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes)
@@ -380,21 +389,31 @@ bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes)
 }
 
 /* At least twice as much each time, so that it comes to an end. */
-static void grow(struct rs_lane *lane)
+static uint64_t longer_room(const struct rs_lane *lane, uint64_t room)
 {
-    struct rs_pair *pair = lane->pair;
-    uint64_t most = rs_pair_most(pair), bytes;
-    uint64_t room = rs_place_room(atomic_load_explicit(
-        &pair->view.words->places[lane->index], memory_order_relaxed));
-    uint64_t wanted = wanted_bytes(lane);
-    struct rs_slots slots;
+    uint64_t most = rs_pair_most(lane->pair), wanted = wanted_bytes(lane);
 
     if (wanted > most)
         most = rs_lane_most();
-    if (wanted <= room || wanted > most || lane->full)
+    if (wanted <= room || wanted > most)
+        return room;
+    if (wanted < 2 * room)
+        wanted = 2 * room < most ? 2 * room : most;
+    return wanted;
+}
+
+static void grow(struct rs_lane *lane)
+{
+    uint64_t place = atomic_load_explicit(&lane->pair->view.words->places[lane->index],
+                                          memory_order_relaxed);
+    uint64_t room = rs_place_room(place), bytes = longer_room(lane, room);
+    uint64_t wanted = wanted_by_sender(lane) >> 32;
+    unsigned num = wanted < RS_LANE_MOST_SLOTS ? (unsigned)wanted : RS_LANE_MOST_SLOTS;
+    struct rs_slots slots;
+
+    if (lane->full || (bytes == room && num <= rs_place_num(place)))
         return;
-    bytes = 2 * room < most ? 2 * room : most;
-    lane->full = !take_place(lane, lane->index, wanted > bytes ? wanted : bytes, &slots);
+    lane->full = !take_place(lane, lane->index, bytes, num, &slots) || slots.num < num;
 }
 
 void rs_pair_grow(struct rs_pair *pair)

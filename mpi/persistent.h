@@ -66,12 +66,13 @@ struct rs_lane {
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
-    unsigned later;     /* starts by which the next one is put off (O1) */
-    unsigned passed;    /* of these */
-    unsigned in_go;     /* of them, since no native send of the lane was active */
     unsigned active;    /* native sends that the program has not completed */
+    unsigned in_go;     /* native sends since none was active */
+    unsigned last;      /* which one of these is synchronous, or the next one (O1) */
+    unsigned misses;    /* times that they were not as many as that */
     char *copy;         /* its bytes */
-    uint64_t wanted;    /* bytes that there was no room for */
+    uint64_t wanted;    /* bytes that there was no room for, */
+    unsigned wanted_num; /* and of slots (G1) */
 
     /* The receiver's. */
     uint64_t covers;    /* nonblocking receives that covered it */
@@ -180,8 +181,8 @@ bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
 /** Sender: a message of so many bytes, at most rs_lane_most(), does not fit into
- * the slots and should (G1). */
-void rs_lane_want(struct rs_lane *lane, uint64_t bytes);
+ * the slots and should, or there should be so many of them (G1). 0: as they are. */
+void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num);
 /** Receiver: whether the sender wants slots for such a message, and may get
  * them. */
 bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);

@@ -27,7 +27,7 @@ enum { ARENA = 65536 }; /* the longest message that lanes have room for */
 static void prepare(uint64_t bytes)
 {
     struct rs_rows rows = {0};
-    uint64_t place = rs_rows_take(&rows, bytes, ARENA, 0);
+    uint64_t place = rs_rows_take(&rows, bytes, ARENA, 0, 0);
 
     free(memory);
     memory = aligned_alloc(4096, rs_pair_bytes(ARENA));

@@ -18,7 +18,7 @@ static void make_pair(void)
     size_t bytes = (rs_pair_bytes(4096) + 4095) / 4096 * 4096;
     struct rs_pair_words *words = aligned_alloc(4096, bytes);
     struct rs_rows rows = {0};
-    uint64_t place = rs_rows_take(&rows, BYTES, 4096, 0);
+    uint64_t place = rs_rows_take(&rows, BYTES, 4096, 0, 0);
 
     CHECK(words != NULL && place != 0);
     memset(words, 0, bytes);

@@ -11,11 +11,12 @@ static unsigned char *taken; /* bytes of the memory */
 static uint64_t most;
 
 static uint64_t share; /* of each lane */
+static unsigned wanted;
 
 static struct rs_slots take(struct rs_rows *rows, uint64_t bytes)
 {
     struct rs_pair_view view = {.words = words};
-    uint64_t place = rs_rows_take(rows, bytes, most, share);
+    uint64_t place = rs_rows_take(rows, bytes, most, share, wanted);
     struct rs_slots slots;
 
     CHECK(place != 0 && rs_place_room(place) >= bytes);
@@ -70,7 +71,7 @@ static void check_any(uint64_t limit)
         seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
         take(&rows, (seed >> 33) % (limit + 1) >> (seed >> 20) % 12);
     }
-    CHECK(rs_rows_take(&rows, limit + 1, limit, 0) == 0);
+    CHECK(rs_rows_take(&rows, limit + 1, limit, 0, 0) == 0);
 }
 
 static void check_rows(void)
@@ -107,6 +108,34 @@ static void check_shares(void)
     }
 }
 
+/* So many slots as are wanted, while there is memory for more than the least number. */
+static void check_numbers(void)
+{
+    static const struct {
+        uint64_t bytes;
+        unsigned wanted, num;
+    } cases[] = {{8, 9, 16},    {8, 200, 256},  {3000, 64, 64},
+                 {9000, 3, 4},  {65536, 5, 8},  {65536, 256, 256}};
+    struct rs_rows rows = {0};
+
+    share = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin(65536);
+        rows = (struct rs_rows){0};
+        wanted = cases[i].wanted;
+        CHECK(take(&rows, cases[i].bytes).num == cases[i].num);
+        wanted = 0;
+        CHECK(take(&rows, 8).num == RS_LANE_FEW_SLOTS);
+    }
+    begin(65536);
+    rows = (struct rs_rows){0};
+    wanted = RS_LANE_MOST_SLOTS;
+    for (unsigned lane = 0; lane < RS_LANES; lane++)
+        take(&rows, 65536);
+    CHECK(take(&rows, 65536).num == RS_LANE_LEAST_SLOTS);
+    wanted = 0;
+}
+
 static void check_wrong_places(void)
 {
     struct rs_pair_view view = {.words = words};
@@ -127,6 +156,7 @@ int main(void)
     }
     CHECK(rs_pair_bytes(RS_LANE_MOST_BYTES) <= 1 << 29); /* a place has so many bits */
     check_shares();
+    check_numbers();
     check_rows();
     check_wrong_places();
     free(words);

@@ -175,7 +175,7 @@ static void begin_side(struct side *side, bool sends)
         struct rs_lane *lane = &side->lanes[i];
 
         if (!sends)
-            places[i] = rs_rows_take(&rows, 8, MOST, 0);
+            places[i] = rs_rows_take(&rows, 8, MOST, 0, 0);
         lane->pair = &side->pair;
         lane->index = i;
         lane->tag = (int)i;
