@@ -54,14 +54,17 @@ static void release_errors(struct rs_message *message, MPI_Errhandler own)
 
 /* ---- starting ---- */
 
-/* O1, G1. Of messages that are started in one go the last one can tell of all: as many are to
- * come as did the last time, or where that differs, as at some time before. */
+/* O1. Of messages that are started in one go the last one can tell of all: as many are to
+ * come as did the last time, or where that differs, as at some time before. Where one was always
+ * active, so that they are more than there are requests, any may be the last one. */
 static void begin_go(struct rs_lane *lane)
 {
+    unsigned num = lane->in_go <= lane->requests ? lane->in_go : 1;
+
     if (lane->active > 0)
         return;
-    if (lane->in_go > 0 && lane->in_go != lane->last && lane->misses++ % 2 == 0)
-        lane->last = lane->in_go;
+    if (num > 0 && num != lane->last && lane->misses++ % 2 == 0)
+        lane->last = num;
     lane->in_go = 0;
 }
 
