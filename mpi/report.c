@@ -110,6 +110,29 @@ static void print_adoptions(FILE *out, const uint64_t *bytes)
     fprintf(out, "\n");
 }
 
+/* Channels that were made with a communicator, and perhaps never used, are none. */
+static void print_exchanges(FILE *out, const uint64_t *n)
+{
+    if (n[RS_NUMBER_STARTS] + n[RS_NUMBER_PUTS] == 0)
+        return;
+    fprintf(out, "rsched:   ");
+    if (n[RS_NUMBER_STARTS] > 0)
+        fprintf(out, "%" PRIu64 " starts of persistent collectives, ",
+                n[RS_NUMBER_STARTS]);
+    fprintf(out, "%" PRIu64 " puts on %" PRIu64 " edges (%" PRIu64
+            " to the process itself)\n",
+            n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT], n[RS_NUMBER_EDGES_SELF]);
+    if (n[RS_NUMBER_BYTES] > 0) {
+        fprintf(out, "rsched:   %" PRIu64 " bytes:", n[RS_NUMBER_BYTES]);
+        print_parts(out, n + RS_NUMBER_WAYS, rs_way_name);
+        print_parts(out, n + RS_NUMBER_ENGINES, rs_engine_name);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
+            " waits for a free one\n",
+            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
+}
+
 static void print_numbers(FILE *out, const struct rs_counts *counts)
 {
     const uint64_t *n = counts->numbers;
@@ -130,20 +153,7 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
                 "rsched:   %" PRIu64 " bytes of send buffers put into huge "
                 "pages\n",
                 n[RS_NUMBER_HUGE]);
-    if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
-        return;
-    fprintf(out,
-            "rsched:   %" PRIu64 " starts of persistent requests, %" PRIu64
-            " puts on %" PRIu64 " edges (%" PRIu64 " to the process itself)\n",
-            n[RS_NUMBER_STARTS], n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT],
-            n[RS_NUMBER_EDGES_SELF]);
-    fprintf(out, "rsched:   %" PRIu64 " bytes:", n[RS_NUMBER_BYTES]);
-    print_parts(out, n + RS_NUMBER_WAYS, rs_way_name);
-    print_parts(out, n + RS_NUMBER_ENGINES, rs_engine_name);
-    fprintf(out, "\n");
-    fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
-            " waits for a free one\n",
-            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
+    print_exchanges(out, n);
     print_adoptions(out, n + RS_NUMBER_ADOPTIONS);
     if (n[RS_NUMBER_QUEUED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " nonblocking calls queued\n",

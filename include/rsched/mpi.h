@@ -96,7 +96,7 @@ extern "C" {
  *                                   carried at least once)
  *     CALL.native                   ... that were passed on
  *     CALL.native.REASON            ... for this reason
- *     starts                        of accelerated persistent requests
+ *     starts                        of accelerated persistent collectives
  *     edges_out, edges_in, edges_self   of the exchanges that were made
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
