@@ -2,6 +2,7 @@
 /* The report in MPI_Finalize. */
 #include "mpi/internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,9 @@ static FILE *open_report(void)
         return stderr;
     out = fopen(path, "w");
     if (out == NULL) {
-        rs_log(RS_LOG_ERROR, "cannot write the report %s", path);
+        rs_log(RS_LOG_ERROR,
+               "cannot write the report %s: %s; it is printed here", path,
+               strerror(errno));
         return stderr;
     }
     return out;
@@ -36,10 +39,13 @@ static FILE *open_report(void)
 
 static void close_report(FILE *out)
 {
-    if (out == stderr)
-        fflush(out);
-    else if (fclose(out) != 0)
-        rs_log(RS_LOG_ERROR, "cannot write the report");
+    /* Of a long one, much was written before. */
+    bool failed = fflush(out) != 0 || ferror(out);
+
+    if (out == stderr || (fclose(out) == 0 && !failed))
+        return;
+    rs_log(RS_LOG_ERROR, "cannot write the report %s: %s",
+           rs_process.report_file, strerror(errno));
 }
 
 /* ---- as text ---- */
