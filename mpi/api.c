@@ -23,8 +23,14 @@ static int fail(int error, const char *what, const char *why)
 
 static int refuse(const char *what, enum rs_reason reason)
 {
-    rs_log(RS_LOG_WARN, "%s: %s", what, rs_reason_texts[reason]);
-    return fail(RSCHED_ENOTSUP, what, rs_reason_texts[reason]);
+    const char *text = rs_reason_texts[reason];
+    int finalized;
+
+    PMPI_Finalized(&finalized);
+    if (finalized)
+        text = "MPI is finalized";
+    rs_log(RS_LOG_WARN, "%s: %s", what, text);
+    return fail(RSCHED_ENOTSUP, what, text);
 }
 
 static int invalid(const char *what, const char *why)
@@ -84,8 +90,7 @@ static int finish(const char *what, struct rs_comm *record, int tag,
         rs_comm_drop(record);
         return no_memory(what);
     }
-    /* Ids of communicators leave this bit free up to 2^23 processes. */
-    record->id = UINT64_C(1) << 47 | (unsigned)tag;
+    record->id = RS_ID_LISTED | (unsigned)tag;
     made->record = record;
     *topology = made;
     return 0;

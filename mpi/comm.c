@@ -421,6 +421,28 @@ struct rs_comm *rs_comm_find(MPI_Comm comm, enum rs_reason *reason)
 
 /* ---- exchanges ---- */
 
+/* In the last error, say what the tag was made of. */
+static void name_exchange(const struct rs_comm *comm, uint64_t tag, int error)
+{
+    const char *said = rsched_last_error();
+    char prefix[64], owner[64], text[1024];
+    size_t length;
+
+    length = (size_t)snprintf(prefix, sizeof(prefix), "making exchange %llu",
+                              (unsigned long long)tag);
+    if (strncmp(said, prefix, length) != 0)
+        return;
+    if ((comm->id & RS_ID_LISTED) != 0)
+        snprintf(owner, sizeof(owner), "the topology with tag %u",
+                 (unsigned)comm->id);
+    else
+        snprintf(owner, sizeof(owner), "communicator %llx",
+                 (unsigned long long)comm->id);
+    snprintf(text, sizeof(text), "making exchange %u of %s%s",
+             (unsigned)(tag & 0xffff), owner, said + length);
+    rsched_fail(error, text);
+}
+
 int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
                             bool variable, struct rsched_exchange **exchange)
 {
@@ -433,11 +455,13 @@ int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
     };
     int error = rsched_exchange_create(rs_context(), &params, exchange);
 
-    if (error != 0)
-        rs_log(error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH
-                   ? RS_LOG_ERROR
-                   : RS_LOG_WARN,
-               "%s", rsched_last_error());
+    if (error == 0)
+        return 0;
+    name_exchange(comm, params.tag, error);
+    rs_log(error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH
+               ? RS_LOG_ERROR
+               : RS_LOG_WARN,
+           "%s", rsched_last_error());
     return error;
 }
 

@@ -482,6 +482,10 @@ struct rs_comm {
     struct rs_comm *next_channels, *previous_channels;
 };
 
+/** Ids of communicators leave this bit free up to 2^23 processes; those of topologies of
+ * rsched/mpi.h have it, and their tag. */
+#define RS_ID_LISTED (UINT64_C(1) << 47)
+
 /** The communicator's record; collective at the first call. NULL: native,
  * for *reason. */
 struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason);

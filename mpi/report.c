@@ -2,6 +2,7 @@
 /* The report in MPI_Finalize. */
 #include "mpi/internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,9 @@ static FILE *open_report(void)
         return stderr;
     out = fopen(path, "w");
     if (out == NULL) {
-        rs_log(RS_LOG_ERROR, "cannot write the report %s", path);
+        rs_log(RS_LOG_ERROR,
+               "cannot write the report %s: %s; it is printed here", path,
+               strerror(errno));
         return stderr;
     }
     return out;
@@ -36,10 +39,13 @@ static FILE *open_report(void)
 
 static void close_report(FILE *out)
 {
-    if (out == stderr)
-        fflush(out);
-    else if (fclose(out) != 0)
-        rs_log(RS_LOG_ERROR, "cannot write the report");
+    /* Of a long one, much was written before. */
+    bool failed = fflush(out) != 0 || ferror(out);
+
+    if (out == stderr || (fclose(out) == 0 && !failed))
+        return;
+    rs_log(RS_LOG_ERROR, "cannot write the report %s: %s",
+           rs_process.report_file, strerror(errno));
 }
 
 /* ---- as text ---- */
@@ -110,6 +116,29 @@ static void print_adoptions(FILE *out, const uint64_t *bytes)
     fprintf(out, "\n");
 }
 
+/* Channels that were made with a communicator, and perhaps never used, are none. */
+static void print_exchanges(FILE *out, const uint64_t *n)
+{
+    if (n[RS_NUMBER_STARTS] + n[RS_NUMBER_PUTS] == 0)
+        return;
+    fprintf(out, "rsched:   ");
+    if (n[RS_NUMBER_STARTS] > 0)
+        fprintf(out, "%" PRIu64 " starts of persistent collectives, ",
+                n[RS_NUMBER_STARTS]);
+    fprintf(out, "%" PRIu64 " puts on %" PRIu64 " edges (%" PRIu64
+            " to the process itself)\n",
+            n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT], n[RS_NUMBER_EDGES_SELF]);
+    if (n[RS_NUMBER_BYTES] > 0) {
+        fprintf(out, "rsched:   %" PRIu64 " bytes:", n[RS_NUMBER_BYTES]);
+        print_parts(out, n + RS_NUMBER_WAYS, rs_way_name);
+        print_parts(out, n + RS_NUMBER_ENGINES, rs_engine_name);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
+            " waits for a free one\n",
+            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
+}
+
 static void print_numbers(FILE *out, const struct rs_counts *counts)
 {
     const uint64_t *n = counts->numbers;
@@ -130,20 +159,7 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
                 "rsched:   %" PRIu64 " bytes of send buffers put into huge "
                 "pages\n",
                 n[RS_NUMBER_HUGE]);
-    if (n[RS_NUMBER_EDGES_OUT] + n[RS_NUMBER_EDGES_IN] == 0)
-        return;
-    fprintf(out,
-            "rsched:   %" PRIu64 " starts of persistent requests, %" PRIu64
-            " puts on %" PRIu64 " edges (%" PRIu64 " to the process itself)\n",
-            n[RS_NUMBER_STARTS], n[RS_NUMBER_PUTS], n[RS_NUMBER_EDGES_OUT],
-            n[RS_NUMBER_EDGES_SELF]);
-    fprintf(out, "rsched:   %" PRIu64 " bytes:", n[RS_NUMBER_BYTES]);
-    print_parts(out, n + RS_NUMBER_WAYS, rs_way_name);
-    print_parts(out, n + RS_NUMBER_ENGINES, rs_engine_name);
-    fprintf(out, "\n");
-    fprintf(out, "rsched:   %" PRIu64 " landing slots filled, %" PRIu64
-            " waits for a free one\n",
-            n[RS_NUMBER_CHUNKS], n[RS_NUMBER_STALLS]);
+    print_exchanges(out, n);
     print_adoptions(out, n + RS_NUMBER_ADOPTIONS);
     if (n[RS_NUMBER_QUEUED] > 0)
         fprintf(out, "rsched:   %" PRIu64 " nonblocking calls queued\n",

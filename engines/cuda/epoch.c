@@ -109,7 +109,10 @@ static bool has_credit(struct rs_cuda_lane *l)
 
     if (l->issued - consumed < RS_CUDA_SLOTS)
         return true;
-    l->lane.stats.stalls++;
+    if (l->refused_at != l->issued) {
+        l->refused_at = l->issued;
+        l->lane.stats.stalls++;
+    }
     return false;
 }
 

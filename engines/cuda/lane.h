@@ -182,6 +182,7 @@ struct rs_cuda_lane {
     struct rs_batch *batch; /* of the stream's GPU; NULL: there are no kernels */
     struct rs_begun begun[RS_CUDA_SLOTS]; /* self: the first one */
     uint64_t issued, finished;
+    uint64_t refused_at; /* tx: `issued` when it last waited for a slot */
     uint32_t next; /* chunk of the message */
     enum rs_cuda_step step;
     bool pulling; /* rx: the one slot that is issued is a pull */

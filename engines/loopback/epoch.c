@@ -198,7 +198,10 @@ static bool has_credit(struct lane *l)
                                        memory_order_acquire);
     if (l->ring.sequence - l->consumed < l->ring.num_slots)
         return true;
-    l->lane.stats.stalls++;
+    if (l->refused_at != l->ring.sequence) {
+        l->refused_at = l->ring.sequence;
+        l->lane.stats.stalls++;
+    }
     return false;
 }
 

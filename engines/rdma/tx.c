@@ -157,6 +157,17 @@ static void pack_chunk(struct rs_rdma_tx *tx, uint32_t chunk, uint32_t slot)
                    place->data);
 }
 
+/* The receiver is not ready: one wait until the next list is posted. */
+static void refuse(struct rs_rdma_tx *tx)
+{
+    uint64_t next = tx->lane.posted + 1;
+
+    if (tx->refused_at == next)
+        return;
+    tx->refused_at = next;
+    tx->lane.lane.stats.stalls++;
+}
+
 static bool has_credit(struct rs_rdma_tx *tx)
 {
     const struct rs_rdma_ring *ring = &tx->lane.ring;
@@ -169,7 +180,7 @@ static bool has_credit(struct rs_rdma_tx *tx)
                                         memory_order_acquire);
     if (number - tx->consumed < ring->num_slots)
         return true;
-    tx->lane.lane.stats.stalls++;
+    refuse(tx);
     return false;
 }
 
@@ -323,7 +334,6 @@ static bool is_given_up(struct rs_rdma_tx *tx)
                0))
         return false;
     rs_rdma_lane_abandon(l);
-    l->lane.stats.stalls++;
     return true;
 }
 
@@ -337,7 +347,7 @@ static int __attribute__((cold)) take_table(struct rs_rdma_tx *tx, uint64_t vers
 
     /* `ready` may have overtaken it, on another rail. */
     if (word >> 1 != version) {
-        tx->lane.lane.stats.stalls++;
+        refuse(tx);
         return 0;
     }
     tx->has_table = (word & 1) != 0;
@@ -367,7 +377,7 @@ static int choose_way(struct rs_rdma_tx *tx)
     ready = atomic_load_explicit(&l->bundle->credits->ready,
                                  memory_order_acquire);
     if (ready < l->epoch) {
-        l->lane.stats.stalls++;
+        refuse(tx);
         return 0;
     }
     if (unlikely(is_given_up(tx)))

@@ -46,6 +46,8 @@ struct rs_rdma_tx {
     uint64_t version;  /* of the table that was taken last, 0: none */
     bool has_table;    /* `direct` was made for it; else messages land */
     uint64_t consumed; /* last seen */
+    uint64_t refused_at; /* the list, from 1, before which it waited for the receiver
+                            last */
     uint32_t next;     /* list of `direct` that comes next */
     bool is_direct;    /* this epoch */
     bool chosen;       /* this epoch's way is known */

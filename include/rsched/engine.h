@@ -160,8 +160,8 @@ enum rsched_ring_end {
 struct rsched_lane_stats {
     uint64_t chunks; /**< filled (tx) or emptied (rx); any other step that a
                           lane has gone on by counts too */
-    uint64_t stalls; /**< progress calls that could not go on since the peer
-                          was not ready: no slot free, no credit (tx) */
+    uint64_t stalls; /**< waits for a peer that was not ready: no slot free, no
+                          credit (tx); however often progress looked */
     uint64_t bytes[RSCHED_NUM_WAYS]; /**< sent, by way (tx) */
     uint64_t gathered; /**< of them, fetched by a device from the user's memory
                             (tx) */

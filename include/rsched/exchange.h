@@ -350,7 +350,8 @@ struct rsched_stats {
     uint64_t self_bytes;    /**< of these, within the process */
     uint64_t chunks_out;    /**< landing slots filled */
     uint64_t chunks_in;     /**< landing slots emptied */
-    uint64_t credit_stalls; /**< times that no landing slot was free */
+    uint64_t credit_stalls; /**< waits for a landing slot, or a receiver's
+                                 buffers, to become free */
     uint64_t deferred;      /**< epochs with something that start could not do */
     uint64_t thread_moves;  /**< progress thread visits that moved something */
     uint64_t way_bytes[RSCHED_NUM_WAYS]; /**< sent, by way */

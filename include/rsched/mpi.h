@@ -96,7 +96,7 @@ extern "C" {
  *                                   carried at least once)
  *     CALL.native                   ... that were passed on
  *     CALL.native.REASON            ... for this reason
- *     starts                        of accelerated persistent requests
+ *     starts                        of accelerated persistent collectives
  *     edges_out, edges_in, edges_self   of the exchanges that were made
  *     puts, bytes, self_bytes       that the exchanges moved; the last within
  *                                   the process
@@ -107,8 +107,7 @@ extern "C" {
  *     adoptions.ADOPTION            bytes of ordinary send buffers: adopted, or
  *                                   why not (origin, mapping, device, budget,
  *                                   system, guard)
- *     chunks, credit_stalls         landing slots filled; times that none was
- *                                   free
+ *     chunks, credit_stalls         landing slots filled; waits for a free one
  *     packed                        puts and receives whose datatype is packed
  *                                   by the native MPI
  *     staged                        bytes of buffers in GPU memory that were copied

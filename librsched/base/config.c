@@ -61,7 +61,7 @@ static struct entry table[] = {
      KIND_LIMIT, FIELD(mapped_bytes), 0, RS_LIMIT_AUTO - 1, true},
     {{"RSCHED_CMA", 0, "auto", 0, "bytes|auto",
       "shortest edge whose memory the kernel reads (cross-memory attach) where "
-      "it cannot be mapped; auto: by the costs of the ways; 0: none"},
+      "it cannot be mapped, blocks from 2 KiB on; auto: by the costs of the ways; 0: none"},
      KIND_LIMIT, FIELD(cma_bytes), 0, RS_LIMIT_AUTO - 1, true},
     {{"RSCHED_NONTEMPORAL", 0, "auto", 0, "bytes|auto",
       "from how many bytes on that an epoch brings to a process what is copied "

@@ -131,9 +131,13 @@ static int open_engines(struct rsched_context *context)
         if (error == 0) {
             context->engines[i].ops = ops;
             any = true;
+            rs_log(RS_LOG_INFO, "engine %s is open", ops->name);
         } else if (error != RSCHED_ENOTSUP) {
             close_engines(context);
             return error;
+        } else {
+            rs_log(RS_LOG_INFO, "no engine %s: %s", ops->name,
+                   rsched_last_error());
         }
     }
     return any ? 0 : error;

@@ -2,10 +2,12 @@
 /* Making and destroying exchanges; agree.c is about the neighbors' part. */
 #include "librsched/run/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
+#include "librsched/base/log.h"
 
 static int copy_pattern(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern)
@@ -73,6 +75,28 @@ static void pair_lanes(struct rsched_exchange *x)
     }
 }
 
+/* How many edges it has, and by which engines. */
+static void log_made(const struct rsched_exchange *x)
+{
+    uint32_t edges[RSCHED_MAX_ENGINES] = {0};
+    char text[200] = "";
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < x->num_out; i++)
+        edges[x->out[i].peer->engine]++;
+    for (uint32_t i = 0; i < x->num_in; i++)
+        edges[x->in[i].peer->engine]++;
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        if (edges[i] > 0 && length < sizeof(text))
+            length += (size_t)snprintf(
+                text + length, sizeof(text) - length, "%s%s %u",
+                length == 0 ? ": " : ", ", x->context->engines[i].ops->name,
+                edges[i]);
+    }
+    rs_log(RS_LOG_INFO, "exchange %llu: sends on %u edges, receives on %u%s",
+           (unsigned long long)x->tag, x->num_out, x->num_in, text);
+}
+
 int rsched_exchange_create(struct rsched_context *context,
                            const struct rsched_exchange_params *params,
                            struct rsched_exchange **exchange)
@@ -106,6 +130,7 @@ int rsched_exchange_create(struct rsched_context *context,
         rsched_exchange_destroy(x);
         return error;
     }
+    log_made(x);
     *exchange = x;
     return 0;
 }

@@ -305,6 +305,8 @@ static int ahead(struct node *node, uint64_t bytes)
         }
         NODE_CHECK(node, status == RSCHED_LANE_PENDING);
         NODE_CHECK(node, epochs >= least);
+        /* It has waited once, and looked often. */
+        NODE_CHECK(node, lane->stats.stalls <= 1);
         NODE_CHECK(node, node_tell(node, 1, &epochs, sizeof(epochs)) == 0);
         NODE_CHECK(node, node_finish(node, lane, true) == 0);
     } else {

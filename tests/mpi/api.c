@@ -196,7 +196,8 @@ static void says(const char *what, const char *why)
 static void refused(void)
 {
     int self = world_rank, none = world_size, value = 0, got;
-    struct blocks blocks = blocks_of(1);
+    int twice[] = {world_rank, world_rank}, two[2] = {0};
+    struct blocks blocks = blocks_of(1), pair = blocks;
     struct rsched_mpi_topology *topology = NULL;
     struct rsched_stats stats;
     uint64_t counter;
@@ -236,6 +237,12 @@ static void refused(void)
     CHECK(rsched_mpi_rebind(request, &value, &got) == 0, "inactive");
     MPI_Request_free(&request);
     rsched_mpi_topology_destroy(topology);
+    CHECK(rsched_mpi_topology_create(MPI_COMM_WORLD, 1, twice, 2, twice, 7,
+                                     &topology) == 0, "unequal lists");
+    CHECK(make(two, &got, &pair, topology, &request) == RSCHED_EMISMATCH,
+          "two puts, one receive");
+    says("making exchange 0 of the topology with tag 7: ", "2 puts");
+    rsched_mpi_topology_destroy(topology);
 
     MPI_Send_init(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
                   &request);
@@ -272,6 +279,9 @@ int main(int argc, char **argv)
     CHECK(rsched_mpi_topology_create(MPI_COMM_WORLD, 0, NULL, 0, NULL, 0,
                                      &topology) == 0, "no neighbors");
     status = test_fini("api");
+    CHECK(rsched_mpi_topology_from_comm(MPI_COMM_WORLD, 0, NULL) == RSCHED_ENOTSUP,
+          "after MPI_Finalize");
+    says("rsched_mpi_topology_from_comm", "MPI is finalized");
     rsched_mpi_topology_destroy(topology);
     return status;
 }

@@ -2,7 +2,8 @@
 /* Calls that stay native, each counted with its reason; what the report says
  * of them is checked by the script check-run.
  *
- * reasons [--status N] [--disabled] [--off | --unseen] */
+ * reasons [--status N] [--disabled] [--off | --unseen]
+ * reasons --lanes: persistent sends and receives, and no collective */
 #include "tests/mpi/ring.h"
 
 static void point_to_point(void)
@@ -56,6 +57,27 @@ static void nonblocking(MPI_Comm parent)
     MPI_Comm_free(&comm);
 }
 
+/* Cartesian communicators have channels. */
+static void lanes(void)
+{
+    const int periodic = 1, tag = 5;
+    MPI_Request requests[2];
+    MPI_Comm comm;
+    int left, right, send = world_rank, receive;
+
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &comm);
+    MPI_Cart_shift(comm, 0, 1, &left, &right);
+    MPI_Send_init(&send, 1, MPI_INT, right, tag, comm, &requests[0]);
+    MPI_Recv_init(&receive, 1, MPI_INT, left, tag, comm, &requests[1]);
+    for (int i = 0; i < 100; i++) {
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < 2; i++)
+        MPI_Request_free(&requests[i]);
+    MPI_Comm_free(&comm);
+}
+
 static void expect(const char *name, uint64_t value)
 {
     CHECK(counter(name) == value, "%s is %" PRIu64 ", not %" PRIu64, name,
@@ -70,6 +92,11 @@ int main(int argc, char **argv)
     MPI_Comm comm;
 
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
+    if (has_option(argc, argv, "--lanes")) {
+        lanes();
+        test_fini("reasons");
+        return PASS;
+    }
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 4);
     ring_fill(&ring, world_rank, 1);
