@@ -93,9 +93,8 @@ struct rsched_context_params {
  * @param params  copied
  * @param context where it is stored; destroy it with rsched_context_destroy()
  * @return 0; RSCHED_EINVAL (also for a wrong RSCHED_* variable, named in the
- *         text), RSCHED_ENAME or RSCHED_EPARSE (RSCHED_MACHINE: there is no
- *         such machine, or what is wrong with the file), RSCHED_ENOMEM,
- *         RSCHED_ESYS
+ *         text, and for a device of RSCHED_DEVICES that is not there),
+ *         RSCHED_ENOMEM, RSCHED_ESYS
  */
 RSCHED_API int rsched_context_create(const struct rsched_context_params *params,
                                      struct rsched_context **context);

@@ -320,8 +320,8 @@ static int run_planless(struct rank *self)
     const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
     struct halo *h;
 
-    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_ENAME);
-    RANK_CHECK(strstr(rsched_last_error(), "no scheduler 'none'") != NULL);
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), "RSCHED_MACHINE=tofu-k: ") != NULL);
     RANK_CHECK(self->rank == 1 ||
                strstr(rsched_last_error(), "process 1 says") != NULL);
     return 0;
@@ -360,7 +360,7 @@ static const struct {
     {"overlapping", run_overlapping, 3, {0}},
     {"settings", run_settings, 2, {"RSCHED_CHUNK=32k", "RSCHED_CHUNK=16k"}},
     {"planless", run_planless, 2, {"RSCHED_PLANNER=bl4",
-                                   "RSCHED_PLANNER=none"}},
+                                   "RSCHED_MACHINE=tofu-k"}},
     {"alone", run_alone, 3, {"RSCHED_SETUP_TIMEOUT=300ms",
                              "RSCHED_SETUP_TIMEOUT=300ms"}},
 };
