@@ -120,9 +120,11 @@ static int open_engines(struct rsched_context *context)
                        ? rs_machine_sources(context->machine)
                        : &rs_sources_usual,
     };
+    struct rs_error_text kept;
     int error = RSCHED_ENOTSUP;
     bool any = false;
 
+    rs_error_save(&kept);
     for (int i = 0; i < RSCHED_MAX_ENGINES && rsched_engine_at((size_t)i);
          i++) {
         const struct rsched_engine_ops *ops = rsched_engine_at((size_t)i);
@@ -136,7 +138,10 @@ static int open_engines(struct rsched_context *context)
             return error;
         }
     }
-    return any ? 0 : error;
+    if (!any)
+        return error;
+    rs_error_restore(&kept);
+    return 0;
 }
 
 /* @param machine NULL when the user has not said which one it is */
