@@ -47,7 +47,8 @@ static const struct quarrel quarrels[] = {
     {"other split", {{{0, 1, 8}, {0, 1, 16}}, {{0, 1, 16}, {0, 1, 8}}}, {2, 2},
      0, 0, 0, 0, BOTH(ETRUNC), {"put 1 of process 0", "put 1 of process 0"}},
     {"flags", EDGES, RSCHED_EXCHANGE_VARIABLE, 0, 0, 0, BOTH(EMISMATCH),
-     {"another exchange", "another exchange"}},
+     {"process 1 has the flag RSCHED_EXCHANGE_VARIABLE, this one has not",
+      "process 0 has no flag RSCHED_EXCHANGE_VARIABLE, this one has"}},
     {"job", EDGES, 0, 1, 0, 0, BOTH(EMISMATCH), {"another job", "another job"}},
     {"magic", EDGES, 0, 0, AT_MAGIC, 1, BOTH(EMISMATCH),
      {"does not run rsched", "does not run rsched"}},
@@ -58,7 +59,7 @@ static const struct quarrel quarrels[] = {
     {"page size", EDGES, 0, 0, AT_PAGE + 1, 0x50, BOTH(EMISMATCH),
      {"has pages of 16384 bytes", "pages of 16384 bytes"}},
     {"tag", EDGES, 0, 0, AT_TAG, 1, BOTH(EMISMATCH),
-     {"another exchange", "another exchange"}},
+     {"its tag is 4, here it is 5", "its tag is 4, here it is 5"}},
 };
 
 enum { NUM_QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
