@@ -7,6 +7,12 @@
  * and the settings. A process makes one; making several works and is used by
  * tests (ranks as threads of one process).
  *
+ * Fork: a context and its exchanges are of the process that has made them. In a
+ * child rsched_exchange_create() gives RSCHED_ESTATE, and anything else that is done
+ * with them, destroying them too, is undefined. The child may leave them as they are
+ * and make a context of its own, for a job of its own. The parent goes on as if
+ * there were no child.
+ *
  * Memory and descriptors grow with the number of neighbors that exchanges
  * really have, never with the number of processes.
  */

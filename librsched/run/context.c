@@ -173,6 +173,7 @@ int rsched_context_create(const struct rsched_context_params *params,
     if (c == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a context");
     c->params = *params;
+    c->pid = getpid();
     c->sleep_ps = rs_config()->sleep_ps;
     c->cpus_known = rs_cpus_allowed(&c->own_cpus);
     c->all_cpus = c->own_cpus;

@@ -3,6 +3,7 @@
 #include "librsched/run/run.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
@@ -86,6 +87,11 @@ int rsched_exchange_create(struct rsched_context *context,
 
     if (error != 0)
         return error;
+    if (getpid() != context->pid)
+        return rs_fail(RSCHED_ESTATE,
+                       "making exchange %llu: the context is of process %d, before "
+                       "a fork",
+                       (unsigned long long)params->tag, (int)context->pid);
     rs_error_save(&kept);
     x = calloc(1, sizeof(*x));
     if (x == NULL)

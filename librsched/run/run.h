@@ -85,6 +85,7 @@ struct rs_safety {
 
 struct rsched_context {
     struct rsched_context_params params;
+    pid_t pid; /* of who has made it; a child's copy is of no use */
     struct rs_engine engines[RSCHED_MAX_ENGINES]; /* as rsched_engine_at() */
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;

@@ -190,6 +190,64 @@ static int run_own_mistake(struct rank *self)
     return 0;
 }
 
+/* @return what is wrong in a child, or NULL */
+static const char *be_child(struct rank *self, const struct rsched_exchange_params *params)
+{
+    struct rsched_context_params alone = {.num_processes = 1};
+    struct rsched_context *context;
+    struct rsched_exchange *x;
+
+    if (rsched_exchange_create(self->context, params, &x) != RSCHED_ESTATE ||
+        strstr(rsched_last_error(), "before a fork") == NULL)
+        return "another one's context is accepted";
+#ifndef __SANITIZE_THREAD__ /* allows no threads there */
+    if (rsched_context_create(&alone, &context) != 0 ||
+        rsched_exchange_create(context, params, &x) != 0 ||
+        rsched_exchange_start(x) != 0 || rsched_exchange_wait(x) != 0)
+        return rsched_last_error();
+    rsched_exchange_destroy(x);
+    rsched_context_destroy(context);
+#endif
+    return NULL;
+}
+
+/* A child has no part in its parent's context, but may have one of its own. */
+static int run_child(struct rank *self)
+{
+    const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 300000}};
+    struct rsched_put put = {.bytes = 8, .source = RSCHED_ANY_PROCESS};
+    char from[8] = "halo", to[8] = "";
+    struct rsched_pattern *pattern;
+    struct halo *h;
+    pid_t child;
+    int status;
+
+    RANK_CHECK(rsched_pattern_create("own", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) == 0);
+    put = (struct rsched_put){.bytes = 8, .destination = RSCHED_ANY_PROCESS};
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) == 0);
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
+    child = fork();
+    if (child == 0) {
+        const char *wrong = be_child(
+            self, &(struct rsched_exchange_params){
+                      .pattern = pattern, .send = (const void *[]){from},
+                      .receive = (void *[]){to}});
+
+        if (wrong != NULL)
+            fprintf(stderr, "child: %s\n", wrong);
+        _exit(wrong != NULL);
+    }
+    for (int epoch = 0; epoch < 5; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    RANK_CHECK(waitpid(child, &status, 0) == child && status == 0);
+    RANK_CHECK(halo_step(h, 5) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    rsched_pattern_destroy(pattern);
+    return 0;
+}
+
 /* Contexts go and come again on one side: other memory, other numbers. */
 static int run_return(struct rank *self)
 {
@@ -356,6 +414,7 @@ static const struct {
     {"quarrels", run_quarrels, 2, {0}},
     {"chain reaction", run_chain_reaction, 4, {0}},
     {"own mistake", run_own_mistake, 2, {0}},
+    {"child", run_child, 2, {0}},
     {"return", run_return, 2, {0}},
     {"shapes", run_shapes, 5, {0}},
     {"overlapping", run_overlapping, 3, {0}},
