@@ -285,6 +285,11 @@ int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
                       const struct rsched_put *put,
                       const void *const *addresses, struct rsched_place *place);
 
+/** Whether there is a buffer. @return 0, RSCHED_EINVAL */
+int rs_exchange_check_address(const struct rsched_exchange *x, bool out,
+                              uint32_t id, const struct rsched_put *put,
+                              const void *const *addresses);
+
 /* load.c */
 
 /** Compile the messages of all edges from a pattern and addresses. */

@@ -147,6 +147,39 @@ static int run_chain_reaction(struct rank *self)
     return 0;
 }
 
+/* None is needed for nothing, and where offsets count from address 0.
+ * @param wrong whether the first one has none for 8 bytes */
+static int make_without_buffers(struct rank *self, bool wrong)
+{
+    static char here[8];
+    const struct rsched_run run = {(int64_t)(intptr_t)here, 8, 1, 0};
+    struct rsched_put put = {.source = RSCHED_ANY_PROCESS,
+                             .destination = 1 - self->rank};
+    struct rsched_exchange_params params = {
+        .tag = 7, .send = (const void *[3]){NULL}, .receive = (void *[3]){NULL}};
+    struct rsched_pattern *pattern;
+    struct rsched_exchange *x = NULL;
+    int error;
+
+    rsched_pattern_create("nowhere", &pattern);
+    for (int i = 0; i < 3; i++) {
+        put.bytes = i == 1 ? 0 : 8;
+        put.layout = (struct rsched_layout){&run, i != 1 && !(i == 0 && wrong)};
+        rsched_pattern_add_put(pattern, &put);
+        put.layout = (struct rsched_layout){&run, i != 1};
+        rsched_pattern_add_receive(
+            pattern, &(struct rsched_put){.bytes = put.bytes,
+                                          .source = 1 - self->rank,
+                                          .destination = RSCHED_ANY_PROCESS,
+                                          .layout = put.layout});
+    }
+    params.pattern = pattern;
+    error = rsched_exchange_create(self->context, &params, &x);
+    rsched_exchange_destroy(x);
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
 /* A process that is wrong about itself, or that comes too late. */
 static int run_own_mistake(struct rank *self)
 {
@@ -178,6 +211,9 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(error == RSCHED_EMISMATCH);
     RANK_CHECK(strstr(rsched_last_error(), "to the process itself") != NULL);
     rsched_pattern_destroy(pattern);
+    RANK_CHECK(make_without_buffers(self, false) == 0);
+    RANK_CHECK(make_without_buffers(self, self->rank == 1) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), "buffer of put 0 is NULL") != NULL);
     /* Bad parameters are refused before anybody is asked. */
     params.pattern = NULL;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &x) ==
