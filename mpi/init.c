@@ -135,7 +135,8 @@ struct rsched_context *rs_context(void)
             /* Release: pairs with the load above. */
             atomic_store_explicit(&context, made, memory_order_release);
         else
-            rs_log(RS_LOG_WARN, "%s", rsched_last_error());
+            rs_log(RS_LOG_WARN, "neighborhood collectives are native: %s",
+                   rsched_last_error());
     }
     pthread_mutex_unlock(&context_lock);
     return made;

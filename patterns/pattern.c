@@ -92,6 +92,9 @@ static int check_put(const struct rsched_put *put, const char *kind, size_t id)
         return rs_fail(RSCHED_EINVAL, "%s %zu: device %d, but %s memory", kind,
                        id, put->device,
                        put->memory == RSCHED_MEMORY_HOST ? "host" : "device");
+    if (put->layout.num_runs > 0 && put->layout.runs == NULL)
+        return rs_fail(RSCHED_EINVAL, "%s %zu: the layout has %zu runs at NULL",
+                       kind, id, put->layout.num_runs);
     for (size_t i = 0; i < put->layout.num_runs; i++) {
         const char *cause = check_run(&put->layout.runs[i], &sum);
 

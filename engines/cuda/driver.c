@@ -100,6 +100,7 @@ bool rs_cuda_driver_attach(void)
 {
     static _Atomic unsigned long long seen;
     const struct rs_cuda_driver *driver = rs_cuda_driver_found();
+    struct rs_error_text kept;
     unsigned long long adds = 0;
 
     if (driver != NULL)
@@ -108,8 +109,10 @@ bool rs_cuda_driver_attach(void)
     dl_iterate_phdr(take_adds, &adds);
     if (atomic_load_explicit(&seen, memory_order_relaxed) == adds)
         return false;
+    rs_error_save(&kept);
     if (rs_cuda_driver_find(false, &driver) == 0)
         return true;
+    rs_error_restore(&kept);
     atomic_store_explicit(&seen, adds, memory_order_relaxed);
     return false;
 }

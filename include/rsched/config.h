@@ -6,7 +6,9 @@
  * error of the first call that needs the settings, never ignored; so is an
  * RSCHED_* variable that does not exist, but for those that module files of
  * clusters set: RSCHED_ followed by ROOT, HOME, DIR, BASE, PREFIX, PATH, BIN, LIB,
- * LIBRARY, INC, INCLUDE or VERSION, which mean nothing here.
+ * LIBRARY, INC, INCLUDE or VERSION, which mean nothing here. The file of
+ * RSCHED_MACHINE is read; those of RSCHED_WAYS and RSCHED_REPORT_FILE and the devices
+ * of RSCHED_DEVICES are looked for where they are used.
  */
 #ifndef RSCHED_CONFIG_H
 #define RSCHED_CONFIG_H
@@ -26,7 +28,8 @@ struct rsched_setting {
     const char *value;   /**< in force */
     const char *initial; /**< the default */
     const char *origin;  /**< "default" or "environment" */
-    const char *type;    /**< "bytes", "count", "time", "yes/no", "text", or
+    const char *type;    /**< "bytes", "count", "time", "yes/no", "text",
+                              "devices", "points", or
                               the words allowed, as "a|b|c" */
     const char *help;
 };

@@ -7,6 +7,12 @@
  * and the settings. A process makes one; making several works and is used by
  * tests (ranks as threads of one process).
  *
+ * Fork: a context and its exchanges are of the process that has made them. In a
+ * child rsched_exchange_create() gives RSCHED_ESTATE, and anything else that is done
+ * with them, destroying them too, is undefined. The child may leave them as they are
+ * and make a context of its own, for a job of its own. The parent goes on as if
+ * there were no child.
+ *
  * Memory and descriptors grow with the number of neighbors that exchanges
  * really have, never with the number of processes.
  */
@@ -93,9 +99,8 @@ struct rsched_context_params {
  * @param params  copied
  * @param context where it is stored; destroy it with rsched_context_destroy()
  * @return 0; RSCHED_EINVAL (also for a wrong RSCHED_* variable, named in the
- *         text), RSCHED_ENAME or RSCHED_EPARSE (RSCHED_MACHINE: there is no
- *         such machine, or what is wrong with the file), RSCHED_ENOMEM,
- *         RSCHED_ESYS
+ *         text, and for a device of RSCHED_DEVICES that is not there),
+ *         RSCHED_ENOMEM, RSCHED_ESYS
  */
 RSCHED_API int rsched_context_create(const struct rsched_context_params *params,
                                      struct rsched_context **context);

@@ -7,6 +7,11 @@
  * code says what kind of failure it is; the text says which object, which id
  * and the exact cause ("exchange 3: peer 12 (pid 4711) is dead"). Output
  * parameters are written on success only.
+ *
+ * NULL is allowed where a function says so; elsewhere a pointer that is NULL is
+ * undefined behavior. Refused with RSCHED_EINVAL is NULL in what programs compute:
+ * the runs of a layout that has some, and the buffer of a put or receive that has
+ * bytes, unless offsets count from address 0.
  */
 #ifndef RSCHED_ERROR_H
 #define RSCHED_ERROR_H

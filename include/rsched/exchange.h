@@ -85,8 +85,11 @@ struct rsched_exchange_params {
  *                 rsched_exchange_destroy()
  * @return 0, or
  *         RSCHED_EINVAL    the pattern or the parameters are wrong
- *         RSCHED_EMISMATCH a peer has other sizes, counts, settings, version,
- *                          page size or byte order; the text says which
+ *         RSCHED_EMISMATCH a peer has other sizes, counts, flags, settings,
+ *                          version, page size or byte order, or another tag; the
+ *                          text says which
+ *         RSCHED_ETRUNC    a put is longer than the receive that it meets, here
+ *                          or at a peer
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT)
  *         RSCHED_EPEER     a peer has failed
@@ -94,6 +97,9 @@ struct rsched_exchange_params {
  *                          allocation of host memory, or of a GPU's primary
  *                          context, or whose way (RSCHED_GPU_WAY) is not
  *                          possible
+ *         RSCHED_ESTATE    the context is of another process, before a fork
+ *         RSCHED_ELIMIT    more than 2^31 puts, or a plan takes longer than its
+ *                          times can say
  *         RSCHED_ENOMEM, RSCHED_ESYS, or what an out-of-band call returned.
  *         When one process fails, its peers fail too, and theirs unless it
  *         failed in the last step. Processes farther away may succeed: they
@@ -165,7 +171,8 @@ RSCHED_API int rsched_exchange_update(struct rsched_exchange *exchange,
  *
  * @return 0; RSCHED_ESTATE (active already, or a load has failed or is
  *         missing); RSCHED_EPEER (a peer to which something is to be sent is
- *         known to be dead; nothing was started)
+ *         known to be dead; nothing was started); the error by which the
+ *         exchange has failed before
  */
 RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
 

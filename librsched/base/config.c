@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "librsched/base/error.h"
+#include "librsched/base/failpoint.h"
 
 enum kind {
     KIND_BOOL,
@@ -20,6 +21,8 @@ enum kind {
     KIND_COUNT,
     KIND_TIME,
     KIND_TEXT,
+    KIND_DEVICES,
+    KIND_POINTS,
     KIND_WORD
 };
 
@@ -127,10 +130,10 @@ static struct entry table[] = {
       "drive the queue pairs of mlx5 devices by ready-made commands in place of "
       "libibverbs (compiled and tested without such a device, not run on one)"},
      KIND_BOOL, FIELD(mlx5), 0, 1, false},
-    {{"RSCHED_DEVICES", 0, "", 0, "text",
+    {{"RSCHED_DEVICES", 0, "", 0, "devices",
       "RDMA devices that are used as rails, in this order: DEVICE[:PORT],...; "
       "process p takes group p of several, separated by slashes; empty is all"},
-     KIND_TEXT, FIELD(devices), 0, 0, false},
+     KIND_DEVICES, FIELD(devices), 0, 0, false},
     {{"RSCHED_GID_INDEX", 0, "255", 0, "count",
       "GID of RoCE ports; 255 chooses: RoCE v2 and IPv4 first"},
      KIND_COUNT, FIELD(gid_index), 0, RS_GID_AUTO, false},
@@ -175,10 +178,10 @@ static struct entry table[] = {
     {{"RSCHED_REPORT_FILE", 0, "", 0, "text",
       "where the report goes; empty is standard error"},
      KIND_TEXT, FIELD(report_file), 0, 0, false},
-    {{"RSCHED_FAILPOINTS", 0, "", 0, "text",
+    {{"RSCHED_FAILPOINTS", 0, "", 0, "points",
       "for tests: POINT[@PROCESS][#HIT]=kill|stop|delay:TIME, separated by "
       "commas"},
-     KIND_TEXT, FIELD(failpoints), 0, 0, false},
+     KIND_POINTS, FIELD(failpoints), 0, 0, false},
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
@@ -278,6 +281,33 @@ static bool parse_bool(const char *text, bool *value)
     return false;
 }
 
+/* DEVICE[:PORT] */
+static bool is_device(const char *text, size_t length)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t name = colon == NULL ? length : (size_t)(colon - text);
+
+    return name > 0 && (colon == NULL || (name + 1 < length &&
+                                          strspn(colon + 1, "0123456789") ==
+                                              length - name - 1));
+}
+
+/* Of a group that is empty all devices are meant. */
+static bool are_devices(const char *text)
+{
+    for (bool begins = true;;) {
+        size_t length = strcspn(text, ",/");
+        char end = text[length];
+
+        if (!is_device(text, length) && !(length == 0 && begins && end != ','))
+            return false;
+        if (end == '\0')
+            return true;
+        begins = end == '/';
+        text += length + 1;
+    }
+}
+
 static bool set_value(const struct entry *entry, const char *text)
 {
     char *field = (char *)&config + entry->offset;
@@ -288,6 +318,11 @@ static bool set_value(const struct entry *entry, const char *text)
     case KIND_BOOL:
         return parse_bool(text, (bool *)field);
     case KIND_TEXT:
+    case KIND_DEVICES:
+    case KIND_POINTS:
+        if ((entry->kind == KIND_DEVICES && !are_devices(text)) ||
+            (entry->kind == KIND_POINTS && rs_failpoints_check(text) != 0))
+            return false;
         *(const char **)field = text;
         return true;
     case KIND_WORD:
@@ -414,7 +449,7 @@ static void read_environment(void)
     }
 }
 
-int rsched_config_check(void)
+int rs_config_check(void)
 {
     pthread_once(&once, read_environment);
     if (complaint[0] != '\0')

@@ -81,8 +81,12 @@ struct rs_config {
     const char *failpoints;  /* RSCHED_FAILPOINTS */
 };
 
+/** What can be said of the environment here: all of rsched_config_check(), but for
+ * names of machines and planners. @return 0, RSCHED_EINVAL */
+int rs_config_check(void);
+
 /** The settings in force; a setting whose variable was refused by
- * rsched_config_check() has its default. Never NULL. */
+ * rs_config_check() has its default. Never NULL. */
 const struct rs_config *rs_config(void);
 
 /** Whether it is tried out which way is faster (RSCHED_TRIALS), where the costs of

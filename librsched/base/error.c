@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_SIZE = 1024 };
+enum { TEXT_SIZE = sizeof(struct rs_error_text) };
 
 static _Thread_local char last_error[TEXT_SIZE];
 
@@ -69,6 +69,16 @@ int rs_fail(int error, const char *format, ...)
     memcpy(last_error, text, strlen(text) + 1);
     errno = saved_errno;
     return error;
+}
+
+void rs_error_save(struct rs_error_text *kept)
+{
+    strcpy(kept->text, last_error);
+}
+
+void rs_error_restore(const struct rs_error_text *kept)
+{
+    strcpy(last_error, kept->text);
 }
 
 int rsched_fail(int error, const char *text)

@@ -19,6 +19,15 @@ int rs_fail(int error, const char *format, ...)
 int rs_fail_within(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
+/** The last error of a thread, kept by a call that may succeed although something
+ * that it tries does not. */
+struct rs_error_text {
+    char text[1024];
+};
+
+void rs_error_save(struct rs_error_text *kept);
+void rs_error_restore(const struct rs_error_text *kept);
+
 /** Whether it is one of RSCHED_E*, for codes that come from outside. */
 bool rs_is_error(int error);
 

@@ -48,13 +48,22 @@ static bool parse_action(const char *text, struct failpoint *f)
            rs_config_parse_time(text + 6, &f->delay_ps);
 }
 
-/* POINT[@PROCESS][#HIT|#each]=ACTION; `text` is cut up. */
-static int parse_failpoint(char *text, int process)
+static bool parse_number(const char *text, unsigned long *number)
 {
-    struct failpoint *f = &failpoints[num_failpoints];
+    char *end;
+
+    *number = strtoul(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+/* POINT[@PROCESS][#HIT|#each]=ACTION; `text` is cut up.
+ * @param process where it acts, if that is said */
+static int parse_failpoint(char *text, struct failpoint *f,
+                           unsigned long *process)
+{
     char *action = strchr(text, '=');
     char *hit, *at;
-    long wanted = process;
+    bool good = true;
 
     if (action == NULL)
         return rs_fail(RSCHED_EINVAL, "RSCHED_FAILPOINTS: %s: no '='", text);
@@ -62,51 +71,75 @@ static int parse_failpoint(char *text, int process)
     f->hit = 1;
     if ((hit = strchr(text, '#')) != NULL) {
         *hit++ = '\0';
-        f->hit = strcmp(hit, "each") == 0 ? EACH : strtoul(hit, NULL, 10);
+        if (strcmp(hit, "each") == 0)
+            f->hit = EACH;
+        else
+            good = parse_number(hit, &f->hit);
     }
     if ((at = strchr(text, '@')) != NULL) {
         *at++ = '\0';
-        wanted = strtol(at, NULL, 10);
+        good = parse_number(at, process) && good;
     }
-    if (*text == '\0' || strlen(text) >= POINT_SIZE || f->hit == 0)
+    if (!good || *text == '\0' || strlen(text) >= POINT_SIZE || f->hit == 0)
         return rs_fail(RSCHED_EINVAL, "RSCHED_FAILPOINTS: '%s' is not a point",
                        text);
     if (!parse_action(action, f))
         return rs_fail(RSCHED_EINVAL,
                        "RSCHED_FAILPOINTS: %s=%s: not kill, stop or delay:TIME",
                        text, action);
-    if (wanted == process) {
-        strcpy(f->point, text);
-        num_failpoints++;
-    }
+    strcpy(f->point, text);
     return 0;
 }
 
-int rs_failpoints_arm(int process)
+/* @param process whose points become those that are armed, or NULL: none do */
+static int read_setting(const char *setting, const unsigned long *process)
 {
-    const char *setting = rs_config()->failpoints;
+    struct failpoint one;
     char *copy, *rest;
     int error = 0;
 
-    if (setting == NULL || *setting == '\0')
+    if (*setting == '\0')
         return 0;
     copy = strdup(setting);
     if (copy == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for failpoints");
     rest = copy;
-    pthread_mutex_lock(&arm_lock);
-    num_failpoints = 0;
     for (char *part; error == 0 && (part = strsep(&rest, ",")) != NULL;) {
+        struct failpoint *f =
+            process == NULL ? &one : &failpoints[num_failpoints];
+        unsigned long wanted = process == NULL ? 0 : *process;
+
         if (num_failpoints == MAX_POINTS)
             error = rs_fail(RSCHED_EINVAL,
                             "RSCHED_FAILPOINTS: more than %d points",
                             MAX_POINTS);
         else
-            error = parse_failpoint(part, process);
+            error = parse_failpoint(part, f, &wanted);
+        if (error == 0 && process != NULL && wanted == *process)
+            num_failpoints++;
     }
+    free(copy);
+    return error;
+}
+
+int rs_failpoints_check(const char *setting)
+{
+    return read_setting(setting, NULL);
+}
+
+int rs_failpoints_arm(int process)
+{
+    const char *setting = rs_config()->failpoints;
+    unsigned long number = (unsigned long)process;
+    int error;
+
+    if (*setting == '\0')
+        return 0;
+    pthread_mutex_lock(&arm_lock);
+    num_failpoints = 0;
+    error = read_setting(setting, &number);
     rs_failpoints_armed = error == 0 && num_failpoints > 0;
     pthread_mutex_unlock(&arm_lock);
-    free(copy);
     return error;
 }
 

@@ -8,6 +8,9 @@
 /* Written once, before any exchange exists. */
 extern bool rs_failpoints_armed;
 
+/** Whether a value of RSCHED_FAILPOINTS is one. @return 0, or as below */
+int rs_failpoints_check(const char *setting);
+
 /** Read RSCHED_FAILPOINTS for this process number.
  * @return 0, or RSCHED_EINVAL with a text that names the wrong part. */
 int rs_failpoints_arm(int process);

@@ -611,6 +611,19 @@ static void release_peers(struct rs_creation *c)
     pthread_mutex_unlock(&c->context->lock);
 }
 
+/* What a variable exchange moves is loaded later. */
+static int find_place(struct rs_creation *c, bool out, uint32_t id,
+                      const struct rsched_put *put,
+                      const void *const *addresses, struct rsched_place *place)
+{
+    int error = 0;
+
+    if ((c->x->flags & RSCHED_EXCHANGE_VARIABLE) == 0)
+        error = rs_exchange_check_address(c->x, out, id, put, addresses);
+    return error != 0 ? error
+                      : rs_exchange_place(c->x, out, id, put, addresses, place);
+}
+
 /* @return `status`, or what is wrong with a buffer */
 static int find_places(struct rs_creation *c, int status)
 {
@@ -619,13 +632,11 @@ static int find_places(struct rs_creation *c, int status)
 
     rs_exchange_find_gpus(c->x);
     for (uint32_t i = 0; status == 0 && i < c->x->num_puts; i++)
-        status = rs_exchange_place(c->x, true, i,
-                                   rsched_pattern_put(c->pattern, i),
-                                   send, &c->puts[i]);
+        status = find_place(c, true, i, rsched_pattern_put(c->pattern, i), send,
+                            &c->puts[i]);
     for (uint32_t i = 0; status == 0 && i < c->x->num_receives; i++)
-        status = rs_exchange_place(c->x, false, i,
-                                   rsched_pattern_receive(c->pattern, i),
-                                   receive, &c->receives[i]);
+        status = find_place(c, false, i, rsched_pattern_receive(c->pattern, i),
+                            receive, &c->receives[i]);
     return status;
 }
 

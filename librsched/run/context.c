@@ -120,9 +120,11 @@ static int open_engines(struct rsched_context *context)
                        ? rs_machine_sources(context->machine)
                        : &rs_sources_usual,
     };
+    struct rs_error_text kept;
     int error = RSCHED_ENOTSUP;
     bool any = false;
 
+    rs_error_save(&kept);
     for (int i = 0; i < RSCHED_MAX_ENGINES && rsched_engine_at((size_t)i);
          i++) {
         const struct rsched_engine_ops *ops = rsched_engine_at((size_t)i);
@@ -140,7 +142,10 @@ static int open_engines(struct rsched_context *context)
                    rsched_last_error());
         }
     }
-    return any ? 0 : error;
+    if (!any)
+        return error;
+    rs_error_restore(&kept);
+    return 0;
 }
 
 /* @param machine NULL when the user has not said which one it is */
@@ -172,6 +177,7 @@ int rsched_context_create(const struct rsched_context_params *params,
     if (c == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a context");
     c->params = *params;
+    c->pid = getpid();
     c->sleep_ps = rs_config()->sleep_ps;
     c->cpus_known = rs_cpus_allowed(&c->own_cpus);
     c->all_cpus = c->own_cpus;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
@@ -104,11 +105,18 @@ int rsched_exchange_create(struct rsched_context *context,
     const struct rsched_pattern *pattern = params->pattern;
     struct rsched_exchange *x;
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    struct rs_error_text kept;
     int status = 0; /* a mistake of this process that its peers are told of */
     int error = check_params(params);
 
     if (error != 0)
         return error;
+    if (getpid() != context->pid)
+        return rs_fail(RSCHED_ESTATE,
+                       "making exchange %llu: the context is of process %d, before "
+                       "a fork",
+                       (unsigned long long)params->tag, (int)context->pid);
+    rs_error_save(&kept);
     x = calloc(1, sizeof(*x));
     if (x == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
@@ -130,6 +138,7 @@ int rsched_exchange_create(struct rsched_context *context,
         rsched_exchange_destroy(x);
         return error;
     }
+    rs_error_restore(&kept);
     log_made(x);
     *exchange = x;
     return 0;

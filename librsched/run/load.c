@@ -65,8 +65,10 @@ static int check_place(const struct rsched_exchange *x,
                        const void *const *addresses)
 {
     struct rsched_place place;
-    int error = rs_exchange_place(x, out, id, put, addresses, &place);
+    int error = rs_exchange_check_address(x, out, id, put, addresses);
 
+    if (error == 0)
+        error = rs_exchange_place(x, out, id, put, addresses, &place);
     if (error != 0 || place.kind != RSCHED_PLACE_GPU ||
         rs_peer_has_gpus(edge->peer))
         return error;

@@ -50,6 +50,7 @@ static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
 static int check_hello(const struct rs_talk *t)
 {
     const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
+    bool variable = (peer->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
 
     if (peer->magic != own->magic || peer->byte_order != own->byte_order)
         return rs_fail(RSCHED_EMISMATCH,
@@ -72,10 +73,17 @@ static int check_hello(const struct rs_talk *t)
     if (peer->job != own->job || peer->process != t->process)
         return rs_fail(RSCHED_EMISMATCH, "process %d is of another job",
                        t->process);
-    if (peer->tag != own->tag || peer->flags != own->flags)
+    if (peer->tag != own->tag)
         return rs_fail(RSCHED_EMISMATCH,
-                       "process %d makes another exchange (tag %llu)",
-                       t->process, (unsigned long long)peer->tag);
+                       "process %d makes another exchange: its tag is %llu, here "
+                       "it is %llu",
+                       t->process, (unsigned long long)peer->tag,
+                       (unsigned long long)own->tag);
+    if (peer->flags != own->flags)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "process %d has %s RSCHED_EXCHANGE_VARIABLE, this one has%s",
+                       t->process, variable ? "the flag" : "no flag",
+                       variable ? " not" : "");
     if (peer->num_receives != own->num_puts)
         return rs_fail(RSCHED_EMISMATCH,
                        "process %d expects %u puts, this one has %u for it",

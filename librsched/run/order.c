@@ -122,8 +122,12 @@ static int schedule_own(const struct rsched_context *context,
     struct rsched_machine *machine;
     int error;
 
-    if (context->machine != NULL)
-        return schedule_for(pattern, context->machine, schedule);
+    if (context->machine != NULL) {
+        error = schedule_for(pattern, context->machine, schedule);
+        return error == 0 ? 0
+                          : rs_fail_within(error, "RSCHED_MACHINE=%s",
+                                           rs_config()->machine);
+    }
     error = rails == 1 ? rsched_machine_builtin("host", &machine)
                        : make_rails(rails, &machine);
     if (error != 0)

@@ -127,6 +127,29 @@ static int place_runs(const struct rsched_exchange *x, bool out, uint32_t id,
     return error;
 }
 
+static bool is_at_null(const struct rsched_put *put)
+{
+    bool at_null = put->layout.num_runs == 0;
+
+    for (size_t i = 0; i < put->layout.num_runs; i++) {
+        const struct rsched_run *run = &put->layout.runs[i];
+
+        at_null = at_null || (run->bytes > 0 && run->offset == 0);
+    }
+    return at_null;
+}
+
+int rs_exchange_check_address(const struct rsched_exchange *x, bool out,
+                              uint32_t id, const struct rsched_put *put,
+                              const void *const *addresses)
+{
+    if (put->bytes == 0 || (addresses != NULL && addresses[id] != NULL) ||
+        !is_at_null(put))
+        return 0;
+    return rs_fail(RSCHED_EINVAL, "exchange %llu: the buffer of %s %u is NULL",
+                   (unsigned long long)x->tag, out ? "put" : "receive", id);
+}
+
 int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
                       const struct rsched_put *put,
                       const void *const *addresses, struct rsched_place *place)

@@ -85,6 +85,7 @@ struct rs_safety {
 
 struct rsched_context {
     struct rsched_context_params params;
+    pid_t pid; /* of who has made it; a child's copy is of no use */
     struct rs_engine engines[RSCHED_MAX_ENGINES]; /* as rsched_engine_at() */
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
@@ -283,6 +284,11 @@ void rs_exchange_find_gpus(struct rsched_exchange *x);
 int rs_exchange_place(const struct rsched_exchange *x, bool out, uint32_t id,
                       const struct rsched_put *put,
                       const void *const *addresses, struct rsched_place *place);
+
+/** Whether there is a buffer. @return 0, RSCHED_EINVAL */
+int rs_exchange_check_address(const struct rsched_exchange *x, bool out,
+                              uint32_t id, const struct rsched_put *put,
+                              const void *const *addresses);
 
 /* load.c */
 

@@ -105,13 +105,16 @@ static int find_ways(const struct rsched_machine *machine,
                      struct rs_ways *ways)
 {
     const char *name = rs_config()->ways;
+    struct rs_error_text kept;
     int error;
 
     if (name[0] != '\0') {
+        rs_error_save(&kept);
         if (read_ways(name, ways) == 0)
             return 0;
         rs_log(RS_LOG_WARN, "RSCHED_WAYS: %s; the built-in costs are used",
                rsched_last_error());
+        rs_error_restore(&kept);
     } else if (machine != NULL && rs_machine_ways(machine) != NULL) {
         *ways = *rs_machine_ways(machine);
         return 0;

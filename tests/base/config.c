@@ -150,6 +150,44 @@ static const char *accepts(const void *arg)
     return rsched_config_check() == 0 ? NULL : rsched_last_error();
 }
 
+Test(config, wrong_devices_are_refused)
+{
+    REFUSED("RSCHED_DEVICES=,", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=,,:", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a,", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a,,b", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a/,b", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=:1", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a:", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a:b", "DEVICE[:PORT]");
+    REFUSED("RSCHED_DEVICES=a:1/b:1x", "DEVICE[:PORT]");
+    in_child(SETTINGS("RSCHED_DEVICES="), accepts, NULL);
+    in_child(SETTINGS("RSCHED_DEVICES=a:1,b/c:12//d"), accepts, NULL);
+}
+
+Test(config, wrong_failpoints_are_refused)
+{
+    REFUSED("RSCHED_FAILPOINTS=bogus", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=,", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a=kill,", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a=die", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a=delay:5", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a@x=kill", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a#0=kill", "POINT[@PROCESS]");
+    REFUSED("RSCHED_FAILPOINTS=a#x=kill", "POINT[@PROCESS]");
+    in_child(SETTINGS("RSCHED_FAILPOINTS=a@1#2=kill,b#each=delay:5ms"), accepts,
+             NULL);
+}
+
+Test(config, names_that_do_not_exist_are_refused)
+{
+    REFUSED("RSCHED_PLANNER=bogus", "no scheduler", "bl4");
+    REFUSED("RSCHED_MACHINE=bogus", "tofu-k");
+    REFUSED("RSCHED_MACHINE=./bogus", "No such file");
+    in_child(SETTINGS("RSCHED_PLANNER=fllf", "RSCHED_MACHINE=tofu-k"), accepts,
+             NULL);
+}
+
 Test(config, unknown_variables_are_refused)
 {
     in_child(SETTINGS("RSCHED_CHUNKS=64k"), refuses,

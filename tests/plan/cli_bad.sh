@@ -100,6 +100,11 @@ RSCHED_CHUNKS=1
 export RSCHED_CHUNKS
 bad "RSCHED_CHUNKS: there is no such setting" plan scale-les3:60:ew
 unset RSCHED_CHUNKS
+for setting in PLANNER=bogus MACHINE=bogus DEVICES=,,: FAILPOINTS=bogus; do
+    export "RSCHED_$setting"
+    bad "RSCHED_$setting: " plan scale-les3:60:ew
+    unset "RSCHED_${setting%%=*}"
+done
 
 # --- files that cannot be read
 bad "in/none.yaml: No such file" plan in/none.yaml -o out/p

@@ -185,10 +185,10 @@ Test(files, bad_puts_leave_the_pattern_alone)
     struct rsched_run far = {INT64_MAX, 5, 2, 8};
     struct rsched_put good = {.bytes = 10, .direction = "N",
                               .layout = {&run, 1}};
-    struct rsched_put bad[8];
+    struct rsched_put bad[9];
     struct rsched_pattern *p;
 
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 9; i++)
         bad[i] = good;
     bad[0].bytes = 11;
     bad[1].source = -2;
@@ -199,9 +199,10 @@ Test(files, bad_puts_leave_the_pattern_alone)
     bad[6].memory = (enum rsched_memory)9;
     bad[7].bytes = UINT64_MAX;
     bad[7].layout.num_runs = 0;
+    bad[8].layout.runs = NULL;
     cr_assert_eq(rsched_pattern_create("bad", &p), 0);
     cr_assert_eq(rsched_pattern_add_put(p, &good), 0);
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 9; i++)
         cr_assert_eq(rsched_pattern_add_put(p, &bad[i]), RSCHED_EINVAL,
                      "case %zu", i);
     cr_assert_eq(rsched_pattern_num_puts(p), 1);

@@ -60,9 +60,15 @@ static int run_test_peer(struct rank *self)
 static int run_bind(struct rank *self)
 {
     const struct halo_edge edges[] = {{0, 1, 100}, {1, 0, 300000}, {0, 0, 64}};
+    const void *const nowhere[2] = {NULL};
+    void *const no_halos[2] = {NULL};
     struct halo *h;
 
     RANK_CHECK(halo_create(self, edges, 3, 1, 0, &h) == 0);
+    RANK_CHECK(rsched_exchange_bind(h->x, nowhere, h->receive) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), "buffer of put 0 is NULL") != NULL);
+    RANK_CHECK(rsched_exchange_bind(h->x, (const void *const *)h->send,
+                                    no_halos) == RSCHED_EINVAL);
     RANK_CHECK(rsched_exchange_bind(h->x, NULL, h->receive) == RSCHED_EINVAL);
     RANK_CHECK(rsched_exchange_bind(h->x, (const void *const *)h->send, NULL) ==
                RSCHED_EINVAL);
@@ -132,6 +138,7 @@ static int run_load(struct rank *self)
                              .source = self->rank,
                              .destination = 1 - self->rank,
                              .memory = RSCHED_MEMORY_DEVICE};
+    const void *const nowhere[2] = {NULL};
     struct rsched_pattern *empty, *device;
     struct halo *h;
 
@@ -142,6 +149,8 @@ static int run_load(struct rank *self)
                                     h->receive) == RSCHED_ESTATE);
     RANK_CHECK(rsched_pattern_create("empty", &empty) == 0);
     RANK_CHECK(rsched_exchange_load(h->x, empty, NULL, NULL) == RSCHED_EINVAL);
+    RANK_CHECK(rsched_exchange_load(h->x, h->pattern, nowhere, h->receive) ==
+               RSCHED_EINVAL);
     RANK_CHECK(rsched_exchange_start(h->x) == RSCHED_ESTATE);
     for (int epoch = 0; epoch < 3; epoch++) {
         RANK_CHECK(rsched_exchange_load(h->x, h->pattern,

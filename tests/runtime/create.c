@@ -47,7 +47,8 @@ static const struct quarrel quarrels[] = {
     {"other split", {{{0, 1, 8}, {0, 1, 16}}, {{0, 1, 16}, {0, 1, 8}}}, {2, 2},
      0, 0, 0, 0, BOTH(ETRUNC), {"put 1 of process 0", "put 1 of process 0"}},
     {"flags", EDGES, RSCHED_EXCHANGE_VARIABLE, 0, 0, 0, BOTH(EMISMATCH),
-     {"another exchange", "another exchange"}},
+     {"process 1 has the flag RSCHED_EXCHANGE_VARIABLE, this one has not",
+      "process 0 has no flag RSCHED_EXCHANGE_VARIABLE, this one has"}},
     {"job", EDGES, 0, 1, 0, 0, BOTH(EMISMATCH), {"another job", "another job"}},
     {"magic", EDGES, 0, 0, AT_MAGIC, 1, BOTH(EMISMATCH),
      {"does not run rsched", "does not run rsched"}},
@@ -58,7 +59,7 @@ static const struct quarrel quarrels[] = {
     {"page size", EDGES, 0, 0, AT_PAGE + 1, 0x50, BOTH(EMISMATCH),
      {"has pages of 16384 bytes", "pages of 16384 bytes"}},
     {"tag", EDGES, 0, 0, AT_TAG, 1, BOTH(EMISMATCH),
-     {"another exchange", "another exchange"}},
+     {"its tag is 4, here it is 5", "its tag is 4, here it is 5"}},
 };
 
 enum { NUM_QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
@@ -146,6 +147,39 @@ static int run_chain_reaction(struct rank *self)
     return 0;
 }
 
+/* None is needed for nothing, and where offsets count from address 0.
+ * @param wrong whether the first one has none for 8 bytes */
+static int make_without_buffers(struct rank *self, bool wrong)
+{
+    static char here[8];
+    const struct rsched_run run = {(int64_t)(intptr_t)here, 8, 1, 0};
+    struct rsched_put put = {.source = RSCHED_ANY_PROCESS,
+                             .destination = 1 - self->rank};
+    struct rsched_exchange_params params = {
+        .tag = 7, .send = (const void *[3]){NULL}, .receive = (void *[3]){NULL}};
+    struct rsched_pattern *pattern;
+    struct rsched_exchange *x = NULL;
+    int error;
+
+    rsched_pattern_create("nowhere", &pattern);
+    for (int i = 0; i < 3; i++) {
+        put.bytes = i == 1 ? 0 : 8;
+        put.layout = (struct rsched_layout){&run, i != 1 && !(i == 0 && wrong)};
+        rsched_pattern_add_put(pattern, &put);
+        put.layout = (struct rsched_layout){&run, i != 1};
+        rsched_pattern_add_receive(
+            pattern, &(struct rsched_put){.bytes = put.bytes,
+                                          .source = 1 - self->rank,
+                                          .destination = RSCHED_ANY_PROCESS,
+                                          .layout = put.layout});
+    }
+    params.pattern = pattern;
+    error = rsched_exchange_create(self->context, &params, &x);
+    rsched_exchange_destroy(x);
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
 /* A process that is wrong about itself, or that comes too late. */
 static int run_own_mistake(struct rank *self)
 {
@@ -177,6 +211,9 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(error == RSCHED_EMISMATCH);
     RANK_CHECK(strstr(rsched_last_error(), "to the process itself") != NULL);
     rsched_pattern_destroy(pattern);
+    RANK_CHECK(make_without_buffers(self, false) == 0);
+    RANK_CHECK(make_without_buffers(self, self->rank == 1) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), "buffer of put 0 is NULL") != NULL);
     /* Bad parameters are refused before anybody is asked. */
     params.pattern = NULL;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &x) ==
@@ -186,6 +223,64 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(halo_step(h, 0) == 0);
     mesh_barrier(self->end);
     halo_destroy(h);
+    return 0;
+}
+
+/* @return what is wrong in a child, or NULL */
+static const char *be_child(struct rank *self, const struct rsched_exchange_params *params)
+{
+    struct rsched_context_params alone = {.num_processes = 1};
+    struct rsched_context *context;
+    struct rsched_exchange *x;
+
+    if (rsched_exchange_create(self->context, params, &x) != RSCHED_ESTATE ||
+        strstr(rsched_last_error(), "before a fork") == NULL)
+        return "another one's context is accepted";
+#ifndef __SANITIZE_THREAD__ /* allows no threads there */
+    if (rsched_context_create(&alone, &context) != 0 ||
+        rsched_exchange_create(context, params, &x) != 0 ||
+        rsched_exchange_start(x) != 0 || rsched_exchange_wait(x) != 0)
+        return rsched_last_error();
+    rsched_exchange_destroy(x);
+    rsched_context_destroy(context);
+#endif
+    return NULL;
+}
+
+/* A child has no part in its parent's context, but may have one of its own. */
+static int run_child(struct rank *self)
+{
+    const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 300000}};
+    struct rsched_put put = {.bytes = 8, .source = RSCHED_ANY_PROCESS};
+    char from[8] = "halo", to[8] = "";
+    struct rsched_pattern *pattern;
+    struct halo *h;
+    pid_t child;
+    int status;
+
+    RANK_CHECK(rsched_pattern_create("own", &pattern) == 0);
+    RANK_CHECK(rsched_pattern_add_put(pattern, &put) == 0);
+    put = (struct rsched_put){.bytes = 8, .destination = RSCHED_ANY_PROCESS};
+    RANK_CHECK(rsched_pattern_add_receive(pattern, &put) == 0);
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
+    child = fork();
+    if (child == 0) {
+        const char *wrong = be_child(
+            self, &(struct rsched_exchange_params){
+                      .pattern = pattern, .send = (const void *[]){from},
+                      .receive = (void *[]){to}});
+
+        if (wrong != NULL)
+            fprintf(stderr, "child: %s\n", wrong);
+        _exit(wrong != NULL);
+    }
+    for (int epoch = 0; epoch < 5; epoch++)
+        RANK_CHECK(halo_step(h, epoch) == 0);
+    RANK_CHECK(waitpid(child, &status, 0) == child && status == 0);
+    RANK_CHECK(halo_step(h, 5) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    rsched_pattern_destroy(pattern);
     return 0;
 }
 
@@ -320,8 +415,8 @@ static int run_planless(struct rank *self)
     const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
     struct halo *h;
 
-    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_ENAME);
-    RANK_CHECK(strstr(rsched_last_error(), "no scheduler 'none'") != NULL);
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), "RSCHED_MACHINE=tofu-k: ") != NULL);
     RANK_CHECK(self->rank == 1 ||
                strstr(rsched_last_error(), "process 1 says") != NULL);
     return 0;
@@ -355,12 +450,13 @@ static const struct {
     {"quarrels", run_quarrels, 2, {0}},
     {"chain reaction", run_chain_reaction, 4, {0}},
     {"own mistake", run_own_mistake, 2, {0}},
+    {"child", run_child, 2, {0}},
     {"return", run_return, 2, {0}},
     {"shapes", run_shapes, 5, {0}},
     {"overlapping", run_overlapping, 3, {0}},
     {"settings", run_settings, 2, {"RSCHED_CHUNK=32k", "RSCHED_CHUNK=16k"}},
     {"planless", run_planless, 2, {"RSCHED_PLANNER=bl4",
-                                   "RSCHED_PLANNER=none"}},
+                                   "RSCHED_MACHINE=tofu-k"}},
     {"alone", run_alone, 3, {"RSCHED_SETUP_TIMEOUT=300ms",
                              "RSCHED_SETUP_TIMEOUT=300ms"}},
 };

@@ -104,8 +104,12 @@ int halo_create(struct rank *self, const struct halo_edge *edges,
     params.pattern = h->pattern;
     params.send = (const void *const *)h->send;
     params.receive = h->receive;
-    if (error == 0)
+    if (error == 0) {
+        rsched_fail(0, "as before");
         error = rsched_exchange_create(self->context, &params, &h->x);
+        if (error == 0 && strcmp(rsched_last_error(), "as before") != 0)
+            error = RSCHED_ESTATE;
+    }
     if (error != 0) {
         halo_destroy(h);
         return error;

@@ -24,6 +24,7 @@ int rank_open(struct rank *self)
 {
     struct rsched_context_params params = mesh_params(self->end);
 
+    rsched_fail(0, "as before");
     params.job += self->job_offset;
     params.num_cores = self->num_cores;
     params.host_progress = self->host_progress;
@@ -31,6 +32,8 @@ int rank_open(struct rank *self)
     self->oob = params.oob;
     if (rsched_context_create(&params, &self->context) != 0)
         return RANK_FAIL("rank %d: %s", self->rank, rsched_last_error());
+    if (strcmp(rsched_last_error(), "as before") != 0)
+        return RANK_FAIL("rank %d: a context, but: %s", self->rank, rsched_last_error());
     return 0;
 }
 
