@@ -278,11 +278,13 @@ static int run_gpus(struct request *request)
     int status = TOOL_OK;
 
     gpus_find_pairs(&request->gpu_pairs);
+    if (request->gpu_pairs.num == 0 && request->memory == MEMORY_ALL) {
+        printf("\nGPU memory: not here: %s\n", request->gpu_pairs.reason);
+        return TOOL_OK;
+    }
     if (request->gpu_pairs.num == 0) {
-        printf("%sGPU memory: not here: %s\n",
-               request->memory == MEMORY_ALL ? "\n" : "",
-               request->gpu_pairs.reason);
-        return request->memory == MEMORY_ALL ? TOOL_OK : TOOL_FAILED;
+        tool_bad("GPU memory: not here: %s", request->gpu_pairs.reason);
+        return TOOL_FAILED;
     }
     for (size_t i = 0; i < request->gpu_pairs.num && status == TOOL_OK; i++) {
         request->gpu_probes[i] =

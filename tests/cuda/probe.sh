@@ -61,9 +61,9 @@ grep -q "^gdrcopy *not here$" "$folder/table" || fail "GDRCopy without its modul
 none() {
     reason=$1
     shift
-    env "$@" "$rsched" probe --memory gpu >"$folder/out" 2>&1
+    env "$@" "$rsched" probe --memory gpu >"$folder/out" 2>"$folder/log"
     [ $? = 1 ] || fail "$reason: status"
-    grep -q "^GPU memory: not here: .*$reason" "$folder/out" || fail "$reason: $(cat "$folder/out")"
+    grep -q "^rsched: GPU memory: not here: .*$reason" "$folder/log" || fail "$reason: $(cat "$folder/log")"
 }
 none "CUDA_ERROR_NO_DEVICE" LD_LIBRARY_PATH="$fake" FAKE_CUDA_GPUS=0
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
