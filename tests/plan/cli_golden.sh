@@ -144,6 +144,10 @@ if [ -w /dev/full ]; then
             { echo "FAIL a full disk is not noticed: $command"; failed=1; }
     done
 fi
+# Nor does a file that would be longer than it may be leave anything.
+said=$( (ulimit -f 1; "$rsched" draw scale-les3:872:all -o "$work/limit.svg") 2>&1)
+[ $? = 1 ] && [ "$said" = "rsched: $work/limit.svg: File too large" ] &&
+    [ -z "$(find "$work" -name 'limit.svg*')" ] || { echo "FAIL a file that is too long: $said"; failed=1; }
 "$rsched" draw scale-les3:872:all -o "$work/none/a.svg" 2> "$work/err"
 [ $? = 1 ] || { echo "FAIL a missing directory is not noticed"; failed=1; }
 exit $failed
