@@ -246,7 +246,8 @@ int tool_export(const struct tool_command *command, int argc, char **argv)
 {
     static int (*const writers[])(struct job *, FILE *) = {write_goal,
                                                            write_trace};
-    struct tool_world_options o = {.planner = TOOL_DEFAULT_PLANNER};
+    struct tool_world_options o = {.planner = TOOL_DEFAULT_PLANNER,
+                                   .more_planners = "best"};
     const char *format = NULL, *path = NULL;
     struct tool_option options[TOOL_WORLD_OPTIONS + 3];
     struct job job = {0};
@@ -255,7 +256,7 @@ int tool_export(const struct tool_command *command, int argc, char **argv)
         &o, "a scheduler (" TOOL_DEFAULT_PLANNER "), or best", options);
     int first, number, status;
 
-    options[count++] = (struct tool_option){"format", 'f', "F", "goal|trace",
+    options[count++] = (struct tool_option){"format", 'f', "F", "goal|trace; to be given",
                                             &format, NULL};
     options[count++] = (struct tool_option){"output", 'o', "FILE",
                                             "where to write (standard output)",

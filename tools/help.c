@@ -9,10 +9,12 @@ static void print_commands(void)
     printf("usage: rsched COMMAND [OPTIONS] ...\n"
            "Plans and draws halo exchanges.\n\n");
     for (const struct tool_command *c = tool_commands; c->name; c++)
-        printf("  %-8s %-18s %s\n", c->name, c->arguments, c->help);
+        printf("  %-8s %-18s %.*s\n", c->name, c->arguments,
+               (int)strcspn(c->help, "\n"), c->help);
     printf("\nPATTERN is a file or a built-in pattern such as "
            "scale-les3:872:all.\n"
-           "rsched COMMAND --help describes the options of a command.\n"
+           "rsched COMMAND --help describes the options of a command; rsched "
+           "--help or -h\nprints this, rsched --version the version.\n"
            "Exit status: 0, 2 for bad input, 1 for failure.\n");
 }
 
@@ -21,7 +23,7 @@ int tool_help(const struct tool_command *command, int argc, char **argv)
     const struct tool_option options[] = {{0}};
     char *ask[] = {NULL, "--help", NULL};
     int first;
-    int status = tool_parse(command, argc, argv, options, &first, 0, 1);
+    int status = tool_parse_only(command, argc, argv, options, &first, 0, 1);
 
     if (status != TOOL_GO_ON)
         return status;

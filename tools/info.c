@@ -186,12 +186,25 @@ static void print_stores(void)
     printf("  %-19s%s\n", "stores into slots", how);
 }
 
+/* Whose costs they are. */
+static void print_source(const struct rs_ways *ways)
+{
+    const struct rs_config *c = rs_config();
+    bool named = c->ways[0] != '\0';
+
+    if (ways->host_guessed)
+        print_built_in();
+    if (!ways->host_guessed || rs_ways_have_gpu(ways))
+        printf("  %-19s%s, which is RSCHED_%s\n",
+               ways->host_guessed ? "GPU memory's costs" : "costs",
+               named ? c->ways : c->machine, named ? "WAYS" : "MACHINE");
+}
+
 /* RSCHED_MAPPED and RSCHED_CMA may say otherwise. */
 static void print_ways(const struct rs_ways *ways)
 {
     printf("\nways within a node, by their costs\n");
-    if (rs_config()->ways[0] == '\0' && rs_config()->machine[0] == '\0')
-        print_built_in();
+    print_source(ways);
     if (rs_config_tries(ways->host_guessed))
         printf("  %-19s%s\n", "trials", "of other memory, and of short blocks, "
                "while messages are sent: slots or one copy, whichever is faster");
@@ -375,30 +388,32 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         {"config", 0, NULL, "every setting: value, default, origin, help",
          NULL, &config},
         {0}};
-    struct tool_output output;
     struct rs_ways ways;
     int first, error;
-    int status = tool_parse(command, argc, argv, options, &first, 0, 0);
+    int status = tool_parse_only(command, argc, argv, options, &first, 0, 0);
 
     if (status != TOOL_GO_ON)
         return status;
-    error = find_ways(&ways);
-    if (error != 0)
-        return tool_library(error);
-    status = tool_output_open(&output, NULL);
+    /* The list of settings is there for those who have a wrong one, too. */
+    error = rsched_config_check();
+    if (error == 0)
+        error = find_ways(&ways);
+    status = error != 0 ? tool_library(error) : TOOL_OK;
+    if (status != TOOL_OK && !config)
+        return status;
     if (config) {
         print_settings();
-    } else {
-        printf("rsched %s\n", rsched_version());
-        print_engines(&ways);
-        print_numa();
-        print_ways(&ways);
-        print_whole_ways(&ways);
-        print_gpus();
-        print_planners();
-        print_patterns();
-        status = print_machines();
-        printf("\nrsched info --config prints the settings.\n");
+        return status;
     }
-    return status == TOOL_OK ? tool_output_close(&output, 0) : status;
+    printf("rsched %s\n", rsched_version());
+    print_engines(&ways);
+    print_numa();
+    print_ways(&ways);
+    print_whole_ways(&ways);
+    print_gpus();
+    print_planners();
+    print_patterns();
+    status = print_machines();
+    printf("\nrsched info --config prints the settings.\n");
+    return status;
 }

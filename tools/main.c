@@ -15,7 +15,12 @@ const struct tool_command tool_commands[] = {
     {"draw", "PATTERN|SCHEDULE", "draw a schedule as SVG", tool_draw},
     {"run", "mpirun ... PROGRAM ...",
      "run an MPI program with its halo exchanges accelerated", tool_run},
-    {"probe", "", "measure what the ways within this node cost", tool_probe},
+    {"probe", "",
+     "measure what the ways within this node cost\n"
+     "\nIt takes about two minutes for each pair of cores and loads both; --rounds and\n"
+     "--longest shorten it. The two cores are to have nothing else to do meanwhile, and\n"
+     "others nothing that fills caches or moves much memory.",
+     tool_probe},
     {"info", "", "what there is: schedulers, patterns, machines, settings",
      tool_info},
     {"help", "[COMMAND]", "print this, or the help of a command", tool_help},
@@ -30,7 +35,6 @@ static int finish(int status)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
-    int error;
 
     if (name == NULL)
         return tool_bad("no command given (rsched help lists them)");
@@ -40,9 +44,6 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
-    error = rsched_config_check();
-    if (error != 0)
-        return tool_library(error);
     for (const struct tool_command *c = tool_commands; c->name; c++) {
         if (strcmp(c->name, name) == 0)
             return finish(c->run(c, argc - 1, argv + 1));

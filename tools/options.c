@@ -10,8 +10,8 @@ enum { OPTIONS_MOST = 16, HELP = 1, FIRST = 256 };
 static void print_help(const struct tool_command *command,
                        const struct tool_option *options)
 {
-    printf("usage: rsched %s [OPTIONS] %s\n%s\n\n", command->name,
-           command->arguments, command->help);
+    printf("usage: rsched %s [OPTIONS]%s%s\n%s\n\n", command->name,
+           *command->arguments ? " " : "", command->arguments, command->help);
     for (; options->name != NULL; options++) {
         char text[64];
 
@@ -61,9 +61,9 @@ static const struct tool_option *find(const struct tool_option *options,
     return options;
 }
 
-int tool_parse(const struct tool_command *command, int argc, char **argv,
-               const struct tool_option *options, int *first, int least,
-               int most)
+int tool_parse_only(const struct tool_command *command, int argc, char **argv,
+                    const struct tool_option *options, int *first, int least,
+                    int most)
 {
     struct option longs[OPTIONS_MOST + 2];
     char shorts[2 * OPTIONS_MOST + 2];
@@ -105,4 +105,15 @@ int tool_parse(const struct tool_command *command, int argc, char **argv,
         return tool_bad("%s: one argument too many: '%s'", command->name,
                         argv[optind + most]);
     return TOOL_GO_ON;
+}
+
+int tool_parse(const struct tool_command *command, int argc, char **argv,
+               const struct tool_option *options, int *first, int least,
+               int most)
+{
+    int status = tool_parse_only(command, argc, argv, options, first, least,
+                                 most);
+    int error = status == TOOL_GO_ON ? rsched_config_check() : 0;
+
+    return error != 0 ? tool_library(error) : status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,8 @@ int tool_output_open(struct tool_output *output, const char *path)
     int fd;
 
     umask(mask);
+    /* A file that may not be so long is an error of write(), and leaves nothing. */
+    signal(SIGXFSZ, SIG_IGN);
     *output = (struct tool_output){.file = stdout};
     if (path == NULL || strcmp(path, "-") == 0)
         return TOOL_OK;

@@ -2,6 +2,7 @@
 #include "tools/picture.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #include "tools/tool.h"
 
 /* Okabe and Ito's palette, which color-blind people can tell apart. Further
- * directions get the same colors with stripes or dots. */
+ * directions get the same colors with stripes or dots, then all of them pale. */
 static const struct {
     const char *fill, *ink;
 } palette[] = {{"#0072b2", "#fff"}, {"#e69f00", "#000"}, {"#009e73", "#000"},
@@ -23,6 +24,7 @@ static const struct {
 enum {
     COLORS = sizeof(palette) / sizeof(palette[0]),
     TEXTURES = 4, /* plain, two kinds of stripes, dots */
+    SHADES = 2,
     WIDTH = 1120,
     LEFT = 92,  /* labels of lanes */
     RIGHT = 96, /* peaks of links */
@@ -30,6 +32,7 @@ enum {
     HEAD = 112, /* titles and marks */
     LINK = 30,
     CHARACTER = 7, /* a wide guess at the width of one, pixels */
+    HEADING = 11,  /* the same in the heading */
 };
 
 /* One stretch of constant load. */
@@ -53,8 +56,7 @@ struct picture {
     size_t num_stretches, room_stretches;
     uint64_t *loads;
     size_t num_loads, room_loads;
-    struct rs_names used;   /* directions that occur */
-    struct rs_names others; /* those of them without a route of their own */
+    struct rs_names used; /* directions, in the pattern's order */
     int error; /* of collecting */
 };
 
@@ -134,32 +136,20 @@ static void collect(void *arg, uint64_t from, uint64_t to,
 
 /* ---------------------------------------------------------------- colors */
 
-/* Directions get colors in the machine's order; those without a route of their
- * own follow in the order in which they occur. */
+/* Directions get colors in the pattern's order, so that they have the same ones
+ * on all machines. */
 static uint32_t rank_of(const struct picture *p, const char *direction)
 {
-    const struct rsched_route *route =
-        rsched_machine_find_route(p->machine, direction);
-
-    if (strcmp(route->direction, direction) == 0)
-        return route->rank;
-    return (uint32_t)(rsched_machine_num_routes(p->machine) +
-                      (size_t)rs_names_find(&p->others, direction));
+    return (uint32_t)rs_names_find(&p->used, direction);
 }
 
 /* Note which directions occur. */
 static int collect_directions(struct picture *p)
 {
     for (size_t i = 0; i < rsched_schedule_num_puts(p->schedule); i++) {
-        const char *name = rsched_pattern_put(p->pattern, i)->direction;
-        const struct rsched_route *route =
-            rsched_machine_find_route(p->machine, name);
-        int64_t number = 0;
+        int64_t number = rs_names_add(
+            &p->used, rsched_pattern_put(p->pattern, i)->direction);
 
-        if (strcmp(route->direction, name) != 0)
-            number = rs_names_add(&p->others, name);
-        if (number >= 0)
-            number = rs_names_add(&p->used, name);
         if (number < 0)
             return (int)number;
     }
@@ -173,8 +163,10 @@ static void draw_fill(struct picture *p, uint32_t rank, int64_t x, int64_t y,
     uint32_t texture = rank / COLORS % TEXTURES;
     char more[64];
 
-    snprintf(more, sizeof(more), "class=\"box\" fill=\"%s\"",
-             palette[rank % COLORS].fill);
+    snprintf(more, sizeof(more), "class=\"box\" fill=\"%s\"%s",
+             palette[rank % COLORS].fill,
+             rank / (COLORS * TEXTURES) % SHADES == 0
+                 ? "" : " fill-opacity=\".45\"");
     svg_rect(p->out, x, y, width, height, more, title);
     if (texture == 0)
         return;
@@ -221,17 +213,19 @@ static void draw_titles(struct picture *p, const char *machine)
 {
     const struct rsched_schedule *s = p->schedule;
     size_t puts = rsched_schedule_num_puts(s);
-    char line[512], text[2][TOOL_TEXT];
+    char line[PATH_MAX + 512], text[2][TOOL_TEXT];
 
-    svg_text(p->out, PX(LEFT), PX(30), "class=\"h\"",
-             rsched_pattern_name(p->pattern));
-    snprintf(line, sizeof(line), "%s on %s: %zu put%s, %" PRIu64
-             " bytes; gap to the lower bound %s %%; whole exchange %s us",
-             tool_label(rsched_schedule_planner(s)), machine, puts,
+    svg_text_within(p->out, PX(LEFT), PX(30), "class=\"h\"",
+                    rsched_pattern_name(p->pattern), (WIDTH - LEFT) / HEADING);
+    /* The machine, which may be a long path, comes last. */
+    snprintf(line, sizeof(line), "%s: %zu put%s, %" PRIu64
+             " bytes; gap to the lower bound %s %%; whole exchange %s us; "
+             "on %s", tool_label(rsched_schedule_planner(s)), puts,
              puts == 1 ? "" : "s", rsched_pattern_total_bytes(p->pattern),
              tool_gap(s, text[0]),
-             tool_us(rsched_schedule_total(s), text[1]));
-    svg_text(p->out, PX(LEFT), PX(51), "class=\"s\"", line);
+             tool_us(rsched_schedule_total(s), text[1]), machine);
+    svg_text_within(p->out, PX(LEFT), PX(51), "class=\"s\"", line,
+                    (WIDTH - LEFT) / CHARACTER);
 }
 
 static void draw_grid(struct picture *p)
@@ -328,7 +322,7 @@ static void draw_put_label(struct picture *p, uint32_t id, int64_t y)
         return;
     x += width / 2;
     y += p->lane / 2 + PX(4);
-    if (rank / COLORS % TEXTURES != 0 || is_marked(p, at)) {
+    if (rank >= COLORS || is_marked(p, at)) {
         snprintf(more, sizeof(more),
                  "class=\"m in\" stroke=\"%s\" stroke-width=\"5\"",
                  palette[rank % COLORS].fill);
@@ -459,9 +453,8 @@ static void draw_links(struct picture *p)
         svg_line(p->out, PX(LEFT), y, PX(LEFT + PLOT), y,
                  "stroke=\"#d55e00\" stroke-width=\".9\" "
                  "stroke-dasharray=\"2 3\"");
-        snprintf(text, sizeof(text), "link %s", link->name);
-        svg_text(p->out, PX(LEFT - 10), y + PX(LINK / 2 + 4), "class=\"e\"",
-                 text);
+        svg_text_within(p->out, PX(LEFT - 10), y + PX(LINK / 2 + 4),
+                        "class=\"e\"", link->name, (LEFT - 10) / CHARACTER);
         snprintf(text, sizeof(text), "peak %" PRIu64 " %%",
                  (uint64_t)(((unsigned __int128)peak * 100 +
                              link->capacity / 2) / link->capacity));
@@ -469,16 +462,6 @@ static void draw_links(struct picture *p)
                  "class=\"s\"", text);
         y += PX(LINK + 8);
     }
-}
-
-/* The direction of a rank, or NULL when no put has it. */
-static const char *find_rank(const struct picture *p, uint32_t rank)
-{
-    for (size_t i = 0; i < p->used.count; i++) {
-        if (rank_of(p, p->used.text[i]) == rank)
-            return *p->used.text[i] ? p->used.text[i] : "no direction";
-    }
-    return NULL;
 }
 
 /* Where the next entry of the legend goes; draws nothing when out is NULL. */
@@ -503,13 +486,11 @@ static int64_t draw_legend(struct picture *p, bool draw)
     } others[] = {{"command", "class=\"command\"", costs->command > 0},
                   {"engine opening", "class=\"open\"",
                    costs->engine_open > 0 && costs->num_engines > 1}};
-    size_t ranks = rsched_machine_num_routes(p->machine) + p->others.count;
 
-    for (uint32_t r = 0; r < ranks; r++) {
-        const char *label = find_rank(p, r);
+    for (uint32_t r = 0; r < p->used.count; r++) {
+        const char *label =
+            *p->used.text[r] ? p->used.text[r] : "no direction";
 
-        if (label == NULL)
-            continue;
         place_entry(label, &x, &y);
         if (draw) {
             draw_fill(p, r, x, y, PX(16), PX(14), NULL);
@@ -569,6 +550,5 @@ out:
     free(p.stretches);
     free(p.loads);
     rs_names_fini(&p.used);
-    rs_names_fini(&p.others);
     return error;
 }

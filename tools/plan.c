@@ -253,7 +253,9 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
         plan.planner = TOOL_DEFAULT_PLANNER;
     if (plan.split && strcmp(plan.planner, TOOL_BOXES) == 0)
         return tool_bad("plan: " TOOL_BOXES " splits no puts");
-    status = tool_nodes(nodes, &plan.nodes);
+    status = tool_scheduler(plan.planner, TOOL_BOXES);
+    if (status == TOOL_OK)
+        status = tool_nodes(nodes, &plan.nodes);
     if (status == TOOL_OK && jitter != NULL)
         status = tool_jitter(jitter, &ps);
     if (status == TOOL_OK)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "librsched/base/config.h"
 #include "librsched/base/units.h"
@@ -27,23 +28,17 @@ struct request {
     struct probe_gpu *gpu_probes; /* of each of them */
 };
 
-void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out)
+void probe_show_round(const struct pair *pair, const char *what, unsigned round,
+                      unsigned rounds)
 {
-    char text[RS_UNITS_TEXT];
-
-    fprintf(out, " %8.3f", (double)cost->message / 1e6);
-    for (uint32_t i = 0; i < RS_WAY_RANGES; i++) {
-        text[0] = '\0';
-        if (i < cost->num_ranges && i == 0)
-            snprintf(text, sizeof(text), "%.1f",
-                     (double)cost->ranges[i].rate / 1e9);
-        else if (i < cost->num_ranges)
-            snprintf(text, sizeof(text), "%.1f>%llu",
-                     (double)cost->ranges[i].rate / 1e9,
-                     (unsigned long long)cost->ranges[i].from);
-        fprintf(out, " %14s", text);
-    }
-    fprintf(out, " %6.1f %%\n", 100 * error);
+    if (!pair_is_first(pair) || !isatty(STDERR_FILENO))
+        return;
+    if (round < rounds)
+        fprintf(stderr, "\rcores %d and %d: %s, round %u of %u\033[K",
+                pair_where(pair)->cores[0], pair_where(pair)->cores[1], what,
+                round + 1, rounds);
+    else
+        fputs("\r\033[K", stderr);
 }
 
 static void print_switches(const struct rs_host_ways *ways,
@@ -113,8 +108,7 @@ void probe_print(struct probe *probe, FILE *out)
             probe->where->cores[1], rs_distance_name(probe->where->distance));
     fprintf(out, "a line: %.0f ns there and back, class %s\n\n",
             2 * (double)probe->line / 1000, probe->class);
-    fprintf(out, "%-8s %8s   %8s %s\n", "way", "L, block", "o, g us",
-            "O, G: GB/s, and GB/s from a number of bytes on; error of the fit");
+    probe_print_head(out);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS; way++) {
         const struct rs_way_costs *c = &probe->ways.of[way];
 
@@ -122,11 +116,11 @@ void probe_print(struct probe *probe, FILE *out)
             fprintf(out, "%-8s not here\n", rs_way_name(way));
             continue;
         }
-        fprintf(out, "%-8s %8.3f o", rs_way_name(way),
+        fprintf(out, "%-8s L     %8.3f", rs_way_name(way),
                 (double)c->latency / 1e6);
-        probe_print_cost(&c->work, probe->of[way].work_error, out);
-        fprintf(out, "%-8s %8.3f g", "", (double)c->block / 1e6);
-        probe_print_cost(&c->gap, probe->of[way].gap_error, out);
+        probe_print_cost("o", "O", &c->work, probe->of[way].work_error, out);
+        fprintf(out, "%-8s block %8.3f", "", (double)c->block / 1e6);
+        probe_print_cost("g", "G", &c->gap, probe->of[way].gap_error, out);
     }
     fputc('\n', out);
     for (enum rs_way_memory memory = 0; memory < RS_NUM_WAY_MEMORIES; memory++) {
@@ -278,11 +272,13 @@ static int run_gpus(struct request *request)
     int status = TOOL_OK;
 
     gpus_find_pairs(&request->gpu_pairs);
+    if (request->gpu_pairs.num == 0 && request->memory == MEMORY_ALL) {
+        printf("\nGPU memory: not here: %s\n", request->gpu_pairs.reason);
+        return TOOL_OK;
+    }
     if (request->gpu_pairs.num == 0) {
-        printf("%sGPU memory: not here: %s\n",
-               request->memory == MEMORY_ALL ? "\n" : "",
-               request->gpu_pairs.reason);
-        return request->memory == MEMORY_ALL ? TOOL_OK : TOOL_FAILED;
+        tool_bad("GPU memory: not here: %s", request->gpu_pairs.reason);
+        return TOOL_FAILED;
     }
     for (size_t i = 0; i < request->gpu_pairs.num && status == TOOL_OK; i++) {
         request->gpu_probes[i] =

@@ -66,8 +66,16 @@ int probe_measure(struct pair *pair, struct probe *probe);
  * what is waited for, and is less if measured so. @return TOOL_OK or a status */
 int probe_fit(struct probe_way *w, struct rs_way_costs *c);
 
+/** On a terminal, how far it is; nothing behind the last round. */
+void probe_show_round(const struct pair *pair, const char *what, unsigned round,
+                      unsigned rounds);
+
+/** What the numbers of a table of the parameters are. */
+void probe_print_head(FILE *out);
+
 /** What o and O, or g and G, are, to the end of the line. */
-void probe_print_cost(const struct rs_way_cost *cost, double error, FILE *out);
+void probe_print_cost(const char *name, const char *bytes_name,
+                      const struct rs_way_cost *cost, double error, FILE *out);
 
 /** A table of the parameters, and one of the sizes at which the way changes. */
 void probe_print(struct probe *probe, FILE *out);

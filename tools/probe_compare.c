@@ -182,6 +182,7 @@ int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
     int status = TOOL_OK;
 
     for (unsigned round = 0; round < rounds; round++) {
+        probe_show_round(pair, "exchanges", round, rounds);
         for (unsigned i = 0; i < count && status == TOOL_OK; i++) {
             struct rs_host_ways settled = settle(ways, &rows[i].work);
             struct pair_time time;
@@ -191,6 +192,7 @@ int probe_compare(struct pair *pair, const struct rs_host_ways *ways,
             rows[i].times.ps[rows[i].times.count++] = time.ps;
         }
     }
+    probe_show_round(pair, "", rounds, rounds);
     if (status == TOOL_OK && pair_is_first(pair))
         print_rows(pair, ways, rows, count);
     return status;

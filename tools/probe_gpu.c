@@ -159,9 +159,11 @@ static int measure(struct pair *pair, void *arg)
     pair_choose_class(pair, probe->class);
     /* Rounds around all, so that what disturbs for seconds is in one round. */
     for (unsigned r = 0; r < probe->rounds; r++) {
+        probe_show_round(pair, "ways of GPU memory", r, probe->rounds);
         for (int i = 0; i < RS_NUM_GPU_WAYS && status == TOOL_OK; i++)
             status = measure_way(pair, probe, i, &here[i]);
     }
+    probe_show_round(pair, "", probe->rounds, probe->rounds);
     line = pair_line(pair);
     if (pair_is_first(pair))
         probe->line = line;
@@ -234,8 +236,7 @@ static void print_cores(const struct probe_gpu *probe, FILE *out)
 void probe_gpu_print(const struct probe_gpu *probe, FILE *out)
 {
     print_cores(probe, out);
-    fprintf(out, "\n%-12s %8s   %8s %s\n", "way", "L", "o, g us",
-            "O, G: GB/s, and GB/s from a number of bytes on; error of the fit");
+    probe_print_head(out);
     for (int i = 0; i < RS_NUM_GPU_WAYS; i++) {
         const struct rs_way_costs *c = &probe->costs[i];
         const char *name = rs_way_name(way_at(i));
@@ -244,10 +245,10 @@ void probe_gpu_print(const struct probe_gpu *probe, FILE *out)
             fprintf(out, "%-12s not here\n", name);
             continue;
         }
-        fprintf(out, "%-12s %8.3f o", name, (double)c->latency / 1e6);
-        probe_print_cost(&c->work, probe->of[i].work_error, out);
-        fprintf(out, "%-12s %8s g", "", "");
-        probe_print_cost(&c->gap, probe->of[i].gap_error, out);
+        fprintf(out, "%-12s L %8.3f", name, (double)c->latency / 1e6);
+        probe_print_cost("o", "O", &c->work, probe->of[i].work_error, out);
+        fprintf(out, "%-12s   %8s", "", "");
+        probe_print_cost("g", "G", &c->gap, probe->of[i].gap_error, out);
     }
 }
 
@@ -351,9 +352,11 @@ static int measure_table(struct pair *pair, void *arg)
     memset(here, true, sizeof(here));
     pair_choose_class(pair, t->probe.class);
     for (unsigned r = 0; r < t->probe.rounds; r++) {
+        probe_show_round(pair, "messages of GPU memory", r, t->probe.rounds);
         for (unsigned k = 0; k < t->num && status == TOOL_OK; k++)
             status = measure_row(pair, t, &t->rows[k], here);
     }
+    probe_show_round(pair, "", t->probe.rounds, t->probe.rounds);
     return status;
 }
 

@@ -293,6 +293,7 @@ static int probe_stores(struct pair *pair, struct probe *probe)
            (uint64_t)PROBE_STORES_SHORTEST << sizes <= probe->longest)
         sizes++;
     for (unsigned round = 0; round < probe->rounds; round++) {
+        probe_show_round(pair, "non-temporal stores", round, probe->rounds);
         for (size_t i = 0; i < sizes && status == TOOL_OK; i++)
             status = measure_stores(pair, probe, i);
     }
@@ -332,11 +333,13 @@ int probe_measure(struct pair *pair, struct probe *probe)
     /* Rounds around all, so that what disturbs for seconds is in one round.
      * Shared work comes after pulls, whose times it needs. */
     for (unsigned i = 0; i < probe->rounds; i++) {
+        probe_show_round(pair, "ways", i, probe->rounds);
         for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++)
             status = measure_way(pair, probe, way);
         if (status == TOOL_OK)
             status = measure_copies(pair, probe);
     }
+    probe_show_round(pair, "", probe->rounds, probe->rounds);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && status == TOOL_OK; way++) {
         if (probe->of[way].count > 1)
             status = fit(probe, way);

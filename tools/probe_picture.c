@@ -8,13 +8,14 @@
 #include "tools/tool.h"
 
 enum {
-    WIDTH = 1000,
+    WIDTH = 1040,
     HEIGHT = 644,
     LEFT = 80,
-    RIGHT = 20,
+    RIGHT = 40, /* half of the last size, too */
     TOP = 64,
     BOTTOM = 120,
     STEPS = 16, /* of a curve, between two sizes */
+    CHARACTER = 7, /* a wide guess at the width of one, pixels */
 };
 
 /* Okabe and Ito's palette, by enum rs_way. */
@@ -118,12 +119,12 @@ static void draw_switches(const struct frame *f, const struct probe *probe,
 {
     struct rs_way_switch list[RS_WAY_SWITCHES];
     size_t count = rs_ways_switches(&probe->ways, memory, list);
-    char text[48];
+    char text[48], title[64];
 
     svg_text(f->out, PX(8), y + PX(11), "", rs_way_memory_name(memory));
     for (size_t i = 0; i < count; i++) {
         double from = (double)list[i].bytes, to = (double)probe->longest;
-        int64_t x;
+        int64_t x, width;
 
         if (from < 8)
             from = 8;
@@ -133,15 +134,18 @@ static void draw_switches(const struct frame *f, const struct probe *probe,
             continue;
         x = x_of(f, from);
         snprintf(text, sizeof(text), "fill=\"%s\"", colors[list[i].way]);
-        svg_rect(f->out, x, y, x_of(f, to) - x, PX(14), text,
-                 rs_way_name(list[i].way));
+        width = x_of(f, to) - x;
+        snprintf(title, sizeof(title), "%s from %llu B", rs_way_name(list[i].way),
+                 (unsigned long long)list[i].bytes);
+        svg_rect(f->out, x, y, width, PX(14), text, title);
         if (i == 0)
             continue;
         svg_line(f->out, x, PX(TOP), x, y + PX(14),
                  "stroke=\"#555\" stroke-dasharray=\"4 3\"");
         snprintf(text, sizeof(text), "%llu B",
                  (unsigned long long)list[i].bytes);
-        svg_text(f->out, x + PX(4), y + PX(11), "fill=\"#fff\"", text);
+        if (width > PX(CHARACTER) * (int64_t)strlen(text) + PX(4))
+            svg_text(f->out, x + PX(4), y + PX(11), "fill=\"#fff\"", text);
     }
 }
 
@@ -162,10 +166,10 @@ static void draw_legend(const struct frame *f, const struct probe *probe)
             continue;
         snprintf(text, sizeof(text), "fill=\"%s\"", colors[way]);
         svg_rect(f->out, x, PX(36), PX(12), PX(12), text, NULL);
-        snprintf(text, sizeof(text), "%s, within %.1f %%",
+        snprintf(text, sizeof(text), "%s, rms %.1f %%",
                  rs_way_name(way), 100 * probe->of[way].work_error);
         svg_text(f->out, x + PX(18), PX(46), "", text);
-        x += PX(154);
+        x += PX(34) + PX(CHARACTER) * (int64_t)strlen(text);
     }
 }
 

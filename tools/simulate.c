@@ -275,7 +275,8 @@ int tool_simulate(const struct tool_command *command, int argc, char **argv)
 {
     static int (*const print[])(const struct table *, FILE *) = {
         print_text, print_json, print_csv};
-    struct tool_world_options o = {.planner = TOOL_DEFAULT_PLANNER};
+    struct tool_world_options o = {.planner = TOOL_DEFAULT_PLANNER,
+                                   .more_planners = "all|best"};
     const char *format = "text", *path = NULL;
     struct tool_option options[TOOL_WORLD_OPTIONS + 3];
     struct table table = {0};

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "librsched/base/utf8.h"
 
@@ -29,17 +30,29 @@ static bool is_allowed(uint32_t point)
     return point >= 0x20 && point != 0xfffe && point != 0xffff;
 }
 
-void svg_escape(FILE *out, const char *text)
+/* The length of the first character; one for all bytes of a broken one, whose
+ * *point is 0. */
+static size_t read_character(const char *text, uint32_t *point)
 {
-    while (*text != '\0') {
-        uint32_t point = 0;
-        int length = rs_utf8_decode(text, &point);
+    int length;
 
-        if (length == 0) { /* one mark for all bytes of a broken character */
-            length = 1;
-            while ((text[length] & 0xc0) == 0x80)
-                length++;
-        }
+    *point = 0;
+    length = rs_utf8_decode(text, point);
+    if (length > 0)
+        return (size_t)length;
+    *point = 0;
+    length = 1;
+    while ((text[length] & 0xc0) == 0x80)
+        length++;
+    return (size_t)length;
+}
+
+static void escape(FILE *out, const char *text, const char *end)
+{
+    while (text < end) {
+        uint32_t point;
+        size_t length = read_character(text, &point);
+
         if (!is_allowed(point))
             fputc('?', out);
         else if (point == '&')
@@ -51,9 +64,31 @@ void svg_escape(FILE *out, const char *text)
         else if (point == '"')
             fputs("&quot;", out);
         else
-            fwrite(text, 1, (size_t)length, out);
+            fwrite(text, 1, length, out);
         text += length;
     }
+}
+
+void svg_escape(FILE *out, const char *text)
+{
+    escape(out, text, text + strlen(text));
+}
+
+/* The bytes at the beginning of a text that are at most so wide. */
+static size_t find_within(const char *text, size_t most)
+{
+    size_t bytes = 0, width = 0;
+
+    while (text[bytes] != '\0') {
+        uint32_t point;
+        size_t length = read_character(text + bytes, &point);
+
+        width += point < 0x1100 ? 1 : 2;
+        if (width > most)
+            break;
+        bytes += length;
+    }
+    return bytes;
 }
 
 void svg_rect(FILE *out, int64_t x, int64_t y, int64_t width, int64_t height,
@@ -94,4 +129,21 @@ void svg_text(FILE *out, int64_t x, int64_t y, const char *more,
     fprintf(out, "%s%s>", *more ? " " : "", more);
     svg_escape(out, text);
     fputs("</text>\n", out);
+}
+
+void svg_text_within(FILE *out, int64_t x, int64_t y, const char *more,
+                     const char *text, size_t most)
+{
+    if (text[find_within(text, most)] == '\0') {
+        svg_text(out, x, y, more, text);
+        return;
+    }
+    fputs("<text", out);
+    svg_attribute(out, "x", x);
+    svg_attribute(out, "y", y);
+    fprintf(out, "%s%s><title>", *more ? " " : "", more);
+    svg_escape(out, text);
+    fputs("</title>", out);
+    escape(out, text, text + find_within(text, most - 1));
+    fputs("\xe2\x80\xa6</text>\n", out);
 }

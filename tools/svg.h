@@ -32,4 +32,9 @@ void svg_line(FILE *out, int64_t x1, int64_t y1, int64_t x2, int64_t y2,
 void svg_text(FILE *out, int64_t x, int64_t y, const char *more,
               const char *text);
 
+/** The same of at most `most` characters, of which wide ones count twice: of a
+ * longer text the beginning and an ellipsis, with all of it shown on hover. */
+void svg_text_within(FILE *out, int64_t x, int64_t y, const char *more,
+                     const char *text, size_t most);
+
 #endif

@@ -51,6 +51,17 @@ int tool_word(const char *option, const char *word, const char *words)
     return -1;
 }
 
+int tool_scheduler(const char *name, const char *more)
+{
+    const struct rsched_planner *p;
+    char words[512];
+    int n = snprintf(words, sizeof(words), "%s", more);
+
+    for (size_t i = 0; (p = rsched_planner_at(i)) != NULL; i++)
+        n += snprintf(words + n, sizeof(words) - (size_t)n, "|%s", p->name);
+    return tool_word("scheduler", name, words) < 0 ? TOOL_BAD_INPUT : TOOL_OK;
+}
+
 const char *tool_default_machine(const struct rsched_pattern *pattern)
 {
     const struct rsched_put *put;

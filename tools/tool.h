@@ -24,7 +24,7 @@ enum {
 struct tool_command {
     const char *name;
     const char *arguments; /* for the usage line */
-    const char *help;      /* one line */
+    const char *help;      /* one line; further ones for its own help */
     int (*run)(const struct tool_command *command, int argc, char **argv);
 };
 
@@ -61,7 +61,8 @@ struct tool_option {
 };
 
 /**
- * Read the options of a subcommand. --help is always there.
+ * Read the options of a subcommand. --help is always there, whatever the settings
+ * are; else they must be good.
  *
  * @param first where the index of the first argument that is no option is
  *              stored; options may stand behind arguments
@@ -73,9 +74,18 @@ int tool_parse(const struct tool_command *command, int argc, char **argv,
                const struct tool_option *options, int *first, int least,
                int most);
 
+/** The same, whatever the settings are. */
+int tool_parse_only(const struct tool_command *command, int argc, char **argv,
+                    const struct tool_option *options, int *first, int least,
+                    int most);
+
 /** The number of `word` in `words` ("text|json"), or -1 after printing that
  * it is not one of them. */
 int tool_word(const char *option, const char *word, const char *words);
+
+/** Whether there is such a scheduler, or it is a word of `more` ("all|best").
+ * @return TOOL_OK, or TOOL_BAD_INPUT after printing that it is not */
+int tool_scheduler(const char *name, const char *more);
 
 /** A file that appears when it is complete. */
 struct tool_output {

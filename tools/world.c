@@ -46,10 +46,11 @@ static int read_number(const char *option, const char *text, uint64_t least,
     if (text == NULL)
         return TOOL_OK;
     wrong = rs_parse_whole(text, &number);
-    if (wrong == NULL && (number < least || number > most))
-        wrong = "out of range";
     if (wrong != NULL)
         return tool_bad("--%s %s: %s", option, text, wrong);
+    if (number < least || number > most)
+        return tool_bad("--%s %s: it is from %llu to %llu", option, text,
+                        (unsigned long long)least, (unsigned long long)most);
     *value = number;
     return TOOL_OK;
 }
@@ -140,14 +141,17 @@ static int read_mapping(const char *path, struct tool_world *world)
 static int set_mapping(const char *word, struct tool_world *world)
 {
     static const char random[] = "random:";
+    const char *wrong;
 
     world->mapping = word != NULL ? word : "row-major";
     if (word == NULL || strcmp(word, "row-major") == 0)
         return TOOL_OK;
     if (strncmp(word, random, sizeof(random) - 1) == 0) {
         world->params.shuffled = true;
-        return read_number("mapping random", word + sizeof(random) - 1, 0,
-                           UINT64_MAX, &world->params.mapping_seed);
+        wrong = rs_parse_whole(word + sizeof(random) - 1,
+                               &world->params.mapping_seed);
+        return wrong != NULL ? tool_bad("--mapping %s: %s", word, wrong)
+                             : TOOL_OK;
     }
     return read_mapping(word, world);
 }
@@ -230,9 +234,12 @@ int tool_world_open(const struct tool_world_options *words,
                     const char *pattern, struct tool_world *world)
 {
     uint64_t processes;
-    int error = rsched_pattern_open(pattern, &world->pattern);
-    int status;
+    int status = tool_scheduler(words->planner, words->more_planners);
+    int error;
 
+    if (status != TOOL_OK)
+        return status;
+    error = rsched_pattern_open(pattern, &world->pattern);
     if (error != 0)
         return tool_library(error);
     world->machine_name = words->machine;

@@ -12,6 +12,7 @@ enum { TOOL_WORLD_OPTIONS = 10 };
 struct tool_world_options {
     const char *machine, *nodes, *planner, *mapping, *routes, *receive,
         *processes, *plan, *jitter, *seed;
+    const char *more_planners; /* as for tool_scheduler() */
 };
 
 /** What they mean. */

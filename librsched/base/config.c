@@ -351,35 +351,56 @@ static bool set_value(const struct entry *entry, const char *text)
     return good;
 }
 
+/* In the largest unit in which it is whole. */
+static size_t write_number(uint64_t value, const struct unit *units, char *text,
+                           size_t size)
+{
+    const char *name = "";
+    uint64_t factor = 1;
+
+    for (; units->name != NULL && value > 0; units++) {
+        if (value % units->factor == 0) {
+            name = units->name;
+            factor = units->factor;
+        }
+    }
+    return (size_t)snprintf(text, size, "%llu%s",
+                            (unsigned long long)(value / factor), name);
+}
+
 /* What a user may write instead of a value that was refused. */
 static void describe_allowed(const struct entry *entry, char *text, size_t size)
 {
     const char *type = entry->shown.type;
-    unsigned long long least = entry->least, most = entry->most;
-    const char *unit = "";
+    const struct unit *units = byte_units;
+    size_t n;
 
     switch (entry->kind) {
     case KIND_BYTES:
-        type = "bytes, with k, M or G for powers of 1024,";
+        type = "whole bytes, with k, M or G for powers of 1024";
         break;
     case KIND_LIMIT:
-        type = "auto, or bytes, with k, M or G for powers of 1024,";
+        type = "auto, or whole bytes, with k, M or G for powers of 1024";
         break;
     case KIND_COUNT:
-        type = "a count";
+        type = "a whole number";
+        units = count_units;
         break;
     case KIND_TIME:
-        type = "a time with unit (ps, ns, us, ms, s),";
-        least = (least + 999) / 1000;
-        most /= 1000;
-        unit = " ns";
+        type = "a whole number with a unit (ps, ns, us, ms, s)";
+        units = time_units;
         break;
     default:
         snprintf(text, size, "%s", type);
         return;
     }
-    snprintf(text, size, "%s from %llu%s to %llu%s", type, least, unit, most,
-             unit);
+    n = (size_t)snprintf(text, size, "%s", type);
+    if (entry->most >= RS_LIMIT_AUTO - 1) /* nobody reaches it */
+        return;
+    n += (size_t)snprintf(text + n, size - n, ", from ");
+    n += write_number(entry->least, units, text + n, size - n);
+    n += (size_t)snprintf(text + n, size - n, " to ");
+    write_number(entry->most, units, text + n, size - n);
 }
 
 static void read_entry(struct entry *entry)

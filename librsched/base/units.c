@@ -11,6 +11,9 @@ struct scale {
     int digits; /* the unit is 10^digits of the smallest one */
 };
 
+#define TIME_UNITS "(ps, ns, us, ms, s)"
+#define RATE_UNITS "(B/s, kB/s, MB/s, GB/s, TB/s)"
+
 static const struct scale time_scales[] = {
     {"ps", 0}, {"ns", 3}, {"us", 6}, {"ms", 9}, {"s", 12}, {NULL, 0}};
 static const struct scale rate_scales[] = {{"B/s", 0},  {"kB/s", 3},
@@ -97,7 +100,8 @@ static const char *parse_decimal(const char *text, const char **end,
 }
 
 static const char *parse_scaled(const char *text, const struct scale *scale,
-                                const char *expected, uint64_t *value)
+                                const char *expected, const char *unknown,
+                                uint64_t *value)
 {
     const char *end = text + strspn(text, "0123456789.");
 
@@ -115,14 +119,14 @@ static const char *parse_scaled(const char *text, const struct scale *scale,
         const char *cause = parse_decimal(text, &end, scale->digits, value);
         return cause == NULL && *end != ' ' ? expected : cause;
     }
-    return "unknown unit";
+    return unknown;
 }
 
 const char *rs_parse_time(const char *text, uint64_t *ps)
 {
     return parse_scaled(text, time_scales,
-                        "expected a time such as 0.2 us (ps, ns, us, ms, s)",
-                        ps);
+                        "expected a time such as 0.2 us " TIME_UNITS,
+                        "unknown unit " TIME_UNITS, ps);
 }
 
 const char *rs_parse_rate(const char *text, uint64_t *rate)
@@ -130,8 +134,8 @@ const char *rs_parse_rate(const char *text, uint64_t *rate)
     uint64_t value = 0;
     const char *cause = parse_scaled(
         text, rate_scales,
-        "expected a rate such as 3850 MB/s (B/s, kB/s, MB/s, GB/s, TB/s)",
-        &value);
+        "expected a rate such as 3850 MB/s " RATE_UNITS,
+        "unknown unit " RATE_UNITS, &value);
 
     if (cause != NULL)
         return cause;

@@ -283,9 +283,14 @@ static int build(struct builder *builder, const char *text, size_t length)
 int rs_yaml_parse(const char *name, const char *text, size_t length,
                   struct rs_yaml **yaml)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8 */
     struct builder builder = {0};
     int error;
 
+    if (length >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0) {
+        text += strlen(mark);
+        length -= strlen(mark);
+    }
     builder.yaml = calloc(1, sizeof(*builder.yaml));
     if (builder.yaml == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory", name);

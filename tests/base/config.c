@@ -100,7 +100,7 @@ Test(config, wrong_switches_are_refused)
 
 Test(config, wrong_bytes_are_refused)
 {
-    REFUSED("RSCHED_CHUNK=", "64", "67108864");
+    REFUSED("RSCHED_CHUNK=", "from 64 to 64M)");
     REFUSED("RSCHED_CHUNK=k", "bytes");
     REFUSED("RSCHED_CHUNK=-1", "bytes");
     REFUSED("RSCHED_CHUNK=+64", "bytes");
@@ -110,17 +110,18 @@ Test(config, wrong_bytes_are_refused)
     REFUSED("RSCHED_CHUNK=64K", "bytes");
     REFUSED("RSCHED_CHUNK=0x40", "bytes");
     REFUSED("RSCHED_CHUNK=1.5k", "bytes");
-    REFUSED("RSCHED_CHUNK=0", "from 64 to 67108864");
-    REFUSED("RSCHED_CHUNK=63", "from 64 to 67108864");
-    REFUSED("RSCHED_CHUNK=67108865", "from 64 to 67108864");
+    REFUSED("RSCHED_CHUNK=0", "from 64 to 64M)");
+    REFUSED("RSCHED_CHUNK=63", "from 64 to 64M)");
+    REFUSED("RSCHED_CHUNK=67108865", "from 64 to 64M)");
     REFUSED("RSCHED_CHUNK=17179869184G", "bytes");
     REFUSED("RSCHED_CHUNK=99999999999999999999999", "bytes");
+    REFUSED("RSCHED_CMA=1.5k", "auto, or whole bytes, with k, M or G for powers of 1024)");
 }
 
 Test(config, wrong_counts_are_refused)
 {
-    REFUSED("RSCHED_SPIN=many", "count");
-    REFUSED("RSCHED_SPIN=2k", "count");
+    REFUSED("RSCHED_SPIN=many", "a whole number");
+    REFUSED("RSCHED_SPIN=2k", "a whole number");
     REFUSED("RSCHED_SPIN=4294967296", "from 0 to 4294967295");
 }
 
@@ -129,9 +130,10 @@ Test(config, wrong_times_are_refused)
     REFUSED("RSCHED_SLEEP=1", "unit", "ms");
     REFUSED("RSCHED_SLEEP=1m", "unit");
     REFUSED("RSCHED_SLEEP=1 ms", "unit");
-    REFUSED("RSCHED_SLEEP=999ns", "from 1000 ns to 1000000000 ns");
-    REFUSED("RSCHED_SLEEP=2s", "from 1000 ns to 1000000000 ns");
-    REFUSED("RSCHED_SETUP_TIMEOUT=18446745s", "unit");
+    REFUSED("RSCHED_SLEEP=999ns", "from 1us to 1s)");
+    REFUSED("RSCHED_SLEEP=2s", "from 1us to 1s)");
+    REFUSED("RSCHED_SLEEP=0.5s", "a whole number with a unit");
+    REFUSED("RSCHED_SETUP_TIMEOUT=18446745s", "(ps, ns, us, ms, s))");
 }
 
 Test(config, a_long_value_does_not_hide_what_is_allowed)

@@ -26,7 +26,7 @@ probe --output "$folder/ways.yaml" >"$folder/table" || fail probe
 [ "$(sed -n 's/^GPUs \(.*\), cores.*/\1/p' "$folder/table")" = "0 and 0, same-gpu
 0 and 1, same-numa" ] || fail "not both distances: $(cat "$folder/table")"
 for way in staged gdrcopy cuda-ipc; do
-    [ "$(grep -cE "^$way +[0-9.]+ o +[0-9.]+ .* [0-9.]+ %$" "$folder/table")" = 2 ] ||
+    [ "$(grep -cE "^$way +L +[0-9.]+  o +[0-9.]+  rms +[0-9.]+ %  O [-0-9]" "$folder/table")" = 2 ] ||
         fail "no $way in the table"
     sed -n "/^  $way:/,/^  [a-z]/p" "$folder/ways.yaml" >"$folder/way"
     for distance in same-gpu same-numa; do
@@ -61,9 +61,9 @@ grep -q "^gdrcopy *not here$" "$folder/table" || fail "GDRCopy without its modul
 none() {
     reason=$1
     shift
-    env "$@" "$rsched" probe --memory gpu >"$folder/out" 2>&1
+    env "$@" "$rsched" probe --memory gpu >"$folder/out" 2>"$folder/log"
     [ $? = 1 ] || fail "$reason: status"
-    grep -q "^GPU memory: not here: .*$reason" "$folder/out" || fail "$reason: $(cat "$folder/out")"
+    grep -q "^rsched: GPU memory: not here: .*$reason" "$folder/log" || fail "$reason: $(cat "$folder/log")"
 }
 none "CUDA_ERROR_NO_DEVICE" LD_LIBRARY_PATH="$fake" FAKE_CUDA_GPUS=0
 if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then

@@ -66,7 +66,8 @@ bad "box-optimal: the engines of machine rails-mixed have different rates" \
 bad "plan: option --machine is given twice" plan -m a -m b x
 bad "--format xml: expected text|json|yaml" plan scale-les3:60:ew --format xml
 bad "--format json: expected text|csv" compare scale-les3:60:ew --format json
-bad "no scheduler 'best'" plan scale-les3:60:ew -s best -o out/p
+bad "--scheduler best: expected box-optimal|rr1|" plan scale-les3:60:ew -s best -o out/p
+bad "no scheduler 'best' (there are: rr1 " draw scale-les3:60:ew -s best -o out/a.svg
 bad "no file and no built-in machine 'tofu-x'" plan scale-les3:60:ew -m tofu-x
 bad "no file and no built-in pattern 'scale-les4:60:ew'" plan scale-les4:60:ew
 bad "no file and no built-in pattern 'scale" plan "scale
@@ -99,6 +100,14 @@ unset RSCHED_CHUNK
 RSCHED_CHUNKS=1
 export RSCHED_CHUNKS
 bad "RSCHED_CHUNKS: there is no such setting" plan scale-les3:60:ew
+# What the error refers to, and help, are there all the same.
+"$rsched" info --config > stdout 2> stderr
+[ $? = 2 ] && [ "$(wc -l < stderr)" = 1 ] && grep -q '^rsched: RSCHED_CHUNKS: ' stderr &&
+    grep -q '^RSCHED_CHUNK ' stdout || { echo "FAIL info --config lists no settings"; echo >> failed; }
+for command in --help -h help "help plan" "plan --help" "info --help" --version; do
+    # shellcheck disable=SC2086
+    "$rsched" $command > stdout || { echo "FAIL $command with a wrong setting"; echo >> failed; }
+done
 unset RSCHED_CHUNKS
 for setting in PLANNER=bogus MACHINE=bogus DEVICES=,,: FAILPOINTS=bogus; do
     export "RSCHED_$setting"
@@ -112,6 +121,7 @@ bad "in/: Is a directory" plan in/
 bad "in/none.yaml: No such file" plan scale-les3:60:ew -m in/none.yaml
 printf '' | pattern "1:1: the document is empty"
 printf '\377\376' | pattern "1:1: "
+printf '\357\273\277a: [1\n' | pattern "2:1: "
 printf 'rsched: pattern/1\nname: \303(\n' | pattern "2:8: "
 printf 'a\0b' | pattern "1:2: "
 head -c 100000 /dev/zero | tr '\0' '[' | pattern "1:13: nested too deeply"
@@ -127,6 +137,8 @@ puts:
   - {bytes: 9, direction: S, layout: {offset: 0, block: 3, count: 3, stride: 8}}
 EOF
 "$rsched" plan in/good-pattern.yaml > /dev/null || echo >> failed
+{ printf '\357\273\277' && cat in/good-pattern.yaml; } > in/bom.yaml
+"$rsched" plan in/bom.yaml > /dev/null || echo >> failed
 edit pattern 's/^rsched.*/rsched: pattern\/2/' "1:9: expected pattern/1, not 'pattern/2'"
 edit pattern '1d' "1:1: the key 'rsched: pattern/1' is missing"
 edit pattern '2d' "1:1: a pattern has no key 'name'"
@@ -178,14 +190,14 @@ edit machine 's/count: 4/count: 0/' "3:18: count must be at least 1"
 edit machine 's/count: 4/count: 9999/' "3:18: count 9999 is above 1024"
 edit machine 's/3850 MB.s/3850/' "3:27: rate '3850': the unit is missing"
 edit machine 's/3850 MB.s/3850MB\/s/' "3:27: rate '3850MB/s': expected a rate"
-edit machine 's/3850 MB.s/3850 Mb\/s/' "3:27: rate '3850 Mb/s': unknown unit"
+edit machine 's/3850 MB.s/3850 Mb\/s/' "3:27: rate '3850 Mb/s': unknown unit (B/s, kB/s, MB/s, GB/s, TB/s)"
 edit machine 's/3850 MB.s/-1 MB\/s/' "3:27: rate '-1 MB/s': a negative value"
 edit machine 's/3850 MB.s/0 MB\/s/' "3:27: rate '0 MB/s': a rate of 0"
 edit machine 's/3850 MB.s/0.0000001 MB\/s/' "3:27: rate '0.0000001 MB/s': more digits"
 edit machine 's/0.2 us/0.2/' "3:61: command '0.2': the unit is missing"
 edit machine 's/0.2 us/0.0000002 us/' "3:61: command '0.0000002 us': more digits"
 edit machine 's/0.2 us/200 s/' "3:61: command is above 1 s"
-edit machine 's/0.2 us/0.2 min/' "3:61: command '0.2 min': unknown unit"
+edit machine 's/0.2 us/0.2 min/' "3:61: command '0.2 min': unknown unit (ps, ns, us, ms, s)"
 edit machine 's/rate: 3850 MB.s, //' "3:10: engines has no key 'rate'"
 edit machine 's/inject/injekt/' "4:8: unknown key 'injekt' in node"
 edit machine 's/S: 4830/N: 4830/' "6:23: duplicate key 'N'"

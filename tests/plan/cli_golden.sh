@@ -102,6 +102,24 @@ printf 'rsched: pattern/1\nname: p\nputs:\n  - {bytes: 9000, direction: B}\n  - 
 "$rsched" draw "$work/ab.yaml" -m "$work/any.yaml" -o "$work/ab.svg" || failed=1
 colors=$(grep -o 'class="box" fill="[^"]*"' "$work/ab.svg" | sort -u | wc -l)
 [ "$colors$(grep -c '>[AB]</text>' "$work/ab.svg")" = 22 ] || { echo "FAIL a direction has no color"; failed=1; }
+# Of one pattern a direction has the same color on each machine, up to 64 of their own.
+color() { sed -n "s/.*class=\"box\" \(fill=[^>]*\)><title>put [0-9]* $1: .*/\1/p" "$2" | sort -u; }
+"$rsched" draw scale-les3:872:all -m rails -o "$work/rails.svg" || failed=1
+[ -n "$(color W "$work/a.svg")" ] && [ "$(color W "$work/a.svg")" = "$(color W "$work/rails.svg")" ] ||
+    { echo "FAIL another color on another machine"; failed=1; }
+{
+    printf 'rsched: pattern/1\nname: %s\nputs:\n' "$long"
+    for i in $(seq 40); do echo "  - {bytes: 9000, direction: d$i}"; done
+} > "$work/many.yaml"
+"$rsched" draw "$work/many.yaml" -m "$work/any.yaml" -o "$work/many.svg" || failed=1
+[ "$(color d1 "$work/many.svg")" != "$(color d33 "$work/many.svg")" ] ||
+    { echo "FAIL two of 40 directions look alike"; failed=1; }
+# What is cut ends in an ellipsis, and is whole on hover.
+cut="$long</title>[^<]*$(printf '\342\200\246')</text>"
+grep -q "<title>$cut" "$work/many.svg" ||
+    { echo "FAIL a long title has no ellipsis"; failed=1; }
+grep -q "<title>x$cut" "$work/odd.svg" ||
+    { echo "FAIL a long link has no ellipsis"; failed=1; }
 if [ "$(umask)" = 0022 ] && [ "$(stat -c %a "$work/a.svg")" != 644 ]; then
     echo "FAIL a.svg has mode $(stat -c %a "$work/a.svg")"
     failed=1
@@ -144,6 +162,10 @@ if [ -w /dev/full ]; then
             { echo "FAIL a full disk is not noticed: $command"; failed=1; }
     done
 fi
+# Nor does a file that would be longer than it may be leave anything.
+said=$( (ulimit -f 1; "$rsched" draw scale-les3:872:all -o "$work/limit.svg") 2>&1)
+[ $? = 1 ] && [ "$said" = "rsched: $work/limit.svg: File too large" ] &&
+    [ -z "$(find "$work" -name 'limit.svg*')" ] || { echo "FAIL a file that is too long: $said"; failed=1; }
 "$rsched" draw scale-les3:872:all -o "$work/none/a.svg" 2> "$work/err"
 [ $? = 1 ] || { echo "FAIL a missing directory is not noticed"; failed=1; }
 exit $failed

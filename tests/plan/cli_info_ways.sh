@@ -29,6 +29,11 @@ case $mapped in
 *pull*) expect "host memory" "$cgdr" "$mapped" ;;
 *) echo "no switch points of mapped memory" && status=1 ;;
 esac
+expect "whose costs" "$cgdr" "  GPU memory's costs cgdr-k80-edr, which is RSCHED_MACHINE"
+case $cgdr in
+*"built-in costs     host"*) ;;
+*) echo "host memory's costs are not said to be built in" && status=1 ;;
+esac
 ways=$(RSCHED_MACHINE=tofu-k RSCHED_WAYS=cgdr-k80-edr "$rsched" info) || status=1
 expect "by RSCHED_WAYS" "$ways" "$mapped"
 expect "by RSCHED_WAYS" "$ways" \
@@ -72,6 +77,7 @@ expect "near" "$far" "  from mapped memory, same-numa   landing, from 43715 B pu
 expect "far" "$far" "  from mapped memory, other-numa  landing, from 112286 B pull"
 expect "no cma" "$far" "  from other memory, other-numa  landing"
 host=$(RSCHED_WAYS=host "$rsched" info) || status=1
+expect "whose costs" "$host" "  costs              host, which is RSCHED_WAYS"
 expect "short" "$host" "  from mapped memory landing, from 3073 B pull"
 if "$rsched" info | grep -q 'built without hwloc'; then
     echo "built without hwloc: NUMA nodes are not looked at"

@@ -280,7 +280,7 @@ Test(files, errors_name_line_and_column)
                 "m:5:17: route 'N' uses the unknown link 'S'");
     expect_text("rsched: machine/1\nname: x\nengines: {count: 1, rate: 1 MB}"
                 "\nroutes: {N: []}\n",
-                "m:3:27: rate '1 MB': unknown unit");
+                "m:3:27: rate '1 MB': unknown unit (B/s, kB/s, MB/s, GB/s, TB/s)");
     expect_text("rsched: machine/1\nname: x\nengines: {count: 1, rate: 1 MB/s}"
                 "\nroutes: {N: []}\ndirection_order: [N, S]\n",
                 "m:5:22: direction 'S' has no route");

@@ -22,9 +22,9 @@ fail() {
 "$rsched" probe --rounds 1 --longest 1048576 --output "$folder/ways.yaml" \
     --svg "$folder/ways.svg" >"$folder/table" || fail probe
 for way in self landing pull shared; do
-    grep -q "^$way  *[0-9.]* o " "$folder/table" || fail "no $way in the table"
+    grep -q "^$way  *L  *[0-9.]*  o  *[0-9.]*  rms  *[0-9.]* %  O [-0-9]" "$folder/table" || fail "no $way in the table"
     grep -q "^  $way:" "$folder/ways.yaml" || fail "no $way in the file"
-    grep -q ">$way, within [0-9.]* %<" "$folder/ways.svg" ||
+    grep -q ">$way, rms [0-9.]* %<" "$folder/ways.svg" ||
         fail "no $way in the picture"
 done
 grep -q "^non-temporal stores, pulled and read, 1048576 B: [0-9.]* of" "$folder/table" ||
@@ -33,6 +33,20 @@ grep -q "^non-temporal stores, pulled and read, 1048576 B: [0-9.]* of" "$folder/
     "$(sed -n 's/^  nontemporal: //p' "$folder/ways.yaml")" ] || fail "other stores in the file"
 grep -qE "^shared, one way, 1048576 B: [0-9.]+ of the time of one core; bare copies 0*[1-9.][0-9.]*$" "$folder/table" ||
     fail "no floor of shared work"
+! grep -q 70368 "$folder/table" || fail "a rate that stands for no cost"
+# Half of the last size, 7 pixels a character, is in the picture, as is the legend.
+width=$(sed -n 's/^<svg .* width="\([0-9]*\)".*/\1/p' "$folder/ways.svg")
+sed -n 's/^<text x="\([0-9]*\)[^>]*>\([0-9]* MiB\|.*, rms .*\)<.*/\1 \2/p' "$folder/ways.svg" |
+    while read -r x text; do
+        case $text in *MiB) half=2 ;; *) half=1 ;; esac
+        [ $((x + 7 * ${#text} / half)) -le "$width" ] || echo "$text"
+    done >"$folder/cut"
+[ ! -s "$folder/cut" ] || fail "cut: $(cat "$folder/cut")"
+# A terminal is told how far it is, and nobody else.
+tell() { "$rsched" probe --rounds 1 --longest 65536 --memory host "$@"; }
+[ -z "$(tell 2>&1 >/dev/null)" ] || fail "progress in a file"
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$rsched" probe --rounds 1 --longest 65536 \
+    --memory host </dev/null | grep -q 'ways, round 1 of 1' || fail "no progress on a terminal"
 grep -q "^mapped memory: from 1 B " "$folder/table" || fail "no switch points"
 grep -c "<circle" "$folder/ways.svg" | grep -qE "[0-9]{2}" || fail "no points"
 

@@ -87,15 +87,16 @@ bad "machine host: the machine has no topology" simulate $all -n 8x6 -m host
 bad "machine groups: 49 nodes, but the dragonfly has 48" simulate $all -n 7x7 -m groups.yaml
 bad "pattern scale-les3:60:all: put 0: direction 'NW' is no step in a grid of 3" simulate $all -n 2x2x2
 bad "sourced.yaml:5:5: put 1: destination 3, but there are 2 processes" simulate sourced.yaml -n 2x1
-bad "--mapping random x: " simulate $all -n 8x6 --mapping random:x
+bad "--mapping random:x: expected a whole number" simulate $all -n 8x6 --mapping random:x
 bad "map: the mapping has 4 nodes, but there are 48 processes" simulate $all -n 8x6 --mapping map
 bad "nomap: " simulate $all -n 8x6 --mapping nomap
 bad "--routes fast: expected first|balanced" simulate $all -n 8x6 --routes fast
 bad "--receive any: expected" simulate $all -n 8x6 --receive any
 bad "--jitter 5us: " simulate $all -n 8x6 --jitter 5us
 bad "--seed without --jitter" simulate $all -n 8x6 --seed 3
-bad "--processes 0: out of range" simulate $all -n 8x6 --processes 0
-bad "no scheduler 'bl9'" simulate $all -n 8x6 -s bl9
+bad "--processes 0: it is from 1 to 1024" simulate $all -n 8x6 --processes 0
+bad "--scheduler bl9: expected all|best|rr1|" simulate $all -n 8x6 -s bl9
+bad "--scheduler all: expected best|rr1|" export $all -n 8x6 -f goal -s all
 bad "export: --format goal|trace is needed" export $all -n 8x6
 bad "export: --receive uncoordinated: GOAL has the same engine on both ends" \
     export $all -n 8x6 -f goal --receive uncoordinated
