@@ -20,7 +20,7 @@ void rs_incarnation_rest(struct rs_pair *pair, unsigned starts)
     rs_pair_want(&pair->view, false);
 }
 
-/* Whether the starts of this attempt are so many goes of each lane (O1) at least. */
+/* Whether the starts of this attempt are so many goes of each lane in use (O1) at least. */
 static bool has_tried(const struct rs_pair *pair, unsigned goes)
 {
     unsigned starts = 0;
@@ -30,7 +30,7 @@ static bool has_tried(const struct rs_pair *pair, unsigned goes)
     for (unsigned i = 0; i < pair->num_attached; i++) {
         const struct rs_lane *lane = pair->attached[i];
 
-        starts += lane != NULL && lane->last > 1 ? lane->last : 1;
+        starts += lane != NULL && rs_lane_is_in_use(lane) && lane->last > 1 ? lane->last : 1;
     }
     return pair->tries >= goes * starts;
 }

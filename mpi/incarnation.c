@@ -12,6 +12,7 @@ enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
     LONG_LIFE = 1000, /* puts that make up for a stop */
+    SHORT_LIFE = 8,   /* on each lane */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
@@ -47,7 +48,7 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
 
 /* Among the pair's last native starts, since the last incarnation, there is one of the
  * lane. */
-static bool is_in_use(const struct rs_lane *lane)
+bool rs_lane_is_in_use(const struct rs_lane *lane)
 {
     const struct rs_pair *pair = lane->pair;
 
@@ -68,7 +69,7 @@ static uint64_t quiet_lanes(struct rs_pair *pair)
     for (unsigned i = 0; i < pair->num_attached; i++) {
         const struct rs_lane *lane = pair->attached[i];
 
-        if (lane != NULL && is_in_use(lane) && !lane->quiet &&
+        if (lane != NULL && rs_lane_is_in_use(lane) && !lane->quiet &&
             !(barred >> i & 1))
             return 0;
     }
@@ -323,9 +324,12 @@ static void probe(struct rs_pair *pair)
 
 static void punish(struct rs_pair *pair, uint64_t length)
 {
+    /* One that is over as soon as the attempts to open it is of no use. */
+    unsigned goes = length < SHORT_LIFE * pair->num_attached ? pair->num_attached : 1;
+
     pair->before = pair->penalty;
     if (length < LONG_LIFE)
-        pair->penalty *= pair->penalty < MOST_PENALTY ? 2 : 1;
+        pair->penalty *= pair->penalty < goes * MOST_PENALTY ? 2 : 1;
     else /* little by little: what made it stop may come again soon */
         pair->penalty /= 2;
     if (pair->penalty < FIRST_PENALTY)
@@ -349,6 +353,7 @@ static bool stop(struct rs_pair *pair)
         if (lane->limit != 0)
             length += (uint32_t)lane->slots->number;
         lane->limit = 0;
+        lane->torn = 2;
     }
     pair->native_starts_before = pair->native_starts;
     mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
@@ -381,6 +386,19 @@ void rs_incarnation_unready(struct rs_pair *pair)
     if (pair->view.words != NULL && !pair->view.sends && pair->view.open == 0 &&
         !rs_pair_unready(&pair->view))
         enter(pair);
+}
+
+void rs_incarnation_before_posting(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+
+    if (pair->view.open != 0 || lane->barred)
+        return;
+    rs_incarnation_unready(pair);
+    /* What the sender leaves out may be in an incarnation that it has opened up to now, and
+     * joins no other. */
+    if (pair->view.open == 0 && rs_lane_is_barred(lane))
+        rs_lane_bar(lane, RS_COMES);
 }
 
 void rs_incarnation_close(struct rs_pair *pair)
@@ -542,6 +560,7 @@ void rs_lane_leave_native(struct rs_lane *lane)
         return;
     if (!lane->pair->view.sends) {
         rs_lane_bar(lane, RS_COMES);
+        rs_incarnation_unready(lane->pair); /* O3 */
         return;
     }
     lane->barred = lane->barred_for_good = true;

@@ -77,13 +77,12 @@ size_t rs_pair_bytes(uint64_t most)
     return WORDS_BYTES + RS_LANES * (4 * few + 3 * many) + MORE_BYTES;
 }
 
-/* How many come closest to a share, but `wanted` at least. */
-static unsigned choose_num(uint64_t stride, unsigned least, uint64_t share, unsigned wanted)
+/* How many come closest to a share. */
+static unsigned choose_num(uint64_t stride, unsigned least, uint64_t share)
 {
     unsigned num = least;
 
-    while (num < RS_LANE_MOST_SLOTS &&
-           (num < wanted || num * stride + num * stride / 2 < share))
+    while (num < RS_LANE_MOST_SLOTS && num * stride + num * stride / 2 < share)
         num *= 2;
     return num;
 }
@@ -97,12 +96,11 @@ static unsigned no_more(const struct rs_rows *rows, uint64_t stride, unsigned le
     return num;
 }
 
-static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uint64_t share,
-                         unsigned wanted)
+static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uint64_t share)
 {
     uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
     uint64_t at = rows->end + RS_LANE_LINE - UNIT; /* data begins with a line */
-    unsigned least = RS_LANE_LEAST_SLOTS, num = choose_num(stride, least, share, wanted);
+    unsigned least = RS_LANE_LEAST_SLOTS, num = choose_num(stride, least, share);
 
     num = no_more(rows, stride, least, num);
     if (at + num * stride > rs_pair_bytes(most))
@@ -110,6 +108,23 @@ static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uin
     rows->more += (num - least) * stride;
     rows->end = round_up(at + num * stride, RS_LANE_LINE);
     return make_place(at, num, stride, room);
+}
+
+/* So many, which are used one after the other, for a lane that has others already. */
+static uint64_t take_many(struct rs_rows *rows, uint64_t room, unsigned wanted)
+{
+    uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
+    uint64_t at = rows->end + (room < ALIGNED_ROOM ? 0 : RS_LANE_LINE - UNIT);
+    uint64_t num = least_slots(room), end;
+
+    while (num < wanted)
+        num *= 2;
+    end = round_up(at + num * stride, RS_LANE_LINE);
+    if (num > RS_LANE_MOST_SLOTS || rows->more + (end - rows->end) > MORE_BYTES)
+        return 0;
+    rows->more += end - rows->end;
+    rows->end = end;
+    return make_place(at, (unsigned)num, stride, room);
 }
 
 /* Where the slot of another lane begins in the rows of a block. */
@@ -146,12 +161,12 @@ static bool begin_rows(struct rs_rows *rows, struct rs_block *block, uint64_t ro
 
 /* Of a block that has more rows than these slots are to be, the first ones. */
 static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
-                            uint64_t share, unsigned wanted)
+                            uint64_t share)
 {
     unsigned kind = (room > RS_LANE_FEWEST_BYTES) + (room > RS_LANE_FEW_BYTES);
     struct rs_block *block = &rows->blocks[kind];
     unsigned least = least_slots(room);
-    unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0, wanted);
+    unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0);
     uint64_t at = next_in_row(block, room);
 
     if (at + UNIT + room > block->room || num > block->num) {
@@ -174,8 +189,9 @@ uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint6
         return 0;
     if (rows->end == 0)
         rows->end = WORDS_BYTES;
-    return room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share, num)
-                                     : take_own(rows, room, most, share, num);
+    return num > 0                     ? take_many(rows, room, num)
+           : room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share)
+                                       : take_own(rows, room, most, share);
 }
 
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,

@@ -191,8 +191,8 @@ size_t rs_pair_bytes(uint64_t most);
  * once; 0: there is none.
  * @param share bytes that slots of this lane are to have together: about so many, if it is
  *              not one of fewest bytes; the least number anyway
- * @param num   of slots that there are to be at least, RS_LANE_MOST_SLOTS at most; fewer if there
- *              is not enough memory for more than the least number */
+ * @param num   of slots that there are to be at least, RS_LANE_MOST_SLOTS at most, or none is
+ *              taken; 0: the least number */
 uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share,
                       unsigned num);
 /** Bytes of a message that slots there have room for. */

@@ -207,7 +207,6 @@ int rs_message_start_slowly(struct rs_request *request)
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
     struct rs_pair *pair = lane->pair;
-    bool was_barred = rs_lane_is_barred(lane); /* before this start */
 
     if (request->state != RS_INACTIVE)
         return rs_name_raise(pair->name, MPI_ERR_REQUEST);
@@ -232,8 +231,8 @@ int rs_message_start_slowly(struct rs_request *request)
         rs_incarnation_widen(lane);
     if (pair->view.open == 0 && lane->attached && !rs_lane_is_barred(lane))
         rs_incarnation_try(pair);
-    if (pair->view.open == 0 && !was_barred)
-        rs_incarnation_unready(pair); /* O3 */
+    if (!message->sends)
+        rs_incarnation_before_posting(lane); /* O3 */
     if (pair->view.open != 0) {
         if (start_in_lane(request))
             return MPI_SUCCESS;

@@ -63,7 +63,9 @@ static void begin_go(struct rs_lane *lane)
 
     if (lane->active > 0)
         return;
-    if (num > 0 && num != lane->last && lane->misses++ % 2 == 0)
+    if (lane->torn > 0)
+        lane->torn--;
+    else if (num > 0 && num != lane->last && lane->misses++ % 2 == 0)
         lane->last = num;
     lane->in_go = 0;
 }

@@ -411,9 +411,13 @@ static void grow(struct rs_lane *lane)
     unsigned num = wanted < RS_LANE_MOST_SLOTS ? (unsigned)wanted : RS_LANE_MOST_SLOTS;
     struct rs_slots slots;
 
-    if (lane->full || (bytes == room && num <= rs_place_num(place)))
-        return;
-    lane->full = !take_place(lane, lane->index, bytes, num, &slots) || slots.num < num;
+    if (bytes > room && !lane->full) {
+        lane->full = !take_place(lane, lane->index, bytes, num, &slots);
+        if (!lane->full)
+            return;
+    }
+    if (num > rs_place_num(place) && !lane->full_num)
+        lane->full_num = !take_place(lane, lane->index, room, num, &slots);
 }
 
 void rs_pair_grow(struct rs_pair *pair)

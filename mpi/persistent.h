@@ -70,13 +70,15 @@ struct rs_lane {
     unsigned in_go;     /* native sends since none was active */
     unsigned last;      /* which one of these is synchronous, or the next one (O1) */
     unsigned misses;    /* times that they were not as many as that */
+    unsigned torn;      /* a stop has come between those of this go, or of the last one */
     char *copy;         /* its bytes */
     uint64_t wanted;    /* bytes that there was no room for, */
     unsigned wanted_num; /* and of slots (G1) */
 
     /* The receiver's. */
     uint64_t covers;    /* nonblocking receives that covered it */
-    bool full;          /* there is no memory for more room */
+    bool full;          /* there is no memory for more room, */
+    bool full_num;      /* or for more slots */
     struct rs_cohort *cohort; /* while it has requests, or NULL */
     bool placed;          /* its slots have room for messages */
     uint64_t slots_bytes; /* of all its slots; 0: it has none yet */
@@ -317,8 +319,13 @@ bool rs_incarnation_is_open(struct rs_pair *pair);
 /** Take this side's bit back (O3). It may find the pair open, and enters the
  * incarnation then. */
 void rs_incarnation_unready(struct rs_pair *pair);
+/** O3. Before a receive is posted natively on the lane; the same, but where the lane has been
+ * barred by this side. */
+void rs_incarnation_before_posting(struct rs_lane *lane);
 /** T1 to T3: leave the incarnation. */
 void rs_incarnation_stop(struct rs_pair *pair);
+/** Whether one of the pair's latest native starts, since the last incarnation, was on it. */
+bool rs_lane_is_in_use(const struct rs_lane *lane);
 /** Whether all messages that the sender ever sent on it have been matched (O1). */
 bool rs_lane_is_quiet(struct rs_lane *lane);
 /** O4: a send is to be started on a lane that is not in the open incarnation. */

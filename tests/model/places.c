@@ -115,7 +115,7 @@ static void check_numbers(void)
         uint64_t bytes;
         unsigned wanted, num;
     } cases[] = {{8, 9, 16},    {8, 200, 256},  {3000, 64, 64},
-                 {9000, 3, 4},  {65536, 5, 8},  {65536, 256, 256}};
+                 {9000, 3, 4},  {65536, 5, 8},  {65536, 128, 128}};
     struct rs_rows rows = {0};
 
     share = 0;
@@ -127,13 +127,16 @@ static void check_numbers(void)
         wanted = 0;
         CHECK(take(&rows, 8).num == RS_LANE_FEW_SLOTS);
     }
+    /* There are none rather than fewer, and what others need is left. */
     begin(65536);
     rows = (struct rs_rows){0};
-    wanted = RS_LANE_MOST_SLOTS;
-    for (unsigned lane = 0; lane < RS_LANES; lane++)
-        take(&rows, 65536);
-    CHECK(take(&rows, 65536).num == RS_LANE_LEAST_SLOTS);
-    wanted = 0;
+    while (rs_rows_take(&rows, 16384, most, 0, 64) != 0)
+        ;
+    CHECK(rs_rows_take(&rows, 8, most, 0, RS_LANE_MOST_SLOTS) != 0);
+    for (uint64_t bytes = RS_LANE_LEAST_ROOM; bytes <= most; bytes *= 2) {
+        for (unsigned lane = 0; lane < RS_LANES; lane++)
+            take(&rows, bytes);
+    }
 }
 
 static void check_wrong_places(void)

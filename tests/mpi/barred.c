@@ -505,6 +505,36 @@ static void case_again(void)
     CHECK(lane->barred);
 }
 
+/* The sender leaves out a lane of an incarnation that it has opened, and has yet to stop: a
+ * receive must not be posted beside it. Later that takes no bit back any more. */
+static void case_left_out(void)
+{
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+
+    begin();
+    CHECK(!rs_incarnation_open(&receiver.pair) && rs_incarnation_open(&sender.pair));
+    rs_lane_leave_native(&sender.lanes[BARRED]);
+    rs_incarnation_before_posting(lane);
+    CHECK(receiver.pair.view.open == sender.pair.view.open && lane->limit != 0);
+    rs_incarnation_stop(&sender.pair);
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_before_posting(lane);
+    CHECK(!rs_pair_is_ready(&sender.pair.view) && lane->barred_for_good);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_before_posting(lane);
+    CHECK(rs_pair_is_ready(&sender.pair.view));
+    expect_only_other();
+
+    /* By the receiver: it takes its bit back once. */
+    rs_incarnation_close(&receiver.pair);
+    sender.pair.skip = 0;
+    rs_incarnation_stop(&sender.pair);
+    CHECK(!rs_incarnation_open(&receiver.pair) && rs_pair_is_ready(&sender.pair.view));
+    rs_lane_leave_native(&receiver.lanes[OTHER]);
+    CHECK(!rs_pair_is_ready(&sender.pair.view));
+}
+
 /* ---- attempts ---- */
 
 enum { STARTS = 100000, RARE = 16, STANDS = 256 };
@@ -803,6 +833,7 @@ int main(void)
     case_holds_in_vain();
     case_held();
     case_again();
+    case_left_out();
     case_parked();
     case_was_ready();
     case_never_quiet();
