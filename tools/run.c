@@ -487,6 +487,18 @@ static int choose_report(const char **report)
 }
 
 /* Options end at the launcher, whose own options are not ours. */
+/* Standard streams that are closed: their numbers would go to other files, and launchers that
+ * write to them wait for ever. */
+static void open_closed_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int tool_run(const struct tool_command *command, int argc, char **argv)
 {
     const char *report = NULL;
@@ -514,6 +526,7 @@ int tool_run(const struct tool_command *command, int argc, char **argv)
     status = tool_parse(command, own, argv, options, &first, 0, 0);
     if (status != TOOL_GO_ON)
         return status;
+    open_closed_streams();
     if (own >= argc)
         return tool_bad("run: no program given (rsched run mpirun -np 4 "
                         "./app)");
