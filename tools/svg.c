@@ -120,13 +120,18 @@ void svg_line(FILE *out, int64_t x1, int64_t y1, int64_t x2, int64_t y2,
     fprintf(out, " %s/>\n", more);
 }
 
-void svg_text(FILE *out, int64_t x, int64_t y, const char *more,
-              const char *text)
+static void begin_text(FILE *out, int64_t x, int64_t y, const char *more)
 {
     fputs("<text", out);
     svg_attribute(out, "x", x);
     svg_attribute(out, "y", y);
     fprintf(out, "%s%s>", *more ? " " : "", more);
+}
+
+void svg_text(FILE *out, int64_t x, int64_t y, const char *more,
+              const char *text)
+{
+    begin_text(out, x, y, more);
     svg_escape(out, text);
     fputs("</text>\n", out);
 }
@@ -138,10 +143,8 @@ void svg_text_within(FILE *out, int64_t x, int64_t y, const char *more,
         svg_text(out, x, y, more, text);
         return;
     }
-    fputs("<text", out);
-    svg_attribute(out, "x", x);
-    svg_attribute(out, "y", y);
-    fprintf(out, "%s%s><title>", *more ? " " : "", more);
+    begin_text(out, x, y, more);
+    fputs("<title>", out);
     svg_escape(out, text);
     fputs("</title>", out);
     escape(out, text, text + find_within(text, most - 1));
