@@ -146,8 +146,8 @@ RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
  *
  * A pattern says how many messages one of its epochs has in flight; the exchange
  * is made for these. What other exchanges of the context have in flight at the
- * same time is counted at each start. An update takes over the mean since the
- * update before, of any exchange of the context, if there have been 16 starts
+ * same time is counted when epochs start and end. An update takes over the mean since
+ * the update before, of any exchange of the context, if there have been 16 starts
  * or more. Between updates no start decides anything. New exchanges, and those
  * that are bound or loaded, are chosen for the number that was taken over last.
  * With RSCHED_GPU_WAY, or without costs of ways of GPU memory, nothing changes.
@@ -192,7 +192,8 @@ RSCHED_API int rsched_exchange_test(struct rsched_exchange *exchange,
 
 /**
  * Wait until the epoch is complete; returns at once when the exchange is
- * inactive. Spins, then yields, then sleeps; drives the host's progress.
+ * inactive. Spins, then yields, then sleeps; drives the host's progress, and goes
+ * on with other exchanges of the context that are under way.
  *
  * @return as rsched_exchange_test()
  */

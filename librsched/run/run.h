@@ -74,6 +74,9 @@ struct rs_safety {
     pthread_t thread;
     pthread_mutex_t lock;  /* guards the list */
     struct rsched_exchange *exchanges; /* that have ever been offered */
+    struct rsched_exchange **end;      /* of the list */
+    struct rsched_exchange *next;      /* for waits to go on with; NULL: the first */
+    atomic_bool any;       /* an exchange has ever been listed */
     atomic_int thread_state; /* enum rs_thread_state */
     atomic_bool owed;      /* connections are to settle */
     atomic_bool stop;
@@ -345,6 +348,9 @@ void rs_safety_watch(struct rsched_context *context);
 void rs_safety_offer(struct rsched_exchange *x);
 /** Take it back. */
 void rs_safety_reclaim(struct rsched_exchange *x);
+/** Who waits for an exchange goes on with one of the others, each in its turn.
+ * Leaves the thread's last error alone. @return whether anything moved */
+bool rs_safety_help(struct rsched_context *context);
 /** Have the thread. @return whether there is one */
 bool rs_safety_start(struct rsched_context *context);
 /** Let it look at once, since a stream waits. For threads that may not wait. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The safety net: a thread that goes on with what start, test or wait had to
- * leave undone, so that a peer does not wait for a process that computes.
+ * leave undone, so that a peer does not wait for a process that computes. So do
+ * waits for other exchanges.
  *
  * An exchange is OWNED by the application's thread while one of its functions
  * runs and whenever nothing is deferred; then the hot path pays nothing. It is
- * OFFERED when something is left; the thread, or the application's next call,
- * takes it by compare-and-swap.
+ * OFFERED when something is left; the thread, a wait for another exchange, or the
+ * application's next call takes it by compare-and-swap.
  *
  * The thread ticks while something is offered and for LINGER_TICKS afterwards
  * (so that a code that defers in every step does not wake it in every step),
@@ -40,6 +41,7 @@ enum { VAIN_TICKS = 16, MOST_DOUBLINGS = 2 };
 int rs_safety_init(struct rsched_context *context)
 {
     pthread_mutex_init(&context->safety.lock, NULL);
+    context->safety.end = &context->safety.exchanges;
     return 0;
 }
 
@@ -153,6 +155,55 @@ static enum round tick(struct rsched_context *context)
     if (settle(context) && most == ROUND_NOTHING)
         most = ROUND_DEFERRED;
     return most;
+}
+
+static bool is_offered(const struct rsched_exchange *x)
+{
+    return atomic_load_explicit(&x->owner, memory_order_relaxed) == RS_OFFERED;
+}
+
+/* Who waits for something else has no time for long lists. */
+enum { MOST_LOOKS = 16 };
+
+/* In turn, in the order of the list, which is not empty; none that streams start.
+ * @return NULL: none of those looked at is offered; else it is taken */
+static struct rsched_exchange *take_next(struct rs_safety *safety)
+{
+    for (unsigned i = 0; i < MOST_LOOKS; i++) {
+        struct rsched_exchange *x = safety->next;
+
+        if (x == NULL)
+            x = safety->exchanges;
+        safety->next = x->next;
+        if (!is_offered(x) || !take(x))
+            continue;
+        if (x->order == NULL)
+            return x;
+        give(x);
+    }
+    return NULL;
+}
+
+/* Who has the lock goes on with all of them. */
+bool rs_safety_help(struct rsched_context *context)
+{
+    struct rs_safety *safety = &context->safety;
+    struct rsched_exchange *x;
+    bool moved = false;
+
+    if (pthread_mutex_trylock(&safety->lock) != 0)
+        return false;
+    x = safety->exchanges != NULL ? take_next(safety) : NULL;
+    if (x != NULL) {
+        struct rs_error_text kept;
+
+        rs_error_save(&kept);
+        moved = rs_exchange_progress(x);
+        rs_error_restore(&kept);
+        give(x);
+    }
+    pthread_mutex_unlock(&safety->lock);
+    return moved;
 }
 
 /* The thread's. Whoever hurries it from here on may have come too late for this
@@ -277,9 +328,10 @@ void rs_safety_offer(struct rsched_exchange *x)
 
     if (unlikely(!x->listed)) {
         pthread_mutex_lock(&safety->lock);
-        x->next = safety->exchanges;
-        safety->exchanges = x;
+        *safety->end = x;
+        safety->end = &x->next;
         x->listed = true;
+        atomic_store_explicit(&safety->any, true, memory_order_relaxed);
         pthread_mutex_unlock(&safety->lock);
         start_thread(x->context);
     }
@@ -313,9 +365,14 @@ void rs_safety_remove(struct rsched_exchange *x)
          p = &(*p)->next) {
         if (*p == x) {
             *p = x->next;
+            if (safety->end == &x->next)
+                safety->end = p;
             break;
         }
     }
+    if (safety->next == x)
+        safety->next = x->next; /* NULL: the first one */
+    x->next = NULL;
     x->listed = false;
     pthread_mutex_unlock(&safety->lock);
 }

@@ -161,12 +161,24 @@ static void sleep_for(struct rsched_exchange *x, uint64_t limit_ps)
                   ready_exchange, x);
 }
 
+static bool help(struct rsched_context *context)
+{
+    return atomic_load_explicit(&context->safety.any, memory_order_relaxed) &&
+           rs_safety_help(context);
+}
+
+/* Epochs in GPU memory want a processor for moments again and again, to begin copies
+ * and to see that they are over, so who waits for one has others go on meanwhile. The
+ * rest is helped instead of sleeping. */
 int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
 {
     struct rsched_context *context = x->context;
-    int64_t round = step(context, pause);
+    int64_t round;
 
-    if (round < 0)
+    if (unlikely(x->flushes) && help(context))
+        return 0;
+    round = step(context, pause);
+    if (round < 0 || help(context))
         return 0;
     sleep_for(x, slice(context, (uint64_t)round));
     rs_context_look(context);

@@ -165,6 +165,10 @@ int swap_check(struct rank *self, const struct swap *s)
 int swap_start(struct rank *self, struct swap *s)
 {
     swap_fill(self, s);
+    for (int i = 0; i < s->puts; i++) {
+        buffer_push(&s->p, &s->send[i]);
+        buffer_push(&s->p, &s->receive[i]);
+    }
     return rsched_exchange_start(s->x);
 }
 
@@ -172,6 +176,8 @@ int swap_wait(struct rank *self, struct swap *s)
 {
     int error = rsched_exchange_wait(s->x);
 
+    for (int i = 0; i < s->puts; i++)
+        buffer_pull(&s->p, &s->receive[i]);
     if (error == 0)
         error = swap_check(self, s);
     s->epoch += error == 0;

@@ -274,6 +274,39 @@ static int run_without_thread(struct rank *self)
     return 0;
 }
 
+/* Two exchanges, of which one side waits for the second one first: it goes on with
+ * the other one meanwhile, as its peer waits for that before it starts another. */
+static int run_crossed(struct rank *self)
+{
+    const struct program p = {LONG_BYTES, 0, 3};
+    struct rsched_context_stats all;
+    struct rsched_stats stats;
+    struct halo *first, *second;
+
+    RANK_CHECK(make(self, &p, &first) == 0);
+    RANK_CHECK(make(self, &p, &second) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        halo_fill(first, epoch);
+        halo_fill(second, epoch);
+        RANK_CHECK(rsched_exchange_start(first->x) == 0);
+        if (self->rank == 0)
+            RANK_CHECK(rsched_exchange_wait(first->x) == 0);
+        RANK_CHECK(rsched_exchange_start(second->x) == 0);
+        RANK_CHECK(rsched_exchange_wait(second->x) == 0);
+        if (self->rank == 1)
+            RANK_CHECK(rsched_exchange_wait(first->x) == 0);
+        RANK_CHECK(halo_wrong(first, epoch) == 0);
+        RANK_CHECK(halo_wrong(second, epoch) == 0);
+    }
+    rsched_exchange_get_stats(first->x, &stats);
+    rsched_context_get_stats(self->context, &all);
+    RANK_CHECK(all.ticks == 0 && stats.thread_moves == 0);
+    RANK_CHECK(self->rank == 0 || stats.deferred == EPOCHS);
+    halo_destroy(second);
+    halo_destroy(first);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *const without[] = {"RSCHED_PROGRESS=0", "RSCHED_PROGRESS=0"};
@@ -287,7 +320,8 @@ int main(int argc, char **argv)
     printf("PASS with the progress thread\n");
     if (threads)
         return 0;
-    if (ranks_run_with(2, false, run_without_thread, NULL, without) != 0)
+    if (ranks_run_with(2, false, run_without_thread, NULL, without) != 0 ||
+        ranks_run_with(2, false, run_crossed, NULL, without) != 0)
         return 1;
     /* By the costs that are built in on any machine. */
     setenv("RSCHED_WAYS", "host", 1);
