@@ -252,11 +252,12 @@ RSCHED_DEVICE void rsched_device_lane_ring(struct rsched_device_lane *lane,
                                            uint64_t epoch)
 {
     const struct rsched_device_list *list = &lane->lists[epoch & 1];
+    const struct rsched_device_bell bell = rsched_device_queue_bell(&lane->queue);
     uint64_t first = epoch * lane->blocks;
 
     rsched_device_count(&lane->posted, epoch + 1);
     rsched_device_queue_ring(
-        &lane->queue, first + lane->blocks,
+        &lane->queue, &bell, first + lane->blocks,
         rsched_device_first_word(first + list->last_block, RSCHED_DEVICE_WRITE),
         list->second_word);
 }

@@ -139,10 +139,11 @@ RSCHED_DEVICE int
 rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
                              uint64_t *first)
 {
+    uint64_t room = (uint64_t)t->queue.mask + 1;
+
     *first = rsched_device_fetch_add_near(&t->reserved, blocks);
     /* Acquire: the card has done with what was there before. */
-    while (*first + blocks - rsched_device_load_near(&t->retired) >
-           (uint64_t)t->queue.mask + 1) {
+    while (*first + blocks - rsched_device_load_near(&t->retired) > room) {
         int status = rsched_device_target_status(t);
 
         if (status != 0)
@@ -157,8 +158,10 @@ rsched_device_target_reserve(struct rsched_device_target *t, uint32_t blocks,
 RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t,
                                              uint64_t published)
 {
+    const struct rsched_device_bell bell = rsched_device_queue_bell(&t->queue);
     uint64_t end = published >> 6;
     uint32_t segments = (uint32_t)published & 63, blocks = (segments + 3) / 4;
+    uint32_t qpn = t->queue.qpn;
 
     if (end == t->rung)
         return;
@@ -166,9 +169,9 @@ RSCHED_DEVICE void rsched_device_target_ring(struct rsched_device_target *t,
      * against it. */
     rsched_device_poke_near(&t->rung, end);
     rsched_device_queue_ring(
-        &t->queue, end,
+        &t->queue, &bell, end,
         rsched_device_first_word(end - blocks, RSCHED_DEVICE_WRITE),
-        rsched_device_big32(t->queue.qpn << 8 | segments));
+        rsched_device_big32(qpn << 8 | segments));
 }
 
 /* The one that is at it: it is through only when nobody has asked since it has
@@ -221,6 +224,22 @@ rsched_device_target_publish(struct rsched_device_target *t, uint64_t first,
     if (rsched_device_add_near(&t->asking, 1) == 0)
         rsched_device_target_ring_all(t, rsched_device_load_near(&t->published));
     return 0;
+}
+
+/* What never changes of a target and a WQE is made of, for registers: a thread has it
+ * before the acquires, behind each of which all loads come from far. The rest of it is
+ * not set. */
+RSCHED_DEVICE struct rsched_device_target
+rsched_device_target_fixed(const struct rsched_device_target *t)
+{
+    struct rsched_device_target fixed;
+
+    fixed.queue.ring = t->queue.ring;
+    fixed.queue.mask = t->queue.mask;
+    fixed.queue.qpn = t->queue.qpn;
+    fixed.remote = t->remote;
+    fixed.rkey = t->rkey;
+    return fixed;
 }
 
 /* Control and remote address of an inline write. */
@@ -291,6 +310,7 @@ rsched_device_target_write(struct rsched_device_target *t,
     uint32_t segments = 2 + (bytes + 4 + 15) / 16;
     uint32_t wqe_blocks = (segments + 3) / 4;
     uint32_t blocks = together ? wqe_blocks : g->size;
+    const struct rsched_device_target fixed = rsched_device_target_fixed(t);
     uint64_t first = 0, mine;
     int status = 0;
 
@@ -302,14 +322,14 @@ rsched_device_target_write(struct rsched_device_target *t,
     first = rsched_device_first(g, first);
     mine = together ? first : first + g->rank;
     if (!together || g->rank == 0)
-        rsched_device_target_head(t, mine, offset, bytes,
+        rsched_device_target_head(&fixed, mine, offset, bytes,
                                   together || g->rank == g->size - 1);
     if (!together)
-        rsched_device_target_only_word(t, mine, value);
+        rsched_device_target_only_word(&fixed, mine, value);
     else
-        rsched_device_target_word(t, mine, g->rank, value);
+        rsched_device_target_word(&fixed, mine, g->rank, value);
     if (together && g->rank == 0)
-        rsched_device_target_ends(t, mine, g->size);
+        rsched_device_target_ends(&fixed, mine, g->size);
     /* One thread publishes what all have written. */
     rsched_device_sync(g);
     if (g->rank == 0)

@@ -311,7 +311,7 @@ RSCHED_DEVICE uint64_t rsched_device_fetch_add_near(uint64_t *at, uint64_t add)
 RSCHED_DEVICE void rsched_device_fence(void)
 {
 #if defined(__CUDA_ARCH__)
-    __threadfence_system();
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
 #elif defined(__x86_64__)
     __asm__ volatile("sfence" ::: "memory");
 #elif defined(__aarch64__)
@@ -417,21 +417,42 @@ RSCHED_DEVICE void rsched_device_store_segment(uint32_t *to, uint32_t first,
 #endif
 }
 
+/* What the next doorbell needs of a queue: read at once, since each load behind an
+ * acquire comes from far, and the one of an address that was loaded takes two. */
+struct rsched_device_bell {
+    uint32_t *dbrec;
+    uint64_t *doorbell;
+    uint32_t rings; /* before this one */
+};
+
+RSCHED_DEVICE struct rsched_device_bell
+rsched_device_queue_bell(const struct rsched_device_queue *q)
+{
+    uint64_t *even = q->doorbells[0], *odd = q->doorbells[1];
+    struct rsched_device_bell bell;
+
+    bell.dbrec = q->dbrec;
+    bell.rings = q->rings;
+    bell.doorbell = (bell.rings & 1) != 0 ? odd : even;
+    return bell;
+}
+
 /* Tell the card of all blocks below `end`, of which the last WQE begins with
  * these two words, as they are in memory. One thread at a time. Doorbells of one
  * queue neither overtake each other nor are combined: between two of them is the
  * second one's fence. */
 RSCHED_DEVICE void rsched_device_queue_ring(struct rsched_device_queue *q,
+                                            const struct rsched_device_bell *bell,
                                             uint64_t end, uint32_t first_word,
                                             uint32_t second_word)
 {
-    uint64_t *doorbell = q->doorbells[q->rings++ & 1];
-
+    q->rings = bell->rings + 1;
     /* Release: the WQEs, and what they send, come before the record. */
-    rsched_device_store32(q->dbrec, rsched_device_big32((uint32_t)end & 0xffff));
+    rsched_device_store32(bell->dbrec,
+                          rsched_device_big32((uint32_t)end & 0xffff));
     /* The record before the doorbell that makes the card look at it. */
     rsched_device_fence();
-    rsched_device_store_register(doorbell,
+    rsched_device_store_register(bell->doorbell,
                                  (uint64_t)second_word << 32 | first_word);
 }
 

@@ -30,7 +30,7 @@ for unit in tests/mlx5/kernels examples/jacobi-device/jacobi bench/gpu/words; do
     done
     # Record, fence, doorbell; completion and notification; barrier of a block.
     has "$name" 'st.release.sys.u32'
-    has "$name" 'membar.sys\|fence.sc.sys'
+    has "$name" 'fence.acq_rel.sys'
     has "$name" 'st.mmio.relaxed.sys.u64'
     has "$name" 'ld.acquire.sys.u64'
     # Segments of a WQE at once.
@@ -51,11 +51,10 @@ has kernels 'atom.acq_rel.gpu.add.u64'
 has kernels 'atom.acquire.gpu.cas.b64'
 has kernels 'atom.release.gpu.cas.b64'
 # In the code of one lane: the record, then a fence, then the register.
-order=$(grep -o 'st.release.sys.u32\|membar.sys\|fence.sc.sys\|st.mmio' "$scratch/jacobi.ptx" |
+order=$(grep -o 'st.release.sys.u32\|fence.acq_rel.sys\|st.mmio' "$scratch/jacobi.ptx" |
     tr '\n' ' ')
 case $order in
-*'st.release.sys.u32 membar.sys st.mmio'* | \
-    *'st.release.sys.u32 fence.sc.sys st.mmio'*) ;;
+*'st.release.sys.u32 fence.acq_rel.sys st.mmio'*) ;;
 *)
     echo "jacobi: record and doorbell are not in their order: $order"
     exit 1

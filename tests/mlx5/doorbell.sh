@@ -20,7 +20,9 @@ esac
 void ring(struct rsched_device_queue *q, uint64_t end, uint32_t a, uint32_t b);
 void ring(struct rsched_device_queue *q, uint64_t end, uint32_t a, uint32_t b)
 {
-    rsched_device_queue_ring(q, end, a, b);
+    const struct rsched_device_bell bell = rsched_device_queue_bell(q);
+
+    rsched_device_queue_ring(q, &bell, end, a, b);
 }
 END
     awk -v fence="$fence" -v store="$store" '
