@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "librsched/base/coordinator.h"
 
-enum { WORTH = 16 };
+enum { WORTH = 32 };
 
 const struct rs_way_costs *rs_gpu_way_costs(const struct rs_ways *ways,
                                             enum rs_way way,
@@ -123,25 +123,38 @@ size_t rs_gpu_way_switches(const struct rs_ways *ways,
 void rs_coordinator_init(struct rs_coordinator *coordinator)
 {
     atomic_init(&coordinator->now, 0);
+    atomic_init(&coordinator->since, 0);
     atomic_init(&coordinator->starts, 0);
     atomic_init(&coordinator->seen, 0);
     atomic_init(&coordinator->in_flight, 0);
 }
 
-/* Counters order nothing. An update between the two additions takes one start
- * for another's. */
+/* Counters order nothing; other threads' starts and ends between two of these
+ * make a number a little wrong. */
 void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts)
 {
-    uint64_t now = puts + atomic_fetch_add_explicit(&coordinator->now, puts,
-                                                    memory_order_relaxed);
+    atomic_fetch_add_explicit(&coordinator->now, puts, memory_order_relaxed);
+    atomic_fetch_add_explicit(&coordinator->since, 1, memory_order_relaxed);
+}
 
-    atomic_fetch_add_explicit(&coordinator->seen, now, memory_order_relaxed);
-    atomic_fetch_add_explicit(&coordinator->starts, 1, memory_order_relaxed);
+/* All that have started since the last end have so many beside them. */
+static void count(struct rs_coordinator *coordinator, uint64_t now)
+{
+    uint64_t starts = atomic_exchange_explicit(&coordinator->since, 0,
+                                               memory_order_relaxed);
+
+    atomic_fetch_add_explicit(&coordinator->seen, starts * now,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&coordinator->starts, starts, memory_order_relaxed);
 }
 
 void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts)
 {
-    atomic_fetch_sub_explicit(&coordinator->now, puts, memory_order_relaxed);
+    uint64_t now = atomic_fetch_sub_explicit(&coordinator->now, puts,
+                                             memory_order_relaxed);
+
+    if (atomic_load_explicit(&coordinator->since, memory_order_relaxed) > 0)
+        count(coordinator, now);
 }
 
 uint64_t rs_coordinator_now(const struct rs_coordinator *coordinator)
@@ -156,10 +169,10 @@ static uint64_t last_update(const struct rs_coordinator *coordinator)
 
 bool rs_coordinator_update(struct rs_coordinator *coordinator)
 {
-    uint64_t starts = atomic_load_explicit(&coordinator->starts,
-                                           memory_order_relaxed);
-    uint64_t seen, mean;
+    uint64_t starts, seen, mean;
 
+    count(coordinator, rs_coordinator_now(coordinator));
+    starts = atomic_load_explicit(&coordinator->starts, memory_order_relaxed);
     if (starts < RS_COORDINATOR_STARTS)
         return false;
     starts = atomic_exchange_explicit(&coordinator->starts, 0,

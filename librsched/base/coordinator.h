@@ -62,7 +62,7 @@ uint64_t rs_gpu_way_time(const struct rs_way_costs *costs, uint64_t bytes,
 enum rs_way rs_gpu_way(const struct rs_ways *ways, const struct rs_gpu_put *put,
                        uint64_t in_flight);
 
-/** The way of a put that goes the way `now`: another one must gain a sixteenth,
+/** The way of a put that goes the way `now`: another one must gain a thirty-second,
  * so that a put does not go to and fro. A way that is not possible any more is
  * left at once. */
 enum rs_way rs_gpu_way_again(const struct rs_ways *ways,
@@ -82,7 +82,8 @@ size_t rs_gpu_way_switches(const struct rs_ways *ways,
 /* How many puts were in flight: counters of one process. */
 struct rs_coordinator {
     _Atomic uint64_t now;       /* in flight */
-    _Atomic uint64_t starts;    /* since the last update */
+    _Atomic uint64_t since;     /* starts since an epoch has ended */
+    _Atomic uint64_t starts;    /* those before, since the last update */
     _Atomic uint64_t seen;      /* in flight with each of them, added up */
     _Atomic uint64_t in_flight; /* of the last update; 0: there was none */
 };
@@ -102,8 +103,10 @@ void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts);
 uint64_t rs_coordinator_now(const struct rs_coordinator *coordinator);
 
 /**
- * Take over what was counted since the last update: the mean of the puts in
- * flight over the starts, rounded. After fewer than RS_COORDINATOR_STARTS
+ * Take over what was counted since the last update: the mean over the starts of the
+ * puts that were in flight when an epoch ended next, rounded. So of n that are
+ * started together each has n, and of n of which each is started when another one
+ * has ended. After fewer than RS_COORDINATOR_STARTS
  * starts nothing changes, and counting goes on.
  *
  * @return whether the number is another one than before
