@@ -26,12 +26,14 @@ enum {
     PAGE = 4096,
     LINES = 4096,      /* measurements of a line that are kept */
     BLOCKS = 3,
+    GPU_BLOCKS = 6, /* as it takes ten times as long to get ready for them */
     EPOCHS_MOST = 500, /* of a block */
     TRIES = 40,        /* of a block that should keep to the class */
 };
 
-/* A block takes about this long, if it has several epochs. */
-static const double block_ns = 400000;
+/* A block takes about this long, if it has several epochs. Of GPU memory they are
+ * longer, and differ more. */
+static const double block_ns = 400000, gpu_block_ns = 1000000;
 
 struct meeting {
     _Alignas(LINE) atomic_uint_fast64_t arrived;
@@ -496,9 +498,9 @@ static double run_in_class(struct pair *pair, const struct station *s,
     return ns;
 }
 
-static unsigned choose_epochs(double ns)
+static unsigned choose_epochs(const struct station *s, double ns)
 {
-    double epochs = block_ns / (ns > 1 ? ns : 1);
+    double epochs = (s->on_gpu ? gpu_block_ns : block_ns) / (ns > 1 ? ns : 1);
 
     if (epochs > EPOCHS_MOST)
         return EPOCHS_MOST;
@@ -554,8 +556,8 @@ static double run_blocks(struct pair *pair, const struct station *s,
     }
     if (ns >= 0)
         ns = run_in_class(pair, s, 2); /* the first ones warm up */
-    epochs = choose_epochs(ns);
-    for (unsigned i = 0; i < BLOCKS && ns >= 0; i++) {
+    epochs = choose_epochs(s, ns);
+    for (unsigned i = 0; i < (s->on_gpu ? GPU_BLOCKS : BLOCKS) && ns >= 0; i++) {
         ns = run_in_class(pair, s, epochs);
         if (ns < least)
             least = ns;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "librsched/base/coordinator.h"
+#include "librsched/base/line.h"
 #include "librsched/base/units.h"
 #include "tools/tool.h"
 
@@ -325,13 +326,15 @@ static bool is_worth_it(const struct table *t, const struct row *row, int column
     return column == CHOICE || row->bytes <= longest_of(&t->probe, column);
 }
 
-/* Ways that move nothing of the first row are not tried in others. */
+/* Ways that move nothing of the first row are not tried in others. Every other round
+ * goes backward. */
 static int measure_row(struct pair *pair, struct table *t, struct row *row,
-                       bool *here)
+                       bool *here, bool backward)
 {
     int status = TOOL_OK;
 
-    for (int c = 0; c < COLUMNS && status == TOOL_OK; c++) {
+    for (int k = 0; k < COLUMNS && status == TOOL_OK; k++) {
+        int c = backward ? COLUMNS - 1 - k : k;
         bool moves;
 
         if (!here[c] || !is_worth_it(t, row, c))
@@ -354,7 +357,7 @@ static int measure_table(struct pair *pair, void *arg)
     for (unsigned r = 0; r < t->probe.rounds; r++) {
         probe_show_round(pair, "messages of GPU memory", r, t->probe.rounds);
         for (unsigned k = 0; k < t->num && status == TOOL_OK; k++)
-            status = measure_row(pair, t, &t->rows[k], here);
+            status = measure_row(pair, t, &t->rows[k], here, r % 2 == 1);
     }
     probe_show_round(pair, "", t->probe.rounds, t->probe.rounds);
     return status;
@@ -382,27 +385,45 @@ static double predict(const struct table *t, const struct row *row)
     return c->given ? (double)rs_gpu_way_time(c, row->bytes, row->in_flight) : 0;
 }
 
+/* Of rounds that both were measured in, one after the other: what is slow for a while
+ * is so for both. The median. */
+static double beside(const struct probe_times *choice, const struct probe_times *way)
+{
+    struct probe_times ratios = {.count = choice->count};
+
+    for (unsigned r = 0; r < ratios.count; r++)
+        ratios.ps[r] = choice->ps[r] / way->ps[r];
+    qsort(ratios.ps, ratios.count, sizeof(*ratios.ps), rs_line_compare);
+    return ratios.ps[ratios.count / 2];
+}
+
+static double quartile_of(struct probe_times times)
+{
+    return times.count > 0 ? probe_quartile(&times) : 0;
+}
+
 static void print_row(const struct table *t, struct row *row, struct tally *sum,
                       FILE *out)
 {
-    double best = 0, predicted = predict(t, row), error;
+    double predicted = predict(t, row), ratio, error;
+    int best = CHOICE;
 
     fprintf(out, "%10llu %4u %9u", (unsigned long long)row->bytes, row->puts,
             row->in_flight);
     for (int c = 0; c < COLUMNS; c++) {
-        double ps = row->times[c].count > 0 ? probe_quartile(&row->times[c]) : 0;
+        double ps = row->ps[c] = quartile_of(row->times[c]);
 
-        row->ps[c] = ps;
-        if (c != CHOICE && ps > 0 && (best == 0 || ps < best))
-            best = ps;
+        if (c != CHOICE && ps > 0 && (best == CHOICE || ps < row->ps[best]))
+            best = c;
         if (ps > 0)
             fprintf(out, " %12.3f", ps / 1e6);
         else
             fprintf(out, " %12s", "-");
     }
-    fprintf(out, " %-12s %6.3f", rs_way_name(row->way), row->ps[CHOICE] / best);
-    if (row->ps[CHOICE] / best > sum->worst)
-        sum->worst = row->ps[CHOICE] / best;
+    ratio = beside(&row->times[CHOICE], &row->times[best]);
+    fprintf(out, " %-12s %6.3f", rs_way_name(row->way), ratio);
+    if (ratio > sum->worst)
+        sum->worst = ratio;
     if (row->ps[0] / row->ps[CHOICE] > sum->gained)
         sum->gained = row->ps[0] / row->ps[CHOICE];
     if (predicted == 0) {
