@@ -264,7 +264,7 @@ struct row {
     unsigned puts; /* that the message is made of */
     unsigned in_flight;
     enum rs_way way; /* that was chosen */
-    struct probe_times times[COLUMNS];
+    struct probe_times times[COLUMNS]; /* of each round; 0: not measured in it */
     double ps[COLUMNS]; /* 0: the way is not possible */
 };
 
@@ -295,7 +295,7 @@ static void make_rows(struct table *t)
 }
 
 static int measure_cell(struct pair *pair, struct table *t, struct row *row,
-                        int column, bool *here)
+                        int column, unsigned round, bool *here)
 {
     struct pair_work work = work_of(row->bytes, row->puts, row->in_flight > 1,
                                     row->in_flight);
@@ -313,7 +313,8 @@ static int measure_cell(struct pair *pair, struct table *t, struct row *row,
     *here = column == CHOICE || has_moved(column, &time);
     if (!*here || !pair_is_first(pair))
         return TOOL_OK;
-    row->times[column].ps[row->times[column].count++] = time.ps;
+    row->times[column].ps[round] = time.ps;
+    row->times[column].count = round + 1;
     for (int i = 0; column == CHOICE && i < RS_NUM_GPU_WAYS; i++) {
         if (has_moved(i, &time))
             row->way = way_at(i);
@@ -326,21 +327,21 @@ static bool is_worth_it(const struct table *t, const struct row *row, int column
     return column == CHOICE || row->bytes <= longest_of(&t->probe, column);
 }
 
-/* Ways that move nothing of the first row are not tried in others. Every other round
- * goes backward. */
+/* Ways that at first move nothing of the first row are not tried any more. Every other
+ * round goes backward. */
 static int measure_row(struct pair *pair, struct table *t, struct row *row,
-                       bool *here, bool backward)
+                       unsigned round, bool *here)
 {
     int status = TOOL_OK;
 
     for (int k = 0; k < COLUMNS && status == TOOL_OK; k++) {
-        int c = backward ? COLUMNS - 1 - k : k;
+        int c = round % 2 == 1 ? COLUMNS - 1 - k : k;
         bool moves;
 
         if (!here[c] || !is_worth_it(t, row, c))
             continue;
-        status = measure_cell(pair, t, row, c, &moves);
-        if (status == TOOL_OK && row == t->rows)
+        status = measure_cell(pair, t, row, c, round, &moves);
+        if (status == TOOL_OK && row == t->rows && round == 0)
             here[c] = moves;
     }
     return status;
@@ -357,7 +358,7 @@ static int measure_table(struct pair *pair, void *arg)
     for (unsigned r = 0; r < t->probe.rounds; r++) {
         probe_show_round(pair, "messages of GPU memory", r, t->probe.rounds);
         for (unsigned k = 0; k < t->num && status == TOOL_OK; k++)
-            status = measure_row(pair, t, &t->rows[k], here, r % 2 == 1);
+            status = measure_row(pair, t, &t->rows[k], r, here);
     }
     probe_show_round(pair, "", t->probe.rounds, t->probe.rounds);
     return status;
@@ -371,7 +372,7 @@ static int run_table(void *arg)
 }
 
 struct tally {
-    double worst;  /* of what the choice takes, the best way being 1 */
+    double worst;  /* of what the choice takes, the best way being 1; 0: unknown */
     double gained; /* that staged takes, the choice being 1: the most */
     double error, worst_error;
     unsigned errors;
@@ -386,32 +387,52 @@ static double predict(const struct table *t, const struct row *row)
 }
 
 /* Of rounds that both were measured in, one after the other: what is slow for a while
- * is so for both. The median. */
+ * is so for both. @return the median; 0: there are none */
 static double beside(const struct probe_times *choice, const struct probe_times *way)
 {
-    struct probe_times ratios = {.count = choice->count};
+    struct probe_times ratios = {0};
 
-    for (unsigned r = 0; r < ratios.count; r++)
-        ratios.ps[r] = choice->ps[r] / way->ps[r];
+    for (unsigned r = 0; r < choice->count && r < way->count; r++) {
+        if (choice->ps[r] > 0 && way->ps[r] > 0)
+            ratios.ps[ratios.count++] = choice->ps[r] / way->ps[r];
+    }
+    if (ratios.count == 0)
+        return 0;
     qsort(ratios.ps, ratios.count, sizeof(*ratios.ps), rs_line_compare);
     return ratios.ps[ratios.count / 2];
 }
 
-static double quartile_of(struct probe_times times)
+static double quartile_of(const struct probe_times *times)
 {
-    return times.count > 0 ? probe_quartile(&times) : 0;
+    struct probe_times measured = {0};
+
+    for (unsigned r = 0; r < times->count; r++) {
+        if (times->ps[r] > 0)
+            measured.ps[measured.count++] = times->ps[r];
+    }
+    return measured.count > 0 ? probe_quartile(&measured) : 0;
+}
+
+static void print_ratio(struct tally *sum, double ratio, FILE *out)
+{
+    if (ratio > 0)
+        fprintf(out, " %6.3f", ratio);
+    else
+        fprintf(out, " %6s", "-");
+    if (ratio > sum->worst)
+        sum->worst = ratio;
 }
 
 static void print_row(const struct table *t, struct row *row, struct tally *sum,
                       FILE *out)
 {
-    double predicted = predict(t, row), ratio, error;
+    double predicted = predict(t, row), error;
     int best = CHOICE;
 
     fprintf(out, "%10llu %4u %9u", (unsigned long long)row->bytes, row->puts,
             row->in_flight);
     for (int c = 0; c < COLUMNS; c++) {
-        double ps = row->ps[c] = quartile_of(row->times[c]);
+        double ps = row->ps[c] = quartile_of(&row->times[c]);
 
         if (c != CHOICE && ps > 0 && (best == CHOICE || ps < row->ps[best]))
             best = c;
@@ -420,10 +441,11 @@ static void print_row(const struct table *t, struct row *row, struct tally *sum,
         else
             fprintf(out, " %12s", "-");
     }
-    ratio = beside(&row->times[CHOICE], &row->times[best]);
-    fprintf(out, " %-12s %6.3f", rs_way_name(row->way), ratio);
-    if (ratio > sum->worst)
-        sum->worst = ratio;
+    fprintf(out, " %-12s", rs_way_name(row->way));
+    print_ratio(sum,
+                best == CHOICE ? 0
+                               : beside(&row->times[CHOICE], &row->times[best]),
+                out);
     if (row->ps[0] / row->ps[CHOICE] > sum->gained)
         sum->gained = row->ps[0] / row->ps[CHOICE];
     if (predicted == 0) {
@@ -451,7 +473,8 @@ static void print_table(struct table *t, FILE *out)
             "predicted us", "error");
     for (unsigned k = 0; k < t->num; k++)
         print_row(t, &t->rows[k], &sum, out);
-    fprintf(out, "the choice takes at most %.3f of the best way\n", sum.worst);
+    if (sum.worst > 0)
+        fprintf(out, "the choice takes at most %.3f of the best way\n", sum.worst);
     fprintf(out, "staged takes up to %.2f times what the choice takes\n",
             sum.gained);
     if (sum.errors > 0)

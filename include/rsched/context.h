@@ -125,6 +125,7 @@ RSCHED_API void rsched_context_progress(struct rsched_context *context);
 struct rsched_pause {
     uint64_t steps; /**< so far */
     uint64_t vain;  /**< yields in a row that let nobody else run */
+    uint64_t helps; /**< times that another exchange has moved on instead */
 };
 
 /**

@@ -95,7 +95,7 @@
  *   1. Payload, then WQE, before the doorbell record: a release store at system
  *      scope (`st.release.sys`). It is cumulative over the barrier of the
  *      group, so one thread may publish what others have written.
- *   2. The record before the doorbell: `fence.sc.sys`. Should a doorbell be
+ *   2. The record before the doorbell: `fence.acq_rel.sys`. Should a doorbell be
  *      lost, the card finds its work by the record.
  *   3. The doorbell is the first 8 bytes of the last WQE, in one store
  *      (`st.mmio.relaxed.sys`), alternately to the two halves of the register,

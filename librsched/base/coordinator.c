@@ -171,10 +171,11 @@ bool rs_coordinator_update(struct rs_coordinator *coordinator)
 {
     uint64_t starts, seen, mean;
 
-    count(coordinator, rs_coordinator_now(coordinator));
-    starts = atomic_load_explicit(&coordinator->starts, memory_order_relaxed);
+    starts = atomic_load_explicit(&coordinator->starts, memory_order_relaxed) +
+             atomic_load_explicit(&coordinator->since, memory_order_relaxed);
     if (starts < RS_COORDINATOR_STARTS)
         return false;
+    count(coordinator, rs_coordinator_now(coordinator));
     starts = atomic_exchange_explicit(&coordinator->starts, 0,
                                       memory_order_relaxed);
     seen = atomic_exchange_explicit(&coordinator->seen, 0,

@@ -165,44 +165,52 @@ static bool is_offered(const struct rsched_exchange *x)
 /* Who waits for something else has no time for long lists. */
 enum { MOST_LOOKS = 16 };
 
-/* In turn, in the order of the list, which is not empty; none that streams start.
+/* In turn, in the order of the list; none that streams start.
  * @return NULL: none of those looked at is offered; else it is taken */
 static struct rsched_exchange *take_next(struct rs_safety *safety)
 {
-    for (unsigned i = 0; i < MOST_LOOKS; i++) {
-        struct rsched_exchange *x = safety->next;
+    struct rsched_exchange *x = safety->next, *first = NULL;
 
+    for (unsigned i = 0; i < MOST_LOOKS; i++) {
         if (x == NULL)
             x = safety->exchanges;
+        if (x == NULL || x == first)
+            return NULL;
+        if (first == NULL)
+            first = x;
         safety->next = x->next;
-        if (!is_offered(x) || !take(x))
-            continue;
-        if (x->order == NULL)
-            return x;
-        give(x);
+        if (is_offered(x) && take(x)) {
+            if (x->order == NULL)
+                return x;
+            give(x);
+        }
+        x = x->next;
     }
     return NULL;
 }
 
-/* Who has the lock goes on with all of them. */
+/* Who has the lock goes on with them, or will have it for a moment only. What is taken
+ * is not destroyed. */
 bool rs_safety_help(struct rsched_context *context)
 {
     struct rs_safety *safety = &context->safety;
+    struct rs_error_text kept;
     struct rsched_exchange *x;
-    bool moved = false;
+    bool moved;
 
     if (pthread_mutex_trylock(&safety->lock) != 0)
         return false;
-    x = safety->exchanges != NULL ? take_next(safety) : NULL;
-    if (x != NULL) {
-        struct rs_error_text kept;
-
-        rs_error_save(&kept);
-        moved = rs_exchange_progress(x);
-        rs_error_restore(&kept);
-        give(x);
-    }
+    x = take_next(safety);
     pthread_mutex_unlock(&safety->lock);
+    if (x == NULL)
+        return false;
+    rs_error_save(&kept);
+    moved = rs_exchange_progress(x);
+    rs_error_restore(&kept);
+    /* The thread may have found it taken, and gone to sleep. */
+    atomic_store(&x->owner, RS_OFFERED);
+    if (unlikely(atomic_load(&safety->idle)))
+        wake_thread(safety);
     return moved;
 }
 

@@ -94,7 +94,6 @@ static int64_t step(struct rsched_context *context, struct rsched_pause *pause)
         return -1;
     }
     drive_host(context);
-    atomic_fetch_add_explicit(&context->sleeps, 1, memory_order_relaxed);
     return (int64_t)(now - yield);
 }
 
@@ -148,11 +147,17 @@ static const struct rs_engine *engine_to_wait_for(const struct rsched_exchange *
                : NULL;
 }
 
+static void count_sleep(struct rsched_context *context)
+{
+    atomic_fetch_add_explicit(&context->sleeps, 1, memory_order_relaxed);
+}
+
 static void sleep_for(struct rsched_exchange *x, uint64_t limit_ps)
 {
     const struct rs_engine *e = engine_to_wait_for(x);
     bool several = e == NULL;
 
+    count_sleep(x->context);
     if (several)
         e = any_engine(x->context);
     if (several && limit_ps > SLEEP_FIRST_PS)
@@ -161,11 +166,23 @@ static void sleep_for(struct rsched_exchange *x, uint64_t limit_ps)
                   ready_exchange, x);
 }
 
-static bool help(struct rsched_context *context)
+/* Not who waits for what a stream has started: nobody else goes on with that, and a
+ * driver may wait for the stream to have another exchange's memory. */
+static bool help(const struct rsched_exchange *x)
 {
-    return atomic_load_explicit(&context->safety.any, memory_order_relaxed) &&
-           rs_safety_help(context);
+    return x->order == NULL &&
+           atomic_load_explicit(&x->context->safety.any, memory_order_relaxed) &&
+           rs_safety_help(x->context);
 }
+
+static int look(struct rsched_exchange *x)
+{
+    rs_context_look(x->context);
+    return rs_exchange_check_peers(x);
+}
+
+/* However much others have to do. */
+enum { HELPS_PER_LOOK = 64 };
 
 /* Epochs in GPU memory want a processor for moments again and again, to begin copies
  * and to see that they are over, so who waits for one has others go on meanwhile. The
@@ -175,14 +192,18 @@ int rs_wait_step(struct rsched_exchange *x, struct rsched_pause *pause)
     struct rsched_context *context = x->context;
     int64_t round;
 
-    if (unlikely(x->flushes) && help(context))
-        return 0;
+    if (unlikely(x->flushes) && help(x)) {
+        if (++pause->helps % HELPS_PER_LOOK != 0)
+            return 0;
+        drive_host(context);
+        return look(x);
+    }
     round = step(context, pause);
-    if (round < 0 || help(context))
+    if (round < 0)
         return 0;
-    sleep_for(x, slice(context, (uint64_t)round));
-    rs_context_look(context);
-    return rs_exchange_check_peers(x);
+    if (!help(x))
+        sleep_for(x, slice(context, (uint64_t)round));
+    return look(x);
 }
 
 static bool ready_never(void *arg)
@@ -198,6 +219,7 @@ uint64_t rsched_context_rest(struct rsched_context *context,
 
     if (round < 0)
         return 0;
+    count_sleep(context);
     rs_context_look(context);
     return slice(context, (uint64_t)round);
 }

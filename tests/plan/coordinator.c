@@ -155,6 +155,22 @@ Test(coordinator, puts_of_other_exchanges_are_seen)
     cr_assert_eq(rs_coordinator_in_flight(&c, 1), 7);
 }
 
+/* By updates that change nothing, too. */
+Test(coordinator, too_early_an_update_ends_no_count)
+{
+    struct rs_coordinator c;
+
+    rs_coordinator_init(&c);
+    for (int i = 0; i < RS_COORDINATOR_STARTS; i++) {
+        cr_assert_not(rs_coordinator_update(&c));
+        rs_coordinator_started(&c, 1);
+    }
+    for (int i = 0; i < RS_COORDINATOR_STARTS; i++)
+        rs_coordinator_ended(&c, 1);
+    cr_assert(rs_coordinator_update(&c));
+    cr_assert_eq(rs_coordinator_in_flight(&c, 1), RS_COORDINATOR_STARTS);
+}
+
 /* Three at any time, each started when another one has ended. */
 Test(coordinator, puts_that_take_turns_are_as_many_as_there_are_at_once)
 {

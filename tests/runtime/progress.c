@@ -3,7 +3,7 @@
  * The three legal programs of docs/architecture.md, through the C API: what
  * one process leaves undone goes on although it does nothing for rsched.
  *
- *     progress [processes|threads]
+ *     progress [processes|threads|crossed]
  *
  * "Computing" waits for a message of the other side that only comes when its
  * exchange is complete: if nothing moved meanwhile, that is a hang.
@@ -315,6 +315,8 @@ int main(int argc, char **argv)
     alarm(RANKS_HANG_SECONDS);
     setenv("RSCHED_CMA", "0", 1); /* through slots */
     setenv("RSCHED_RING", "512k", 1); /* whatever the caches */
+    if (argc > 1 && strcmp(argv[1], "crossed") == 0)
+        return ranks_run(2, true, run_crossed, NULL);
     if (ranks_run(2, threads, run_programs, NULL) != 0)
         return 1;
     printf("PASS with the progress thread\n");
