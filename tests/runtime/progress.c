@@ -282,13 +282,18 @@ static int run_crossed(struct rank *self)
     struct rsched_context_stats all;
     struct rsched_stats stats;
     struct halo *first, *second;
+    char byte = 0;
 
     RANK_CHECK(make(self, &p, &first) == 0);
     RANK_CHECK(make(self, &p, &second) == 0);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         halo_fill(first, epoch);
         halo_fill(second, epoch);
+        if (self->rank == 0) /* so that rank 1 has work left */
+            RANK_CHECK(mesh_receive(self->end, 1, TAG, &byte, 1) == 0);
         RANK_CHECK(rsched_exchange_start(first->x) == 0);
+        if (self->rank == 1)
+            RANK_CHECK(mesh_send(self->end, 0, TAG, &byte, 1) == 0);
         if (self->rank == 0)
             RANK_CHECK(rsched_exchange_wait(first->x) == 0);
         RANK_CHECK(rsched_exchange_start(second->x) == 0);
