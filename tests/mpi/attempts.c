@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Attempts to open a pair (docs/persistent.md, T4), and what is lost by its being open (N6):
+ * what a sender does at its starts and in its waits. */
+#include "tests/mpi/sides.h"
+
+#include <stdlib.h>
+
+enum { STARTS = 100000, RARE = 16, STANDS = 256 };
+#define MS UINT64_C(1000000)
+
+/* @return how many of so many starts of the sender make attempts */
+static unsigned tried(unsigned starts)
+{
+    unsigned num = 0;
+
+    for (unsigned i = 0; i < starts; i++) {
+        rs_incarnation_try(&sender.pair);
+        num += rs_incarnation_is_tried(&sender.pair);
+        CHECK(rs_incarnation_is_tried(&sender.pair) || words->wants == 0);
+    }
+    return num;
+}
+
+/* A receive is posted at each start. */
+static void case_parked(void)
+{
+    sides_begin();
+    receiver.lanes[OTHER].posted = 1;
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(STARTS) < STARTS / RARE);
+    CHECK(sender.pair.parked && rs_incarnation_is_futile(&sender.pair));
+    CHECK(tried(STARTS) == 0);
+    receiver.lanes[OTHER].posted = 0;
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_try(&sender.pair);
+    CHECK(sender.pair.view.open != 0);
+    CHECK(!rs_incarnation_is_futile(&sender.pair));
+}
+
+/* The receiver was ready when the sender did not look. */
+static void case_was_ready(void)
+{
+    sides_begin();
+    CHECK(tried(STARTS) < STARTS / RARE);
+    CHECK(tried(1) == 0);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_unready(&receiver.pair);
+    CHECK(tried(1) == 1);
+}
+
+/* A message is under way at each start. */
+static void case_never_quiet(void)
+{
+    struct rs_lane *lane = &sender.lanes[OTHER];
+    unsigned num = 0, turns = 0;
+
+    sides_begin();
+    lane->quiet = false;
+    lane->started = sender.pair.native_starts = 1;
+    for (unsigned i = 0; i < STARTS; i++) {
+        CHECK(!rs_incarnation_open(&receiver.pair));
+        num += tried(1);
+        rs_incarnation_unready(&receiver.pair);
+    }
+    CHECK(num > 0 && num < STARTS / RARE);
+    lane->quiet = true;
+    for (; sender.pair.view.open == 0; turns++) {
+        CHECK(turns < STARTS / RARE);
+        CHECK(!rs_incarnation_open(&receiver.pair));
+        rs_incarnation_try(&sender.pair);
+    }
+}
+
+/* A receive that stays posted keeps no other lane native. */
+static void case_standing(void)
+{
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+
+    for (int time = 0; time < 2; time++) {
+        if (time == 0)
+            sides_begin();
+        lane->posted = 1;
+        lane->started = receiver.pair.native_starts;
+        for (int i = 0; i < 4 * STANDS; i++) { /* in one go */
+            receiver.pair.native_starts++;
+            rs_incarnation_try(&receiver.pair);
+            CHECK(!lane->barred);
+        }
+        receiver.pair.latest_over = receiver.pair.native_starts;
+        for (int i = 0; i < STANDS && !lane->barred; i++)
+            rs_incarnation_try(&receiver.pair);
+        CHECK(lane->barred && !receiver.lanes[OTHER].barred);
+        sides_expect_only_other();
+        rs_incarnation_close(&receiver.pair);
+        rs_lane_unbar(lane, lane->covers);
+        lane->posted = 0;
+        rs_lane_unbar(lane, lane->covers - 1);
+        CHECK(lane->barred);
+        rs_lane_unbar(lane, lane->covers);
+        CHECK(lane->barred == (time == 1));
+    }
+}
+
+/* A wait of so long, in which the process rests or, if it does not, computes; what was lost in
+ * it counts when another one begins. */
+static void wait(uint64_t ns, bool rests)
+{
+    struct rs_pair *pair = &sender.pair;
+
+    rs_incarnation_lose(pair, true);
+    pair->looked = rs_now_ns() - ns;
+    rs_has_rested = rests;
+    rs_incarnation_lose(pair, false);
+}
+
+static void case_lost(void)
+{
+    struct rs_request request = {.state = RS_NATIVE};
+    struct rs_message message = {.request = &request, .lane = &receiver.lanes[OTHER]};
+    struct rs_pair other = {.messages = &message};
+    struct rs_pair *pair = &sender.pair;
+
+    sides_begin();
+    CHECK(sides_open());
+    wait(MS / 2, true);
+    wait(10 * MS, false);
+    sides_others = &other; /* it waits for that */
+    wait(10 * MS, true);
+    sides_others = NULL;
+    is_crowded = true;
+    wait(10 * MS, true);
+    is_crowded = false;
+    wait(10 * MS, true);
+    rs_num_awaited++; /* it has waited for something that it receives */
+    wait(8 * MS, true);
+    CHECK(pair->view.open != 0);
+    wait(0, true);
+    CHECK(pair->view.open == 0 && pair->rests_until > rs_now_ns() + 20 * MS);
+    CHECK(rs_incarnation_is_futile(pair));
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(1000) == 0);
+    pair->rests_until = rs_now_ns();
+    CHECK(tried(65) > 0 && pair->view.open != 0);
+    CHECK(!rs_incarnation_is_futile(pair));
+}
+
+/* The clock has begun just now, as in a new time namespace. */
+static void case_young_clock(void)
+{
+    clock_start = __real_rs_now_ns() - 20 * MS;
+    sides_begin();
+    CHECK(sides_open());
+    wait(MS / 2, true);
+    wait(0, true);
+    CHECK(sender.pair.view.open != 0);
+    clock_start = 0;
+}
+
+/* A receive that nobody sends to is no excuse for ever, until it is started again. */
+static void case_excuses(void)
+{
+    struct rs_request request = {.state = RS_NATIVE};
+    struct rs_message message = {.request = &request, .lane = &receiver.lanes[OTHER]};
+    struct rs_pair other = {.messages = &message};
+    struct rs_pair *pair = &sender.pair;
+    int waits = 0;
+
+    sides_begin();
+    CHECK(sides_open());
+    sides_others = &other;
+    for (; pair->view.open != 0; waits++) {
+        CHECK(waits < 1000);
+        CHECK(rs_incarnation_is_receiving() == (waits < 257));
+        wait(10 * MS, true);
+    }
+    CHECK(waits > 256);
+    message.natives++;
+    CHECK(rs_incarnation_is_receiving());
+    sides_others = NULL;
+}
+
+int main(void)
+{
+    case_parked();
+    case_was_ready();
+    case_never_quiet();
+    case_standing();
+    case_lost();
+    case_young_clock();
+    case_excuses();
+    free(words);
+    printf("attempts: ok\n");
+    return 0;
+}
