@@ -100,7 +100,11 @@ enum {
     BLOCKS = SHARED_BYTES / BLOCK,
     EPOCHS = 60 / CONFORMANCE_SANITIZED,
     ROUNDS = 100 * CONFORMANCE_SANITIZED, /* of them, at most */
-    QUICK_ROUNDS = 3000, /* where nothing is filled, and loaded, in between */
+    /* Longer than one process keeps a core while others want it: two that have
+     * come to share one take turns in the midst of a copy. With short ones they
+     * may do so between any two of thousands. */
+    LONG_BYTES = 24000000,
+    LONG_EPOCHS = 1000, /* at most */
 };
 
 /* Epochs of a long message, whose layout changes meanwhile. */
@@ -202,9 +206,8 @@ static int share_untouched(struct node *node, struct rsched_lane *lane,
     NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
     NODE_CHECK(node, *helped - before < (uint64_t)sysconf(_SC_PAGESIZE));
     before = *helped;
-    for (int round = 0; round < QUICK_ROUNDS && again; round++) {
-        for (int epoch = 0; epoch < EPOCHS; epoch++)
-            NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
+    for (int epoch = 0; epoch < LONG_EPOCHS && again; epoch++) {
+        NODE_CHECK(node, node_epoch(node, lane, node->rank == 0) == 0);
         again = *helped == before;
         NODE_CHECK(node, (node->rank == 0
                               ? node_tell(node, 1, &again, sizeof(again))
@@ -219,7 +222,7 @@ int case_share_untouched(struct node *node)
     struct rsched_lane *lane;
     struct shape from;
 
-    shape_contiguous(&from, SHARED_BYTES, 1);
+    shape_contiguous(&from, LONG_BYTES, 1);
     shape_fill(&from, 5);
     from.message.incoming = 0;
     NODE_CHECK(node, node_lane(node, 1 - node->rank, node->rank == 0,
@@ -227,7 +230,7 @@ int case_share_untouched(struct node *node)
     for (int buffer = 0; buffer < 4; buffer++) {
         struct shape to;
 
-        shape_contiguous(&to, SHARED_BYTES, 3);
+        shape_contiguous(&to, LONG_BYTES, 3);
         NODE_CHECK(node, share_untouched(node, lane, &from, &to) == 0);
         shape_fini(&to);
     }
