@@ -103,6 +103,27 @@ uint64_t rsched_slots_bytes(void)
     return rs_config()->ring_bytes != RS_LIMIT_AUTO ? 0 : 2 * cache_bytes();
 }
 
+/* RDMA devices that are named are wanted, but processes of one node need none. */
+static void tell_of_named_devices(const struct rsched_context *context,
+                                  const char *why)
+{
+    const char *names = rs_config()->devices;
+    const struct rsched_engine_absence *absence;
+
+    if (names[0] == '\0')
+        return;
+    for (int i = 0; i < RSCHED_MAX_ENGINES; i++) {
+        const struct rsched_engine_ops *ops = context->engines[i].ops;
+
+        if (ops != NULL && !ops->within_node)
+            return;
+    }
+    for (size_t i = 0; (absence = rsched_engine_absence_at(i)) != NULL; i++)
+        if (strcmp(absence->name, "verbs") == 0)
+            why = absence->reason;
+    rs_log(RS_LOG_WARN, "RSCHED_DEVICES=%s: no device is used: %s", names, why);
+}
+
 /* Open all engines that this machine can. @return 0, or why there is none */
 static int open_engines(struct rsched_context *context)
 {
@@ -120,7 +141,7 @@ static int open_engines(struct rsched_context *context)
                        ? rs_machine_sources(context->machine)
                        : &rs_sources_usual,
     };
-    struct rs_error_text kept;
+    struct rs_error_text kept, without_devices = {.text = ""};
     int error = RSCHED_ENOTSUP;
     bool any = false;
 
@@ -140,10 +161,13 @@ static int open_engines(struct rsched_context *context)
         } else {
             rs_log(RS_LOG_INFO, "no engine %s: %s", ops->name,
                    rsched_last_error());
+            if (!ops->within_node)
+                rs_error_save(&without_devices);
         }
     }
     if (!any)
         return error;
+    tell_of_named_devices(context, without_devices.text);
     rs_error_restore(&kept);
     return 0;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * That the costs in a file decide how bytes move, asserted from counters, and
- * that a file which cannot be used changes nothing but the log.
+ * that a file which cannot be used, or a device that is not there, changes nothing
+ * but the log.
  */
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +239,7 @@ int main(void)
     const struct expected mixed = {.landing = {BYTES, 2 * BYTES},
                                    .pull = {BYTES, 0}};
     const char *land, *pull;
+    glob_t devices = {0};
     int failed = 0;
 
     if (mkdtemp(folder) == NULL)
@@ -283,6 +286,12 @@ int main(void)
                         &pulls, "there is no key 'ways' in it");
     failed |= check_log("no file", "RSCHED_WAYS=/nonexistent/ways.yaml", &pulls,
                         "/nonexistent/ways.yaml");
+    if (glob("/sys/class/infiniband/*", 0, NULL, &devices) == GLOB_NOMATCH)
+        failed |= check_log("no device", "RSCHED_DEVICES=none", &pulls,
+                            "RSCHED_DEVICES=none: no device is used: ");
+    else
+        printf("there are devices: one that is named may be looked for in vain\n");
+    globfree(&devices);
     failed |= check_caches(&pulls);
     remove_files();
     return failed;
