@@ -9,7 +9,7 @@ static void print_commands(void)
     printf("usage: rsched COMMAND [OPTIONS] ...\n"
            "Plans and draws halo exchanges.\n\n");
     for (const struct tool_command *c = tool_commands; c->name; c++)
-        printf("  %-8s %-18s %.*s\n", c->name, c->arguments,
+        printf("  %-8s %-22s %.*s\n", c->name, c->arguments,
                (int)strcspn(c->help, "\n"), c->help);
     printf("\nPATTERN is a file or a built-in pattern such as "
            "scale-les3:872:all.\n"
@@ -32,7 +32,7 @@ int tool_help(const struct tool_command *command, int argc, char **argv)
         return TOOL_OK;
     }
     for (const struct tool_command *c = tool_commands; c->name; c++) {
-        if (strcmp(c->name, argv[first]) == 0 && c->run != tool_help) {
+        if (strcmp(c->name, argv[first]) == 0) {
             ask[0] = argv[first];
             return c->run(c, 2, ask);
         }

@@ -388,8 +388,8 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
         {"svg", 0, "FILE", "draw times by size, with the switch points",
          &request.svg, NULL},
         {"class", 0, "CLASS",
-         "near or far: keep to one class of a line's round trip, by default that of the "
-         "beginning; any: to none", &request.class, NULL},
+         "of a line's round trip to keep to: near, far, any (that of the start)",
+         &request.class, NULL},
         {"rounds", 0, "N", "of which the lower quartile counts (7)", &rounds, NULL},
         {"longest", 0, "BYTES", "longest message (33554432)", &longest, NULL},
         {"memory", 0, "KIND", "host, gpu or all: which is measured (all)", &memory,

@@ -145,6 +145,18 @@ for command in help info "info --config" --version "help plan" "draw --help"; do
     "$rsched" $command > "$work/out" || { echo "FAIL rsched $command"; failed=1; }
     [ -s "$work/out" ] || { echo "FAIL rsched $command prints nothing"; failed=1; }
 done
+# The help of each command that is listed, in both ways: what it does, and its options.
+commands=$("$rsched" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+[ "$(echo "$commands" | wc -l)" = 10 ] || { echo "FAIL commands: $commands"; failed=1; }
+for command in $commands; do
+    "$rsched" "$command" --help > "$work/own" && "$rsched" help "$command" > "$work/out" &&
+        cmp "$work/own" "$work/out" || { echo "FAIL help of $command"; failed=1; }
+    [ "$(sed -n 1p "$work/own" | cut -d ' ' -f 1-3)" = "usage: rsched $command" ] &&
+        [ -n "$(sed -n 2p "$work/own")" ] &&
+        [ "$(tail -n 1 "$work/own")" = "      --help                   print this" ] &&
+        ! grep -E '^ +-' "$work/own" | grep -qvE '^(  -[a-z], |      )--[a-z-]+( [^ ]+)?  +[^ ]' ||
+        { echo "FAIL help of $command:"; cat "$work/own"; failed=1; }
+done
 # A full disk is a failure, not a bad input, and is noticed.
 if [ -w /dev/full ]; then
     {
