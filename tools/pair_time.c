@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The time that the two take for epochs. */
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tools/pair_inside.h"
+#include "tools/tool.h"
+
+enum {
+    BLOCKS = 3,
+    GPU_BLOCKS = 6, /* as it takes ten times as long to get ready for them */
+    EPOCHS_MOST = 500, /* of a block */
+    TRIES = 40,        /* of a block that should keep to the class */
+};
+
+/* A block takes about this long, if it has several epochs. Of GPU memory they are
+ * longer, and differ more. */
+static const double block_ns = 400000, gpu_block_ns = 1000000;
+
+/* Each line of the send buffer is in this core's cache, and no other's. Also
+ * where it is not sent, so that nobody waits for the other to write. */
+static void rewrite(const struct station *s)
+{
+    for (uint64_t i = 0; i < s->bytes; i += LINE)
+        ++*(volatile char *)&s->send[i];
+}
+
+/* One number of each line. */
+static void read_all(const struct station *s)
+{
+    for (uint64_t i = 0; i < s->bytes; i += LINE)
+        (void)*(const volatile uint64_t *)(const void *)&s->receive[i];
+}
+
+static int run_epoch(const struct station *s)
+{
+    int error = 0;
+
+    if (s->bare)
+        memcpy(s->receive + s->from, s->send + s->from, s->part);
+    for (unsigned i = 0; i < s->window && error == 0; i++)
+        error = rsched_exchange_start(s->exchanges[i]);
+    for (unsigned i = 0; i < s->window && error == 0; i++)
+        error = rsched_exchange_wait(s->exchanges[i]);
+    return error;
+}
+
+/* Buffers of so many bytes are not written in the same time by both. Who is ready
+ * first would wait for the other, and that be taken for a part of the epoch. */
+enum { UNEVEN_FROM = 4 << 10 };
+
+/* @return ns of an epoch, or below 0 after a line on standard error */
+static double run_block(struct pair *pair, const struct station *s, unsigned epochs)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < epochs; i++) {
+        double start, clock;
+        int error;
+
+        if (i % 2 == 0 && !s->on_gpu && !(s->bare && pair->side == 1))
+            rewrite(s);
+        if (s->bytes >= UNEVEN_FROM)
+            pair_meet(pair, 0);
+        start = rs_line_now();
+        clock = rs_line_now() - start; /* what reading the clock adds */
+        start = rs_line_now();
+        error = run_epoch(s);
+        if (s->reads)
+            read_all(s);
+        sum += rs_line_now() - start - clock;
+        if (error != 0) {
+            tool_library(error);
+            return -1;
+        }
+    }
+    /* What takes no longer than to read a clock may seem to take nothing. */
+    return sum > epochs ? sum / epochs : 1;
+}
+
+/* Both decide alike, since both know the larger of each value. */
+static double run_in_class(struct pair *pair, const struct station *s,
+                           unsigned epochs)
+{
+    double ns = 0, before, after;
+    int tries = 0;
+
+    pair->blocks++;
+    do {
+        before = pair_measure_line(pair);
+        ns = run_block(pair, s, epochs);
+        /* NaN and errors would be lost in the larger value. */
+        if (pair_meet(pair, ns < 0) > 0)
+            return -1;
+        ns = pair_meet(pair, ns);
+        after = pair_measure_line(pair);
+        if (pair->any ||
+            (pair_is_near(before) == pair->near && pair_is_near(after) == pair->near)) {
+            if (pair->num_lines + 2 <= PAIR_LINES) {
+                pair->lines[pair->num_lines++] = before;
+                pair->lines[pair->num_lines++] = after;
+            }
+            return ns;
+        }
+        if (tries > 0)
+            usleep(20000);
+    } while (++tries < TRIES);
+    pair->mixed++;
+    return ns;
+}
+
+static unsigned choose_epochs(const struct station *s, double ns)
+{
+    double epochs = (s->on_gpu ? gpu_block_ns : block_ns) / (ns > 1 ? ns : 1);
+
+    if (epochs > EPOCHS_MOST)
+        return EPOCHS_MOST;
+    return epochs < 2 ? 2 : (unsigned)epochs / 2 * 2;
+}
+
+/* The first trial of stores is over after so many epochs (engines/common/trial.h): it
+ * begins when all slots have been used, of which there are many for short messages. */
+static unsigned settled_after(uint64_t bytes)
+{
+    return bytes > 64 << 10 ? 64 : 300;
+}
+
+/* Epochs before those that are measured: where ways are updated, as many starts
+ * as it takes to know how many are in flight (rsched_exchange_update()). */
+static unsigned warm_up(const struct station *s)
+{
+    enum { FEW = 4, STARTS = 16 };
+    unsigned starts = s->updates ? (STARTS + s->window - 1) / s->window : 0;
+
+    if (s->settles)
+        return settled_after(s->bytes);
+    return starts > FEW ? starts : FEW;
+}
+
+/* As a program would that has all of the window in flight. */
+static int update_ways(const struct station *s)
+{
+    int error = 0;
+
+    for (unsigned i = 0; i < s->window && error == 0; i++)
+        error = rsched_exchange_update(s->exchanges[i], NULL);
+    return error == 0 ? 0 : tool_library(error);
+}
+
+/* @param[out] before what had been sent when the ways of GPU memory were updated
+ * @return ns of an epoch, the least of the blocks, or below 0 */
+static double run_blocks(struct pair *pair, const struct station *s,
+                         struct rsched_stats *before)
+{
+    double least = HUGE_VAL, ns;
+    unsigned epochs;
+
+    *before = (struct rsched_stats){0};
+    /* What was in flight before counts no more. */
+    if (s->updates && pair_meet(pair, update_ways(s)) > 0)
+        return -1;
+    ns = run_in_class(pair, s, warm_up(s));
+    if (ns >= 0 && s->updates) {
+        if (pair_meet(pair, update_ways(s)) > 0)
+            return -1;
+        rsched_exchange_get_stats(s->exchanges[0], before);
+    }
+    if (ns >= 0)
+        ns = run_in_class(pair, s, 2); /* the first ones warm up */
+    epochs = choose_epochs(s, ns);
+    for (unsigned i = 0; i < (s->on_gpu ? GPU_BLOCKS : BLOCKS) && ns >= 0; i++) {
+        ns = run_in_class(pair, s, epochs);
+        if (ns < least)
+            least = ns;
+    }
+    return least;
+}
+
+static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
+{
+    struct rsched_stats stats, before;
+    double least = run_blocks(pair, s, &before);
+
+    if (least < 0)
+        return TOOL_FAILED;
+    *time = (struct pair_time){.ps = least * 1000,
+                               .huge = pair_meet(pair, s->huge ? 0 : 1) < 1};
+    rsched_exchange_get_stats(s->exchanges[0], &stats);
+    for (int way = 0; way < RSCHED_NUM_WAYS; way++)
+        time->way_bytes[way] = (uint64_t)pair_meet(
+            pair, pair->side == 0 ? (double)(stats.way_bytes[way] -
+                                             before.way_bytes[way])
+                                  : 0);
+    return TOOL_OK;
+}
+
+int pair_measure(struct pair *pair, const struct pair_work *work,
+                 const struct rs_host_ways *ways, struct pair_time *time)
+{
+    struct station s;
+    int status = station_open(pair, work, ways, &s);
+
+    if (status != TOOL_OK)
+        return status;
+    status = measure(pair, &s, time);
+    pair_meet(pair, 0); /* nobody copies any more */
+    station_close_exchanges(&s);
+    pair_meet(pair, 0); /* nor has memory open that is freed */
+    station_close(&s);
+    return status;
+}
+
+int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *ps)
+{
+    struct station s = {.bytes = bytes, .bare = true};
+    bool fits = pair->side == 1 ||
+                ftruncate(pair->copied, (off_t)(2 * bytes)) == 0;
+    struct rsched_stats unused;
+    double least;
+
+    if (pair_meet(pair, fits ? 0 : 1) > 0)
+        return station_no_buffers(&s);
+    s.send = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                  pair->copied, 0);
+    if (pair_meet(pair, s.send == MAP_FAILED ? 1 : 0) > 0)
+        return station_no_buffers(&s);
+    s.receive = s.send + bytes;
+    s.from = halves && pair->side == 0 ? bytes / 2 : 0;
+    s.part = halves ? bytes / 2 : pair->side == 0 ? 0 : bytes;
+    memset(pair->side == 0 ? s.send : s.receive, 1, bytes);
+    pair_meet(pair, 0);
+    least = run_blocks(pair, &s, &unused);
+    munmap(s.send, 2 * bytes);
+    pair_meet(pair, 0); /* the next one may be shorter */
+    if (least < 0)
+        return TOOL_FAILED;
+    *ps = least * 1000;
+    return TOOL_OK;
+}
