@@ -87,7 +87,7 @@ static int run_placed(struct rank *self)
 
 static char folder[] = "/tmp/rsched-ways-XXXXXX";
 
-enum { FILES = 12 };
+enum { FILES = 16 };
 
 static char settings[FILES][64];
 static int num_settings;
@@ -101,9 +101,11 @@ static const char *path_of(const char *s)
 /* A file, as a setting. */
 static const char *setting(const char *name, const char *text)
 {
-    char *s = settings[num_settings++];
+    char *s = settings[num_settings];
     FILE *file;
 
+    if (num_settings++ == FILES)
+        abort();
     snprintf(s, sizeof(settings[0]), "RSCHED_WAYS=%s/%s", folder, name);
     file = fopen(path_of(s), "w");
     if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
