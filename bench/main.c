@@ -21,7 +21,8 @@
  *                                  rsched_mpi_counter() says, or error TEXT
  *         quit
  *   mpirun -np N rsched-bench --once NAME ARGUMENT CALL N
- *       N exchanges and nothing else, to count instructions.
+ *       1000 exchanges, and then N between callgrind's marks, to count their
+ *       instructions.
  *
  * bench/run is the driver.
  */
@@ -33,6 +34,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_ZERO_STATS (void)0
+#define CALLGRIND_DUMP_STATS (void)0
+#endif
 
 #include <mpi.h>
 
@@ -40,7 +47,7 @@
 #include "librsched/base/line.h"
 #include "work.h"
 
-enum { MAX_BATCHES = 4096, WARM_UP = 3 };
+enum { MAX_BATCHES = 4096, WARM_UP = 3, ONCE_WARM_UP = 1000 };
 
 /* Sparse; only what a case needs is ever touched. */
 static const size_t shared_size = (size_t)1 << 30;
@@ -332,8 +339,12 @@ static void run_once(struct job *job, char **arguments)
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     state = begin(job, call);
+    for (long i = 0; i < ONCE_WARM_UP; i++)
+        call->run(&state);
+    CALLGRIND_ZERO_STATS;
     for (long i = 0; i < exchanges; i++)
         call->run(&state);
+    CALLGRIND_DUMP_STATS;
     call->teardown(&state);
 }
 
