@@ -70,7 +70,9 @@ struct rsched_exchange_params {
     void *const *receive;
 
     /** Names this creation: every process of the exchange gives the same tag,
-     * and no other exchange that is being made between two of them has it. */
+     * and no other exchange that is being made between two of them has it. Nor
+     * has a later one if some process was told RSCHED_ETIMEOUT or RSCHED_EPEER, or
+     * an error of an out-of-band call: messages may still be on their way. */
     uint64_t tag;
 
     unsigned flags; /**< RSCHED_EXCHANGE_* */

@@ -473,6 +473,8 @@ static struct rs_talk *find_talk(struct rs_creation *c, int process)
     return t;
 }
 
+/* A put that is none of ours, or of nobody, fails the creation, but all peers that are
+ * named are told. */
 static int make_talks(struct rs_creation *c)
 {
     struct rsched_exchange *x = c->x;
@@ -480,20 +482,30 @@ static int make_talks(struct rs_creation *c)
     for (uint32_t i = 0; i < x->num_puts; i++) {
         const struct rsched_put *put = rsched_pattern_put(c->pattern, i);
         int error = check_processes(c, true, i, put);
-        struct rs_talk *t = error != 0 ? NULL : find_talk(c, put->destination);
+        struct rs_talk *t;
 
+        if (error != 0) {
+            rs_creation_failed(c, error);
+            continue;
+        }
+        t = find_talk(c, put->destination);
         if (t == NULL)
-            return error != 0 ? error : RSCHED_ENOMEM;
+            return RSCHED_ENOMEM;
         c->k[i] = t->num_puts++;
         t->on_gpu += c->puts[i].kind == RSCHED_PLACE_GPU;
     }
     for (uint32_t i = 0; i < x->num_receives; i++) {
         const struct rsched_put *put = rsched_pattern_receive(c->pattern, i);
         int error = check_processes(c, false, i, put);
-        struct rs_talk *t = error != 0 ? NULL : find_talk(c, put->source);
+        struct rs_talk *t;
 
+        if (error != 0) {
+            rs_creation_failed(c, error);
+            continue;
+        }
+        t = find_talk(c, put->source);
         if (t == NULL)
-            return error != 0 ? error : RSCHED_ENOMEM;
+            return RSCHED_ENOMEM;
         t->on_gpu += c->receives[i].kind == RSCHED_PLACE_GPU;
         error = rs_order_append(&t->receives, &t->num_receives, i);
         if (error != 0)
@@ -575,10 +587,15 @@ static void agree(struct rs_creation *c)
     acknowledge(c);
 }
 
+/* @param status what is wrong with the parameters, by the last error's text */
 static int make_all(struct rs_creation *c, int status)
 {
-    int error = make_talks(c);
+    bool own; /* its text tells what was being made */
+    int error;
 
+    if (status != 0)
+        rs_creation_failed(c, status);
+    error = make_talks(c);
     if (error != 0)
         return error;
     if (c->num_talks > 0 && c->context->params.oob.isend == NULL)
@@ -586,17 +603,18 @@ static int make_all(struct rs_creation *c, int status)
                        "making exchange %llu: the context has no out-of-band "
                        "callbacks",
                        (unsigned long long)c->x->tag);
-    if (status == 0)
-        status = check_self(c);
-    if (status == 0 && c->self.num_puts > 0)
-        status = rs_creation_meet_self(c);
-    if (status != 0)
-        rs_creation_failed(c, status);
+    if (c->status == 0)
+        error = check_self(c);
+    if (c->status == 0 && error == 0 && c->self.num_puts > 0)
+        error = rs_creation_meet_self(c);
+    if (error != 0)
+        rs_creation_failed(c, error);
+    own = c->status != 0;
     agree(c);
     if (c->status == 0)
         return 0;
-    if (status != 0) /* its text tells what was being made */
-        return rs_fail(status, "%s", c->reason);
+    if (own)
+        return rs_fail(c->status, "%s", c->reason);
     return rs_fail(c->status, "making exchange %llu: %s",
                    (unsigned long long)c->x->tag, c->reason);
 }

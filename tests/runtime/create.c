@@ -185,6 +185,7 @@ static int run_own_mistake(struct rank *self)
 {
     const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
     const struct halo_edge wrong[] = {{0, 1, 8}, {1, 0, 8}};
+    const struct halo_edge nobody[] = {{0, 99, 8}, {0, 1, 8}, {1, 0, 8}, {99, 1, 8}};
     struct rsched_pattern *pattern;
     struct rsched_exchange_params params = {.tag = 4};
     struct rsched_exchange *x;
@@ -219,6 +220,20 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(rsched_exchange_create(self->context, &params, &x) ==
                RSCHED_EINVAL);
     RANK_CHECK(halo_create(self, wrong, 2, 1, 1u << 20, &h) == RSCHED_EINVAL);
+    /* A pattern that names a process that does not exist: both are told, and then the
+     * same tag is good. */
+    RANK_CHECK(halo_create(self, nobody, 3, 3, 0, &h) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), self->rank == 0
+                          ? "making exchange 3: put 0 goes from process 0 to 99 (this is 0"
+                          : "process 0 says: making exchange 3: put 0 goes from") != NULL);
+    RANK_CHECK(halo_create(self, nobody + 1, 3, 3, 0, &h) == RSCHED_EINVAL);
+    RANK_CHECK(strstr(rsched_last_error(), self->rank == 1
+                          ? "making exchange 3: receive 1 goes from process 99 to 1 (this is 1"
+                          : "process 1 says: making exchange 3: receive 1 goes") != NULL);
+    RANK_CHECK(halo_create(self, edges, 2, 3, 0, &h) == 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
     RANK_CHECK(halo_create(self, edges, 2, 2, 0, &h) == 0);
     RANK_CHECK(halo_step(h, 0) == 0);
     mesh_barrier(self->end);
