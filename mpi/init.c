@@ -109,6 +109,27 @@ void rs_native_progress(void)
     native_progress(NULL);
 }
 
+_Atomic unsigned rs_num_quick;
+
+/* It takes as long as some short exchanges, and a look at the time as long as a part
+ * of one. What a program computes comes between some two of its calls, though. */
+void rs_progress_at_times(void)
+{
+    enum { WHILE_NS = 20000, CALLS_OF_STEP = 8, QUICK_CALLS = 16 };
+    static _Atomic uint64_t last;
+    static _Atomic unsigned quick; /* calls since then that looked at the time */
+    bool late = rs_now_ns() - atomic_load_explicit(&last, memory_order_relaxed) >= WHILE_NS;
+    unsigned in_row = late ? 0 : atomic_load_explicit(&quick, memory_order_relaxed) + 1;
+
+    if (late) {
+        rs_native_progress();
+        atomic_store_explicit(&last, rs_now_ns(), memory_order_relaxed);
+    }
+    atomic_store_explicit(&quick, in_row, memory_order_relaxed);
+    atomic_store_explicit(&rs_num_quick, in_row < CALLS_OF_STEP ? 0 : QUICK_CALLS,
+                          memory_order_relaxed);
+}
+
 struct rsched_context *rs_context(void)
 {
     /* Acquire: the context must be seen with its address. */

@@ -17,7 +17,6 @@
 unsigned rs_num_pairs;
 unsigned rs_num_open;
 bool rs_unfenced;
-unsigned rs_num_quick;
 
 /* By communicator, rank and direction. */
 enum { BUCKETS = 256 };

@@ -158,8 +158,9 @@ extern unsigned rs_num_alone;
 extern bool rs_unfenced;
 /** Times that a receive was waited for that was not there. */
 extern uint64_t rs_num_awaited;
-/** Calls that found complete what they asked for while other messages were open. */
-extern unsigned rs_num_quick;
+/** Calls that may find complete what they ask for before one of them looks at the
+ * time; threads may disagree. */
+extern _Atomic unsigned rs_num_quick;
 #pragma GCC visibility pop
 
 /** The lane, made if need be, for a request that is to be made; NULL and *reason:
@@ -354,15 +355,19 @@ static inline void rs_look(void)
     if (__builtin_expect(rs_num_open > 0, 0))
         rs_incarnations_look();
 }
+/** Look, and have the native MPI go on, if nobody has for a while. */
+void rs_progress_at_times(void);
 /** At the end of those that complete something. One that had nothing to wait for has
- * not looked; a program may make such calls for ever, so some of them do. */
+ * not looked, nor has the native MPI gone on; a program may make such calls for ever, and
+ * wait for something else by that. So some of them do: all that come seldom. */
 static inline void rs_look_at_times(void)
 {
-    enum { LOOK_EVERY = 64 };
+    unsigned left = atomic_load_explicit(&rs_num_quick, memory_order_relaxed);
 
-    if (__builtin_expect(rs_num_open > 0, 0) &&
-        ++rs_num_quick % LOOK_EVERY == 0)
-        rs_incarnations_look();
+    if (__builtin_expect(left == 0, 0))
+        rs_progress_at_times();
+    else
+        atomic_store_explicit(&rs_num_quick, left - 1, memory_order_relaxed);
 }
 /** Before a native send, of any kind but those of requests of ours. */
 void rs_before_send(MPI_Comm comm, int peer, int tag);

@@ -47,7 +47,8 @@ void *rs_native(const char *name)
 
 /* ---- what the rest of the backend would do ---- */
 
-unsigned rs_num_pairs, rs_num_open, rs_num_quick;
+unsigned rs_num_pairs, rs_num_open;
+_Atomic unsigned rs_num_quick;
 bool rs_unfenced, rs_cohort_started;
 
 bool rs_lane_is_quiet(struct rs_lane *lane)
@@ -75,6 +76,10 @@ void rs_incarnation_is_due(struct rs_pair *pair)
 }
 
 void rs_incarnations_look(void)
+{
+}
+
+void rs_progress_at_times(void)
 {
 }
 
