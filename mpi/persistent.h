@@ -353,6 +353,8 @@ static inline void rs_look(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
         rs_incarnations_look();
+    if (__builtin_expect(rs_flights_queue(), 0))
+        rs_flights_progress();
 }
 /** At the end of those that complete something. One that had nothing to wait for has
  * not looked; a program may make such calls for ever, so some of them do. */

@@ -25,6 +25,7 @@ struct form {
 static const struct form forms[] = {
     {"test, native", true, false, 1, {NATIVE}},
     {"test, native and plain", true, false, 2, {NATIVE, PLAIN}},
+    {"test, plain", true, false, 1, {PLAIN}},
     {"test, all", true, false, REQUESTS, {0, 1, 2, 3, PERSISTENT, NATIVE, PLAIN}},
     {"test, native first", true, false, REQUESTS, {NATIVE, PLAIN, 3, 2, 1, 0, PERSISTENT}},
     {"test, queued and native", true, false, 3, {NATIVE, CHANNELS, CHANNELS + 1}},
