@@ -31,8 +31,11 @@ static const struct form forms[] = {
     {"test, queued and native", true, false, 3, {NATIVE, CHANNELS, CHANNELS + 1}},
     {"test, persistent and native", true, false, 2, {PERSISTENT, NATIVE}},
     {"wait, all", false, false, REQUESTS, {0, 1, 2, 3, PERSISTENT, NATIVE, PLAIN}},
-    {"wait, native", false, true, 1, {NATIVE}},
-    {"wait, native and plain", false, true, 2, {NATIVE, PLAIN}},
+    {"wait, native first", false, false, REQUESTS, {NATIVE, PLAIN, 3, 2, 1, 0, PERSISTENT}},
+    {"wait, queued and native", false, false, 3, {NATIVE, CHANNELS, CHANNELS + 1}},
+    {"wait, native", false, false, 1, {NATIVE}},
+    {"wait, native and plain", false, false, 2, {NATIVE, PLAIN}},
+    {"wait, plain", false, true, 1, {PLAIN}},
 };
 
 enum { FORMS = (int)(sizeof(forms) / sizeof(forms[0])) };
