@@ -602,7 +602,13 @@ bool rs_flight_poll(struct rs_request *request);
 void rs_flight_wait(struct rs_request *request);
 /** Give its plan back. */
 void rs_flight_end(struct rs_request *request);
-/** Go on with calls that queue; no native MPI call is made. */
+/** Calls that queue, all together. */
+extern atomic_uint rs_num_deferred __attribute__((visibility("hidden")));
+static inline bool rs_flights_queue(void)
+{
+    return atomic_load_explicit(&rs_num_deferred, memory_order_relaxed) > 0;
+}
+/** Go on with them; no native MPI call is made. */
 void rs_flights_progress(void);
 /** Stop; nothing moves afterwards. */
 void rs_flights_fini(void);

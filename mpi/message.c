@@ -330,7 +330,7 @@ void rs_message_wait(struct rs_request *request)
         in_vain = true;
         was_put = request->state == RS_PUT;
         if (request->state == RS_NATIVE && !message->is_copied &&
-            rs_num_open == 0) {
+            rs_num_open == 0 && !rs_flights_queue()) {
             rs_message_wait_native(request);
             return;
         }

@@ -148,7 +148,7 @@ MPI_Request *rs_message_native(struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
 /** It is over, with this error; the message's status has been set. */
 void rs_message_native_is_over(struct rs_request *request, int error);
-/** Only while nothing is open: nobody looks meanwhile. */
+/** Only while nothing is open and nothing queues: nobody looks meanwhile. */
 void rs_message_wait_native(struct rs_request *request);
 /** Why it has been native so far. */
 enum rs_reason rs_message_reason(const struct rs_message *message);

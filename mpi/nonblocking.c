@@ -19,8 +19,7 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rs_comm *list;
 
-/* Calls that queue, all together. */
-static atomic_uint num_deferred;
+atomic_uint rs_num_deferred;
 
 /* ---- the helper ---- */
 
@@ -61,7 +60,7 @@ static void *helper_main(void *arg)
     (void)arg;
     pthread_mutex_lock(&helper.lock);
     while (!helper.stop) {
-        if (atomic_load(&num_deferred) == 0) {
+        if (atomic_load(&rs_num_deferred) == 0) {
             pthread_cond_wait(&helper.wake, &helper.lock);
             continue;
         }
@@ -145,7 +144,7 @@ static void land(struct rs_comm *comm, struct rs_channel *channel, int error)
     if (channel->first == NULL)
         return;
     comm->num_deferred--;
-    atomic_fetch_sub(&num_deferred, 1);
+    atomic_fetch_sub(&rs_num_deferred, 1);
 }
 
 /* Start the first call, and those behind it if that fails. */
@@ -199,8 +198,7 @@ static void progress_all(void)
 
 void rs_flights_progress(void)
 {
-    if (atomic_load_explicit(&num_deferred, memory_order_relaxed) == 0 ||
-        pthread_mutex_trylock(&list_lock) != 0)
+    if (!rs_flights_queue() || pthread_mutex_trylock(&list_lock) != 0)
         return; /* who has the lock goes on with all of them */
     progress_all();
     pthread_mutex_unlock(&list_lock);
@@ -227,7 +225,7 @@ void rs_flight_start(struct rs_request *request)
         channel->last->after = request;
         rs_count_number(RS_NUMBER_QUEUED, 1);
         comm->num_deferred++;
-        atomic_fetch_add(&num_deferred, 1);
+        atomic_fetch_add(&rs_num_deferred, 1);
     } else {
         channel->first = request;
     }

@@ -354,6 +354,8 @@ static inline void rs_look(void)
 {
     if (__builtin_expect(rs_num_open > 0, 0))
         rs_incarnations_look();
+    if (__builtin_expect(rs_flights_queue(), 0))
+        rs_flights_progress();
 }
 /** Look, and have the native MPI go on, if nobody has for a while. */
 void rs_progress_at_times(void);

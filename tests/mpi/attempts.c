@@ -180,6 +180,35 @@ static void case_excuses(void)
     sides_others = NULL;
 }
 
+/* On its way is what is granted and not put, and what is native, unless the lane is barred. */
+static void case_on_its_way(void)
+{
+    struct rs_lane *lane = &receiver.lanes[BARRED];
+    struct rs_request request = {.state = RS_INACTIVE};
+    struct rs_message message = {.request = &request, .lane = lane};
+    struct rs_pair other = {.messages = &message};
+    struct rs_slots *slots;
+
+    sides_begin();
+    CHECK(sides_open());
+    slots = sender.lanes[BARRED].slots;
+    message.slots = lane->slots;
+    sides_others = &other;
+    CHECK(!rs_incarnation_is_receiving());
+    message.number = rs_lane_grant(lane->slots);
+    request.state = RS_GRANTED;
+    CHECK(rs_incarnation_is_receiving());
+    rs_lane_put(slots, rs_lane_next(slots), 0);
+    CHECK(!rs_incarnation_is_receiving());
+    request.state = RS_COMPLETE;
+    CHECK(!rs_incarnation_is_receiving());
+    request.state = RS_NATIVE;
+    CHECK(rs_incarnation_is_receiving());
+    sides_bar();
+    CHECK(!rs_incarnation_is_receiving());
+    sides_others = NULL;
+}
+
 int main(void)
 {
     case_parked();
@@ -189,6 +218,7 @@ int main(void)
     case_lost();
     case_young_clock();
     case_excuses();
+    case_on_its_way();
     free(words);
     printf("attempts: ok\n");
     return 0;

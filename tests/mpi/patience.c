@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How long a message in a slot is waited for whose receiver does not come (N6
  * of docs/persistent.md): a short one for a bounded time, however seldom the program
- * asks, a long strided one for ever, because natively it would not be buffered
- * either. */
+ * asks, and for longer while something is on its way to this process, which is found out
+ * by a clock that the test sets; a long strided one for ever, because natively it would
+ * not be buffered either. */
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/mpi/hope.h"
 
-enum { TAG = 3, STRIDE = 3, SHORT = 8, LONG = 4096, HELD = 4, MORE = 4 };
+enum { TAG = 3, ANSWER, STRIDE = 3, SHORT = 8, LONG = 4096, HELD = 4, MORE = 4 };
 /* Between two tests a program computes for so long, and patience is 6.4 ms at most: it
  * begins at the second test and is over at the eighth. */
 enum { COMPUTES_US = 2000, FEW_POLLS = 8 };
+/* The most patience, which one has to whom something comes. It begins at the second test,
+ * and of so many tests one looks at the clock. */
+enum { MOST_NS = 6400000, LOOKS_AFTER = 64 };
 
 /* In a window that both map. */
 struct flags {
@@ -36,13 +41,53 @@ static struct flags *share(MPI_Win *window)
     return shared;
 }
 
+/* ---- the clock ---- */
+
+enum { S = 1000000000 /* ns */ };
+
+static _Atomic int64_t stands_at; /* ns; 0: it goes */
+
+/* Comes before the C library's. */
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id,
+                                                         struct timespec *now)
+{
+    int64_t ns = id == CLOCK_MONOTONIC ? atomic_load(&stands_at) : 0;
+
+    if (ns == 0)
+        return (int)syscall(SYS_clock_gettime, id, now);
+    *now = (struct timespec){ns / S, ns % S};
+    return 0;
+}
+
 static int64_t now_ns(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (int64_t)now.tv_sec * S + now.tv_nsec;
 }
+
+static void clock_stop(void)
+{
+    atomic_store(&stands_at, now_ns());
+}
+
+static void clock_advance(int64_t ns)
+{
+    atomic_fetch_add(&stands_at, ns);
+}
+
+/* When it would not go back. */
+static void clock_go_on(void)
+{
+    const struct timespec nap = {0, 1000000};
+    int64_t stood_at = atomic_exchange(&stands_at, 0);
+
+    while (now_ns() < stood_at)
+        nanosleep(&nap, NULL);
+}
+
+/* ---- waiting ---- */
 
 static bool is_complete(MPI_Request *request)
 {
@@ -95,6 +140,41 @@ static void give_up_computing(MPI_Request *request, uint64_t sends)
     CHECK(effort.polls <= FEW_POLLS, "given up after %ld tests", effort.polls);
 }
 
+/* @return whether it has been given up so much later, by the clock that stands still */
+static bool is_given_up_after(int64_t ns, MPI_Request *request, uint64_t sends)
+{
+    clock_advance(ns);
+    for (int i = 0; i < LOOKS_AFTER; i++)
+        CHECK(!is_complete(request) || counter("lane_sends") == sends,
+              "complete in a slot, without a receiver");
+    return counter("lane_sends") == sends;
+}
+
+static int num_hasty; /* that were given up before the most patience was over */
+
+/* Nothing comes. Where stops were frequent it is waited for as long. */
+static void give_up_by_clock(MPI_Request *request, uint64_t sends)
+{
+    clock_stop();
+    if (!is_given_up_after(0, request, sends))
+        num_hasty += is_given_up_after(MOST_NS, request, sends);
+    clock_go_on();
+}
+
+/* The answer comes. */
+static void be_patient(MPI_Request *request, uint64_t sends)
+{
+    uint64_t stops = counter("stops");
+
+    clock_stop();
+    CHECK(!is_given_up_after(0, request, sends) &&
+              !is_given_up_after(MOST_NS, request, sends),
+          "given up though something is on its way");
+    CHECK(is_given_up_after(1, request, sends), "it is waited for");
+    CHECK(counter("stops") > stops, "given up without a stop");
+    clock_go_on();
+}
+
 /* A long one that is put, for several times as long and as many polls. */
 static void hold_on(MPI_Request *request, uint64_t sends)
 {
@@ -118,6 +198,24 @@ static void wait_outside(const atomic_int *flag, int value)
         nanosleep(&nap, NULL);
 }
 
+/* What comes back for each message, if anything does. */
+static MPI_Request answers = MPI_REQUEST_NULL;
+static int answer;
+
+static void start_answer(void)
+{
+    if (answers != MPI_REQUEST_NULL)
+        MPI_Start(&answers);
+}
+
+static void finish_answer(int message)
+{
+    if (answers == MPI_REQUEST_NULL)
+        return;
+    MPI_Wait(&answers, MPI_STATUS_IGNORE);
+    CHECK(answer == message, "message %d: answer %d", message, answer);
+}
+
 /* Until HELD messages have been put while their receiver was away and, with
  * `slots`, have been found in slots by it. */
 static void send_all(int num, int *memory, MPI_Request *request, bool slots,
@@ -134,12 +232,14 @@ static void send_all(int num, int *memory, MPI_Request *request, bool slots,
         message++;
         for (int i = 0; i < num; i++)
             memory[i * STRIDE] = message + i;
+        start_answer();
         MPI_Start(request);
         put = counter("lane_sends") > sends;
         if (put)
             wait(request, sends);
         atomic_store(&flags->go, message);
         MPI_Wait(request, MPI_STATUS_IGNORE);
+        finish_answer(message);
         wait_outside(&flags->taken, message);
         if (put && (!slots || (counter("lane_sends") > sends &&
                                atomic_load(&flags->pulled) == pulled)))
@@ -167,12 +267,15 @@ static void receive_all(int num, const int *memory, MPI_Request *request)
                   memory[i * STRIDE]);
         if (counter("lane_pulls") > pulls)
             atomic_fetch_add(&flags->pulled, 1);
+        answer = message;
+        start_answer();
+        finish_answer(message);
         atomic_store(&flags->taken, message);
     }
 }
 
 /* On a communicator of its own, so with an own history. */
-static void run(int num, bool slots, void (*wait)(MPI_Request *, uint64_t))
+static void run(int num, bool slots, bool answered, void (*wait)(MPI_Request *, uint64_t))
 {
     int *memory = allocate((size_t)num * STRIDE * sizeof(int));
     MPI_Request request;
@@ -185,8 +288,12 @@ static void run(int num, bool slots, void (*wait)(MPI_Request *, uint64_t))
     if (world_rank == 0) {
         *flags = (struct flags){0};
         MPI_Send_init(memory, 1, type, 1, TAG, comm, &request);
+        if (answered)
+            MPI_Recv_init(&answer, 1, MPI_INT, 1, ANSWER, comm, &answers);
     } else {
         MPI_Recv_init(memory, 1, type, 0, TAG, comm, &request);
+        if (answered)
+            MPI_Send_init(&answer, 1, MPI_INT, 0, ANSWER, comm, &answers);
     }
     MPI_Barrier(comm);
     if (world_rank == 0)
@@ -194,6 +301,8 @@ static void run(int num, bool slots, void (*wait)(MPI_Request *, uint64_t))
     else
         receive_all(num, memory, &request);
     MPI_Request_free(&request);
+    if (answered)
+        MPI_Request_free(&answers);
     MPI_Type_free(&type);
     MPI_Comm_free(&comm);
     free(memory);
@@ -205,9 +314,12 @@ int main(int argc, char **argv)
 
     test_init(&argc, &argv, false);
     flags = share(&window);
-    run(SHORT, false, give_up);
-    run(SHORT, false, give_up_computing);
-    run(LONG, true, hold_on);
+    run(SHORT, false, false, give_up);
+    run(SHORT, false, false, give_up_computing);
+    run(SHORT, false, false, give_up_by_clock);
+    CHECK(world_rank > 0 || num_hasty > 0, "all were waited for though nothing comes");
+    run(SHORT, false, true, be_patient);
+    run(LONG, true, false, hold_on);
     MPI_Win_free(&window);
     return test_fini("patience");
 }
