@@ -374,6 +374,7 @@ bool rs_rdma_settle(struct rsched_connection *connection)
 
         rs_rdma_link_lock(link);
         rs_rdma_link_poll(link);
+        rs_rdma_link_note(link);
         rs_rdma_lanes_say_last(link);
         left = left || link->owing != NULL;
         rs_rdma_link_unlock(link);

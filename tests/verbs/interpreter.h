@@ -70,6 +70,10 @@ void interpreter_hold_on(unsigned rails, uint64_t bytes);
  * pair after it, is executed, but not acknowledged. 0: as interpreter_hold(). */
 void interpreter_lose_acknowledgments(uint64_t bytes);
 
+/** From now on each queue pair takes so many immediates before somebody looks; what is
+ * posted after those waits until then. 0: as many as at first. */
+void interpreter_receives(uint32_t count);
+
 /** All of it arrives and is acknowledged, and nothing is held up any more. (Whatever writes what it is
  * not allowed to by then breaks both queue pairs, of which that of the receiver
  * says so only to those who post to it.) */
