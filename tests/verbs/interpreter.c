@@ -14,7 +14,7 @@
 #include "tests/verbs/interpreter_gpu.h"
 #include "tests/verbs/interpreter_memory.h"
 
-enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096, RECEIVES = 256 };
+enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MOST_RAILS = 4, MAX_QUEUES = 4096, RECEIVES = 256 };
 
 struct queue {
     struct rs_rdma_queue queue; /* first */
@@ -667,10 +667,11 @@ int interpreter_ports(const struct rsched_engine_env *env,
 {
     uint64_t depth = setting("INTERPRETER_DEPTH", DEPTH);
     uint64_t pieces = setting("INTERPRETER_PIECES", PIECES);
+    unsigned rails = (unsigned)setting("INTERPRETER_RAILS", RAILS);
 
-    assert(depth <= DEPTH && pieces <= PIECES);
+    assert(depth <= DEPTH && pieces <= PIECES && rails <= MOST_RAILS);
     (void)env;
-    for (unsigned i = 0; i < RAILS; i++) {
+    for (unsigned i = 0; i < rails; i++) {
         struct port *p = calloc(1, sizeof(*p));
 
         assert(p != NULL);
@@ -686,7 +687,7 @@ int interpreter_ports(const struct rsched_engine_env *env,
                                         .head_bytes = setting("INTERPRETER_HEAD", 0)};
         ports[i] = &p->port;
     }
-    return RAILS;
+    return (int)rails;
 }
 
 void interpreter_cut(unsigned rails)

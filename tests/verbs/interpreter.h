@@ -12,7 +12,7 @@
 #include "engines/rdma/port.h"
 
 /** Ports of devices that all instances of this process share. In the environment:
- * INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DEPTH and INTERPRETER_PIECES,
+ * INTERPRETER_RAILS, how many there are, 2 or up to 4; INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DEPTH and INTERPRETER_PIECES,
  * less than the usual `max_ops` and `max_pieces`; INTERPRETER_DMABUF=0,
  * INTERPRETER_PEER=0, they do not take GPU memory that way. */
 int interpreter_ports(const struct rsched_engine_env *env,
@@ -44,7 +44,7 @@ void interpreter_memory_release(struct rs_rdma_port *port,
 /** Whether devices get at any of these bytes. */
 bool interpreter_reaches(const void *address, uint64_t bytes);
 
-enum { INTERPRETER_ALL_RAILS = 3 };
+enum { INTERPRETER_ALL_RAILS = 15 };
 
 /** While the wires of rails (bit i: rail i) are cut no request over them is
  * answered: its queue pair fails. */
