@@ -17,6 +17,7 @@ struct refusal {
 };
 
 static struct refusal refusals[] = {
+    {"rank 0 not the first one", {1, 0}},
     {"rank 0 not the first one, rank 1 not the second", {1, 2}},
     {"rank 0 not the last two, rank 1 not the first", {12, 1}},
     {"rank 0 all of them, rank 1 only the third", {0, 11}},
@@ -68,6 +69,19 @@ static int check_warnings(struct rank *self, const struct refusal *refusal,
     return 0;
 }
 
+/* Equal puts are divided evenly among the rails that are left. */
+static int check_shares(struct rank *self, const struct rs_edge *edges, uint32_t num,
+                        unsigned left)
+{
+    uint32_t puts[RAILS] = {0}, rails = (uint32_t)__builtin_popcount(left);
+
+    for (uint32_t i = 0; i < num; i++)
+        puts[only_link(edges[i].lane)] += edges[i].num_order;
+    for (uint32_t i = 0; i < RAILS; i++)
+        RANK_CHECK(puts[i] == (has(left, i) ? PUTS / rails : 0));
+    return 0;
+}
+
 static void make_edges(struct halo_edge *edges)
 {
     for (int i = 0; i < NUM_EDGES; i++)
@@ -89,6 +103,10 @@ static int run_different(struct rank *self)
     RANK_CHECK(halo_create(self, edges, NUM_EDGES, 1, 0, &first) == 0);
     RANK_CHECK(halo_create(self, edges, NUM_EDGES, 2, 0, &second) == 0);
     RANK_CHECK(only_links(first) == left && only_links(second) == left);
+    RANK_CHECK(only_rails(first) == left && only_rails(second) == left);
+    RANK_CHECK(check_shares(self, first->x->out, first->x->num_out, left) == 0);
+    RANK_CHECK(check_shares(self, first->x->in, first->x->num_in, left) == 0);
+    RANK_CHECK(check_shares(self, second->x->out, second->x->num_out, left) == 0);
     RANK_CHECK(check_warnings(self, refusal, &before) == 0);
     RANK_CHECK(only_epochs(self, first, 0) == 0);
     RANK_CHECK(only_epochs(self, second, 0) == 0);
