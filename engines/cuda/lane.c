@@ -155,6 +155,7 @@ static void lane_free(struct rs_cuda_lane *l)
     if (l->own_group)
         rs_cuda_group_destroy(l->group);
     free(l->message.pieces);
+    rs_spans_fini(&l->message.spans);
     free(l->no_loop);
     free(l);
 }

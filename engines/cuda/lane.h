@@ -66,6 +66,7 @@
 #include "engines/cuda/moves.h"
 #include "engines/cuda/node.h"
 #include "engines/cuda/region.h"
+#include "engines/cuda/spans.h"
 #include "engines/cuda/stream.h"
 #include "librsched/base/ways.h"
 
@@ -150,6 +151,7 @@ struct rs_cuda_message {
     bool all_gpu; /* all of them are */
     bool one_gpu; /* and on the same one */
     int gpu;      /* of the first that is */
+    struct rs_spans spans; /* where they are, of several GPUs, or not of all pieces */
 };
 
 struct rs_cuda_lane {

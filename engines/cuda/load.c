@@ -51,6 +51,19 @@ static int add_piece(struct rsched_engine *engine, struct rs_cuda_message *m,
     return rs_cuda_synchronise(engine, place.gpu, p->address);
 }
 
+/* For rs_cuda_gpu_of_block(), which is asked for each copy. */
+static int find_spans(struct rs_cuda_message *m)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < m->num_pieces && error == 0; i++) {
+        if (m->pieces[i].gpu >= 0)
+            error = rs_spans_add(&m->spans, &m->pieces[i].piece, m->pieces[i].gpu);
+    }
+    rs_spans_sort(&m->spans);
+    return error;
+}
+
 int rs_cuda_keep_message(struct rsched_engine *engine,
                          struct rs_cuda_message *m,
                          const struct rsched_message *message)
@@ -74,25 +87,13 @@ int rs_cuda_keep_message(struct rsched_engine *engine,
         if (p->bytes > 0 && p->count > 0)
             error = add_piece(engine, m, p);
     }
-    return error;
+    rs_spans_clear(&m->spans);
+    return error == 0 && m->on_gpu && !m->one_gpu ? find_spans(m) : error;
 }
 
-/* What is between the blocks of a piece is of the same allocation where that is a
- * GPU's, and anything where they are the host's. */
 int rs_cuda_gpu_of_block(const struct rs_cuda_message *m, const char *address)
 {
-    if (m->one_gpu)
-        return m->gpu;
-    for (size_t i = 0; m->on_gpu && i < m->num_pieces; i++) {
-        const struct rsched_piece *p = &m->pieces[i].piece;
-        int64_t span = (int64_t)(p->count - 1) * p->stride;
-        const char *low = p->address + (span < 0 ? span : 0);
-        const char *high = p->address + (span > 0 ? span : 0) + p->bytes;
-
-        if (m->pieces[i].gpu >= 0 && address >= low && address < high)
-            return m->pieces[i].gpu;
-    }
-    return -1;
+    return m->one_gpu ? m->gpu : rs_spans_find(&m->spans, address);
 }
 
 enum rs_mover rs_cuda_mover_of_slots(const void *arg, const struct rs_copy *c)

@@ -149,6 +149,7 @@ void rs_rdma_lane_abandon(struct rs_rdma_lane *lane)
         link->owing = lane;
     }
     rs_rdma_link_poll(link);
+    rs_rdma_link_note(link);
     rs_rdma_lanes_say_last(link);
     rs_rdma_link_unlock(link);
 }
@@ -193,24 +194,40 @@ bool rs_rdma_lane_drain(struct rs_rdma_lane *lane, uint64_t until_ps)
     }
 }
 
-static bool has_promises(struct rs_rdma_link *link, struct rsched_engine *engine)
+/* Which destroyed lanes of a link have promised what is not through yet. */
+struct promises {
+    bool any;
+    bool by_immediates;
+    uint64_t since_ps; /* when the last of them was destroyed */
+};
+
+static struct promises find_promises(struct rs_rdma_link *link,
+                                     struct rsched_engine *engine)
 {
-    bool any = false;
+    struct promises found = {0};
 
     pthread_mutex_lock(&engine->lock);
-    for (struct rs_rdma_lane *l = link->zombies; l != NULL; l = l->next)
-        any = any || atomic_load_explicit(&l->completed,
-                                          memory_order_relaxed) < l->promised;
+    for (struct rs_rdma_lane *l = link->zombies; l != NULL; l = l->next) {
+        if (atomic_load_explicit(&l->completed, memory_order_relaxed) >= l->promised)
+            continue;
+        found.any = true;
+        found.by_immediates = found.by_immediates || l->notify == RS_NOTIFY_IMM;
+        if (l->asked_ps > found.since_ps)
+            found.since_ps = l->asked_ps;
+    }
     pthread_mutex_unlock(&engine->lock);
-    return any;
+    return found;
 }
 
 void rs_rdma_lanes_keep_promises(struct rs_rdma_link *link,
                                  struct rsched_engine *engine)
 {
-    /* The look is for the peer, too: it may wait for receives here. */
-    while (has_promises(link, engine) && rs_rdma_link_check(link) == 0)
-        rs_clock_sleep(DRAIN_STEP_PS);
+    struct promises left;
+
+    do {
+        left = find_promises(link, engine);
+    } while (left.any &&
+             rs_rdma_link_wait(link, left.since_ps, left.by_immediates));
 }
 
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane)

@@ -186,7 +186,7 @@ void rs_rdma_lane_free(struct rs_rdma_lane *lane);
  * together, for a bounded time. */
 void rs_rdma_lane_drop(struct rs_rdma_lane *lane);
 /** Wait until what destroyed lanes of the link have promised is through: as long as it
- * takes, or until the link is broken. */
+ * takes, or until the link is broken, as it is if the peer has stopped. */
 void rs_rdma_lanes_keep_promises(struct rs_rdma_link *link,
                                  struct rsched_engine *engine);
 /** Dispose of the zombies of a link that are through and have said so. The

@@ -8,10 +8,18 @@
 
 #include "engines/rdma/lane.h"
 #include "librsched/base/clock.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
+#include "librsched/base/log.h"
 
 /* Between two probes of an idle link. */
 #define PROBE_PS (100 * UINT64_C(1000000000))
+
+/* Between two looks of who destroys. */
+#define WAIT_STEP_PS (50 * UINT64_C(1000000))
+
+/* A device has so long to say that it has let go of a queue pair that was stopped. */
+#define STOP_PS (100 * UINT64_C(1000000000))
 
 bool rs_rdma_link_is_broken(const struct rs_rdma_link *link)
 {
@@ -140,12 +148,27 @@ void rs_rdma_link_unlock(struct rs_rdma_link *link)
     atomic_flag_clear_explicit(&link->lock, memory_order_release);
 }
 
+static void __attribute__((cold)) fail_of_peer(struct rs_rdma_link *link)
+{
+    char cause[RS_LINK_WHY_BYTES];
+
+    snprintf(cause, sizeof(cause),
+             "the peer has taken no notification for %llu ms (RSCHED_DESTROY_TIMEOUT) "
+             "of what was sent to it, which is given up",
+             (unsigned long long)(rs_config()->destroy_timeout_ps / 1000000000));
+    fail(link, cause);
+}
+
 /* The first status that is not a flush is the cause. */
 static void __attribute__((cold)) fail_of_post(struct rs_rdma_link *link,
                                                const struct rs_rdma_done *done)
 {
     char cause[RS_LINK_WHY_BYTES];
 
+    if (link->given_up) {
+        fail_of_peer(link);
+        return;
+    }
     if (done->flushed && atomic_load(&link->doubtful))
         snprintf(cause, sizeof(cause), "the peer was still writing what had "
                                        "been given up");
@@ -316,6 +339,56 @@ int rs_rdma_link_check(struct rs_rdma_link *link)
         rs_rdma_link_unlock(link);
     }
     return rs_rdma_link_is_broken(link) ? rs_rdma_link_failed(link) : 0;
+}
+
+void rs_rdma_link_note(struct rs_rdma_link *link)
+{
+    if (link->moved == link->completed)
+        return;
+    link->moved = link->completed;
+    link->moved_ps = rs_clock_now();
+}
+
+/* A device tries an immediate for which its peer has no receive again and again, for
+ * ever, and what is behind it waits. Whoever gets memory back now relies on it that
+ * the device has ended; the lock is held so long. */
+static void __attribute__((cold)) give_up(struct rs_rdma_link *link)
+{
+    uint64_t until_ps = rs_clock_now() + STOP_PS;
+
+    link->given_up = true;
+    link->queue->ops->stop(link->queue);
+    rs_rdma_link_poll(link);
+    while (!rs_rdma_link_is_broken(link) && rs_clock_now() < until_ps) {
+        rs_clock_sleep(WAIT_STEP_PS);
+        rs_rdma_link_poll(link);
+    }
+    fail_of_peer(link);
+    rs_log(RS_LOG_WARN, "%s %s: qp %#x to peer %d: %s", link->engine,
+           link->memory->port->name, link->number, link->peer, link->why);
+}
+
+static bool is_late(const struct rs_rdma_link *link, uint64_t since_ps)
+{
+    uint64_t most_ps = rs_config()->destroy_timeout_ps;
+    uint64_t from_ps = link->moved_ps > since_ps ? link->moved_ps : since_ps;
+
+    return most_ps != 0 && rs_clock_now() - from_ps > most_ps;
+}
+
+bool rs_rdma_link_wait(struct rs_rdma_link *link, uint64_t since_ps,
+                       bool by_immediates)
+{
+    /* The look is for the peer, too: it may wait for receives here. */
+    if (rs_rdma_link_check(link) != 0)
+        return false;
+    rs_rdma_link_lock(link);
+    rs_rdma_link_note(link);
+    if (by_immediates && !rs_rdma_link_is_broken(link) && is_late(link, since_ps))
+        give_up(link);
+    rs_rdma_link_unlock(link);
+    rs_clock_sleep(WAIT_STEP_PS);
+    return !rs_rdma_link_is_broken(link);
 }
 
 int rs_rdma_link_word(struct rs_rdma_link *link, uint64_t remote, uint32_t rkey,

@@ -37,7 +37,10 @@ struct rs_rdma_link {
     atomic_bool broken;
     atomic_bool doubtful; /* it may break: see rs_rdma_link_doubt() */
     atomic_bool in_use; /* the peer can answer: it has told us of a lane */
+    bool given_up;       /* it is broken since its peer had stopped */
     char why[RS_LINK_WHY_BYTES]; /* broken */
+    /* When `completed` was seen to have grown the last time, and what it was then. */
+    uint64_t moved_ps, moved;
     struct rs_rdma_listener *listeners; /* RS_NOTIFY_IMM */
     uint32_t num_listeners;
     /* A word at the peer that is written to see whether anybody is there. */
@@ -113,6 +116,16 @@ bool rs_rdma_link_has_come_up(const struct rs_rdma_link *link);
 /** Look for completions; where nothing is under way, send something that has
  * to be answered. @return 0, or RSCHED_EPEER with the text why it is broken */
 int rs_rdma_link_check(struct rs_rdma_link *link);
+
+/** Note whether anything has become complete. The lock is held. */
+void rs_rdma_link_note(struct rs_rdma_link *link);
+/** Look as above, note it, and sleep for a moment, for who destroys what has to get to
+ * the peer first. If `by_immediates` the peer's process has a part in that, as its device
+ * takes only so many; so if nothing has become complete for RSCHED_DESTROY_TIMEOUT the
+ * link is broken, with a warning, and the device is through with it.
+ * @param since_ps the time does not begin before @return false: the link is broken */
+bool rs_rdma_link_wait(struct rs_rdma_link *link, uint64_t since_ps,
+                       bool by_immediates);
 
 /** The text of a broken link. @return RSCHED_EPEER */
 int rs_rdma_link_failed(const struct rs_rdma_link *link);

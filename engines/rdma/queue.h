@@ -109,6 +109,10 @@ struct rs_rdma_queue_ops {
      *         (poll() tells why); or an error */
     int (*take)(struct rs_rdma_queue *queue, uint32_t *imm);
 
+    /** Have the device end: it reads and writes nothing more for this queue pair, nor
+     * lets the peer write, once poll() has told that what was posted has failed. */
+    void (*stop)(struct rs_rdma_queue *queue);
+
     /** The queue pair has been reset: forget what was posted. */
     void (*reset)(struct rs_rdma_queue *queue);
 };

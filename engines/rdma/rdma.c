@@ -340,6 +340,11 @@ int rs_rdma_rails_agree(struct rsched_connection *connection, uint32_t theirs)
     return 0;
 }
 
+uint32_t rs_rdma_rails_used(const struct rsched_connection *connection)
+{
+    return connection->used;
+}
+
 struct rs_rdma_link *rs_rdma_find_link(struct rsched_connection *connection, uint32_t rail)
 {
     uint32_t n = connection->num_links, skipped = 0;
@@ -374,6 +379,7 @@ bool rs_rdma_settle(struct rsched_connection *connection)
 
         rs_rdma_link_lock(link);
         rs_rdma_link_poll(link);
+        rs_rdma_link_note(link);
         rs_rdma_lanes_say_last(link);
         left = left || link->owing != NULL;
         rs_rdma_link_unlock(link);

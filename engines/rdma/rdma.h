@@ -48,6 +48,7 @@ int rs_rdma_accept(struct rsched_connection *, const unsigned char *offer);
 uint32_t rs_rdma_rails(const struct rsched_connection *);
 uint32_t rs_rdma_rails_connected(const struct rsched_connection *);
 int rs_rdma_rails_agree(struct rsched_connection *, uint32_t theirs);
+uint32_t rs_rdma_rails_used(const struct rsched_connection *);
 void rs_rdma_disconnect(struct rsched_connection *);
 int rs_rdma_check(struct rsched_connection *);
 bool rs_rdma_settle(struct rsched_connection *);
@@ -108,6 +109,7 @@ int rs_rdma_any_tx_create(struct rsched_connection *,
     .rails = rs_rdma_rails,                                                 \
     .rails_agree = rs_rdma_rails_agree,                                     \
     .rails_connected = rs_rdma_rails_connected,                             \
+    .rails_used = rs_rdma_rails_used,                                       \
     .settle = rs_rdma_settle,                                               \
     .sleep = rs_rdma_sleep,                                                 \
     .wakes = rs_rdma_wakes

@@ -12,9 +12,6 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Between two looks whether the device has gathered a message. */
-#define GATHER_STEP_PS (50 * UINT64_C(1000000))
-
 static void dispose(struct rs_rdma_lane *lane)
 {
     struct rs_rdma_tx *tx = (struct rs_rdma_tx *)lane;
@@ -265,10 +262,11 @@ void rs_rdma_tx_destroy(struct rsched_lane *lane)
 
     if (tx->lane.asked_ps == 0)
         rs_rdma_lane_abandon(&tx->lane);
-    /* The receiver would take whatever the user makes of the memory for it. The look
-     * is for the peer, too: it may wait for receives here. */
-    while (is_awaited(tx) && rs_rdma_link_check(tx->lane.link) == 0)
-        rs_clock_sleep(GATHER_STEP_PS);
+    /* The receiver would take whatever the user makes of the memory for it. */
+    while (is_awaited(tx) &&
+           rs_rdma_link_wait(tx->lane.link, tx->lane.asked_ps,
+                             tx->lane.notify == RS_NOTIFY_IMM))
+        ;
     tx->lane.promised = promised(tx);
     rs_rdma_lane_drop(&tx->lane);
 }

@@ -356,6 +356,13 @@ void rs_softnic_qp_destroy(struct rs_softnic_qp *qp)
     pthread_mutex_unlock(&nic->lock);
 }
 
+void rs_softnic_qp_stop(struct rs_softnic_qp *qp)
+{
+    pthread_mutex_lock(&qp->nic->lock);
+    softnic_qp_fail(qp);
+    pthread_mutex_unlock(&qp->nic->lock);
+}
+
 void rs_softnic_qp_reset(struct rs_softnic_qp *qp)
 {
     pthread_mutex_lock(&qp->nic->lock);

@@ -155,6 +155,9 @@ void rs_softnic_connect_far(struct rs_softnic_qp *qp,
                             uint32_t qpn);
 /** From now on nothing is read or written through it. */
 void rs_softnic_qp_destroy(struct rs_softnic_qp *qp);
+/** As a modification to ERR: what is under way is flushed, and what the peer sends is not
+ * answered. */
+void rs_softnic_qp_stop(struct rs_softnic_qp *qp);
 /** As a modification to RESET and back to RTS: indices begin at 0, doorbell
  * records are 0, no more completions of before come; those that are there stay
  * for the producer to throw away. */

@@ -40,6 +40,11 @@ static int take(struct rs_rdma_queue *queue, uint32_t *imm)
     return got;
 }
 
+static void stop(struct rs_rdma_queue *queue)
+{
+    rs_verbs_queue_end(queue_of(queue)->verbs);
+}
+
 static int queue_create(struct rs_rdma_port *port,
                         struct rs_rdma_endpoint *endpoint,
                         struct rs_rdma_queue **queue)
@@ -62,6 +67,7 @@ static int queue_create(struct rs_rdma_port *port,
         goto err_destroy;
     q->ops = rs_mlx5_queue_ops;
     q->ops.poll = poll;
+    q->ops.stop = stop;
     q->ops.take = take;
     q->queue.base.ops = &q->ops;
     *queue = &q->queue.base;

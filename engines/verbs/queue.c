@@ -380,13 +380,18 @@ static void verbs_list_destroy(struct rs_rdma_list *list)
     free(l);
 }
 
-void rs_verbs_queue_stop(struct rs_rdma_queue *queue)
+/* What the device says of what it was at tells when it has let go of it. */
+void rs_verbs_queue_end(struct rs_rdma_queue *queue)
 {
-    struct rs_verbs_queue *q = queue_of(queue);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-    q->failed = true;
-    ibv_modify_qp(q->qp, &attr, IBV_QP_STATE);
+    ibv_modify_qp(queue_of(queue)->qp, &attr, IBV_QP_STATE);
+}
+
+void rs_verbs_queue_stop(struct rs_rdma_queue *queue)
+{
+    queue_of(queue)->failed = true;
+    rs_verbs_queue_end(queue);
 }
 
 static int verbs_ring(struct rs_rdma_queue *queue)
@@ -521,5 +526,6 @@ const struct rs_rdma_queue_ops rs_verbs_queue_ops = {
     .post = verbs_post,
     .reset = verbs_reset,
     .ring = verbs_ring,
+    .stop = rs_verbs_queue_end,
     .take = verbs_take,
 };

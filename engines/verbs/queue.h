@@ -58,6 +58,9 @@ void rs_verbs_queue_destroy(struct rs_rdma_queue *queue);
  * again. */
 void rs_verbs_queue_stop(struct rs_rdma_queue *queue);
 
+/** The same of one of whose posts the completions are still polled for. */
+void rs_verbs_queue_end(struct rs_rdma_queue *queue);
+
 /** Lower the port's `receives`, `max_ops` and `max_pieces`, and set its
  * `max_inline`, until a queue pair can be made that has all of them.
  * @return 0; or what errno says of one that has the least */

@@ -109,7 +109,8 @@ RSCHED_API int rsched_context_create(const struct rsched_context_params *params,
  * Destroy a context; NULL is allowed. All its exchanges must have been
  * destroyed. Needs nothing from the peers, which may be gone; but what was sent
  * in epochs whose waits have returned is brought to them, as long as the
- * device tries.
+ * device tries; where it tries for ever, until the peer has taken nothing for
+ * RSCHED_DESTROY_TIMEOUT.
  */
 RSCHED_API void rsched_context_destroy(struct rsched_context *context);
 

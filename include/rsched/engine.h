@@ -270,7 +270,7 @@ struct rsched_engine_ops {
     /** Number of rails, the same at both ends. */
     uint32_t (*rails)(const struct rsched_connection *connection);
     /** Once it is accepted: the rails that this end could connect, bit i: rail i; the
-     * same ones from then on. NULL, as is the next one: a connection that is accepted
+     * same ones from then on. NULL, as are the next two: a connection that is accepted
      * has all its rails. */
     uint32_t (*rails_connected)(const struct rsched_connection *connection);
     /** Use no rails but those that the peer could connect, too; before lanes are made.
@@ -279,6 +279,9 @@ struct rsched_engine_ops {
      * @param theirs what rails_connected says at the peer
      * @return 0; RSCHED_EUNREACH: no rail is left */
     int (*rails_agree)(struct rsched_connection *connection, uint32_t theirs);
+    /** Once it is agreed on: the rails that are used, bit i: rail i; the same ones at both
+     * ends from then on. */
+    uint32_t (*rails_used)(const struct rsched_connection *connection);
     /** All its lanes have been destroyed, and `settle` has said that nothing is
      * left, or not in time: what is left is not said. What epochs have sent that this
      * end took for complete gets there, unless the connection fails, however long

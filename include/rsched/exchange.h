@@ -321,7 +321,7 @@ RSCHED_API int rsched_exchange_wait_on(struct rsched_exchange *exchange,
  * see of that epoch is undefined). Memory that a living peer could still
  * write is kept aside until it cannot. What a device still reads of the send
  * buffers for a neighbor that may take it is waited for, until it has been
- * sent or the connection fails.
+ * sent or the connection fails, or the neighbor has stopped (RSCHED_DESTROY_TIMEOUT).
  */
 RSCHED_API void rsched_exchange_destroy(struct rsched_exchange *exchange);
 

@@ -164,6 +164,10 @@ static struct entry table[] = {
     {{"RSCHED_SETUP_TIMEOUT", 0, "60s", 0, "time",
       "longest wait for a neighbor while an exchange is made, 0 for ever"},
      KIND_TIME, FIELD(setup_timeout_ps), 0, UINT64_MAX, false},
+    {{"RSCHED_DESTROY_TIMEOUT", 0, "60s", 0, "time",
+      "how long who destroys an exchange or a context waits for a neighbor that takes "
+      "none of the immediates (RSCHED_NOTIFY) that tell it what was sent, 0 for ever"},
+     KIND_TIME, FIELD(destroy_timeout_ps), 0, UINT64_MAX, false},
     {{"RSCHED_CHANNELS", 0, "2", 0, "count",
       "nonblocking neighborhood collectives of a communicator that move at "
       "once, each needs landing slots; 0 passes them on to the native MPI"},

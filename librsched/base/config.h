@@ -74,6 +74,7 @@ struct rs_config {
     uint64_t sleep_ps;       /* RSCHED_SLEEP: longest slice of a sleep */
     uint64_t progress_ps;    /* RSCHED_PROGRESS: tick of the safety net */
     uint64_t setup_timeout_ps; /* RSCHED_SETUP_TIMEOUT: 0 is for ever */
+    uint64_t destroy_timeout_ps; /* RSCHED_DESTROY_TIMEOUT: likewise */
     uint64_t channels;       /* RSCHED_CHANNELS: read by the MPI backend */
     bool persistent;         /* RSCHED_PERSISTENT: likewise */
     uint64_t report;         /* RSCHED_REPORT: enum in config.c's words */

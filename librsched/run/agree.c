@@ -11,7 +11,8 @@
  *   sizes   my half of the connection; my puts to you in the order in which
  *           they will travel; the bytes that I expect from you
  *   rails   of connections that are new to either: the rails that work at my
- *           end; those that work at both are used
+ *           end; those that work at both are used, and what the plan has on
+ *           others is dealt to them
  *   table   receiver to sender: the lanes of the edges, with a hash over
  *           everything that was agreed
  *   ack     sender to receiver: the hash and the lanes' replies, or why not
@@ -207,8 +208,6 @@ static void tell_sizes(struct rs_creation *c)
         wrong = check_sizes(c, t);
         if (wrong == 0)
             wrong = accept_offers(c, t);
-        if (wrong == 0)
-            wrong = rs_edges_add_in(c, t, t->sizes_in->of);
         if (wrong != 0)
             rs_talk_failed(c, t, wrong);
     }
@@ -550,12 +549,14 @@ static void plan(struct rs_creation *c)
         rs_creation_failed(c, error);
 }
 
-/* Now that it is known which ends lie in GPU memory. */
+/* Now that it is known which ends lie in GPU memory, and which rails are used. */
 static void make_edges(struct rs_creation *c)
 {
     int error = 0;
 
-    if (c->status == 0)
+    for (uint32_t i = 0; error == 0 && c->status == 0 && i < c->num_talks; i++)
+        error = rs_edges_add_in(c, &c->talks[i], c->talks[i].sizes_in->of);
+    if (error == 0 && c->status == 0)
         error = rs_edges_make_out(c);
     if (error == 0 && c->status == 0)
         error = rs_edges_make_self(c);

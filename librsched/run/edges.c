@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The edges of an exchange that is being made, and their lanes. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "librsched/base/error.h"
 #include "librsched/run/talk.h"
@@ -65,14 +66,17 @@ int rs_edges_make_out(struct rs_creation *c)
         return rs_fail(RSCHED_ENOMEM, "no memory for edges");
     for (uint32_t i = 0; i < x->num_puts; i++) {
         uint32_t id = c->plan.order[i];
-        const struct rs_talk *t =
+        struct rs_talk *t =
             rs_creation_talk(c, rsched_pattern_put(c->pattern, id)->destination);
         bool on_gpu = c->puts[id].kind == RSCHED_PLACE_GPU ||
                       is_received_on_gpu(c, t, c->k[id]);
         uint8_t rail[RS_NUM_USES];
         int error;
 
-        rs_talk_find_rails(t, c->plan.engine[id], rail);
+        if (t == &c->self)
+            rs_talk_find_rails(t, c->plan.engine[id], rail);
+        else /* in the order of the plan, too */
+            memcpy(rail, t->sizes_out->of[t->dealt++].rail, sizeof(rail));
         error = add_to_edge(x->out, &x->num_out, t, on_gpu, rail, id);
         if (error != 0)
             return error;

@@ -116,6 +116,7 @@ struct rs_talk {
     uint32_t num_puts, num_receives;
     uint32_t on_gpu; /* of them: this end */
     uint32_t told;   /* puts in sizes_out so far */
+    uint32_t dealt;  /* and in edges */
     uint32_t *receives; /* ids, num_receives of them */
     struct rs_hello hello_out, hello_in;
     struct rs_reach reach_out, reach_in;
@@ -201,7 +202,8 @@ int rs_creation_meet_self(struct rs_creation *c);
  * context's lock is held. */
 uint32_t rs_talk_undecided(const struct rs_talk *t);
 
-/** The round rails: after it each talk that goes on has agreed on them. */
+/** The round rails: after it each talk that goes on has agreed on them, and no put of a
+ * creation that goes on is on another one. */
 void rs_creation_agree_on_rails(struct rs_creation *c);
 
 /* forecast.c */

@@ -234,7 +234,8 @@ static const char *has_defaults(const void *arg)
         return rsched_last_error();
     if (c->disable || c->log_level != RS_LOG_WARN || c->chunk_bytes == 0 ||
         c->ring_bytes < c->chunk_bytes || c->sleep_ps != 4000000000 ||
-        c->setup_timeout_ps != 60000000000000 || c->failpoints[0] != '\0')
+        c->setup_timeout_ps != 60000000000000 ||
+        c->destroy_timeout_ps != 60000000000000 || c->failpoints[0] != '\0')
         return "a default is wrong";
     for (const struct rsched_setting *s; (s = rsched_config_setting(count)) != NULL;
          count++) {

@@ -179,6 +179,11 @@ static int take(struct rs_rdma_queue *queue, uint32_t *imm)
     return 1;
 }
 
+static void stop(struct rs_rdma_queue *queue)
+{
+    rs_softnic_qp_stop(((struct queue *)queue)->qp);
+}
+
 static void begin_receives(struct queue *q, const struct rs_mlx5_memory *memory)
 {
     struct rs_softnic_qp_view view = rs_softnic_qp_view(q->qp);
@@ -190,6 +195,7 @@ static void begin_receives(struct queue *q, const struct rs_mlx5_memory *memory)
     rs_cq_init(&q->receive_cq, &receives);
     rs_rq_post(&q->rq, RECEIVES);
     q->ops = rs_mlx5_queue_ops;
+    q->ops.stop = stop;
     q->ops.take = take;
     q->queue.base.ops = &q->ops;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A queue pair of the verbs engine with RSCHED_MLX5 whose device tells of what
- * nobody asked for: it is stopped, as one that libibverbs drives.
+ * Queue pairs of the verbs engine with RSCHED_MLX5 that are stopped, as those that
+ * libibverbs drives: one whose device tells of what nobody asked for, and one whose peer
+ * has no receive for an immediate.
  */
 #include <sched.h>
 #include <string.h>
@@ -26,13 +27,16 @@ static struct rs_rdma_queue *make(struct rs_rdma_port *port)
     return queue;
 }
 
+/* An immediate comes without a byte. */
 static struct rs_rdma_list *word(struct rs_rdma_port *port,
-                                 struct rs_rdma_queue *queue, uint64_t *to,
+                                 struct rs_rdma_queue *queue,
+                                 enum rs_rdma_opcode opcode, uint64_t *to,
                                  struct rs_rdma_keys *keys)
 {
-    struct rs_rdma_op op = {.opcode = RS_RDMA_WRITE,
-                            .stamp = RS_STAMP_EPOCH,
-                            .inlined = true,
+    struct rs_rdma_op op = {.opcode = opcode,
+                            .stamp = opcode == RS_RDMA_WRITE ? RS_STAMP_EPOCH
+                                                             : RS_STAMP_NONE,
+                            .inlined = opcode == RS_RDMA_WRITE,
                             .remote = (uintptr_t)to};
     struct rs_rdma_list *list;
 
@@ -43,39 +47,71 @@ static struct rs_rdma_list *word(struct rs_rdma_port *port,
     return list;
 }
 
-static int finish(struct rs_rdma_queue *queue)
+static int finish(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
 {
-    struct rs_rdma_done done;
     int got;
 
-    while ((got = queue->ops->poll(queue, &done)) == 0)
+    while ((got = queue->ops->poll(queue, done)) == 0)
         sched_yield();
     return got;
+}
+
+static void destroy(struct rs_rdma_port *port, struct rs_rdma_queue *queue,
+                    struct rs_rdma_list *list, struct rs_rdma_keys *keys)
+{
+    queue->ops->list_destroy(list);
+    port->ops->queue_destroy(queue);
+    port->ops->memory_release(port, keys);
+}
+
+static void check_unexpected(struct rs_rdma_port *port)
+{
+    struct rs_rdma_queue *queue = make(port);
+    struct rs_rdma_done done;
+    struct rs_rdma_keys keys;
+    struct rs_rdma_list *list;
+    uint64_t to = 0;
+
+    list = word(port, queue, RS_RDMA_WRITE, &to, &keys);
+    PAIR_NEEDS(queue->ops->post(list, 1, 0) && queue->ops->ring(queue) == 0);
+    PAIR_NEEDS(finish(queue, &done) == 1 && !done.failed);
+    PAIR_NEEDS(verbs_engine_stopped() == 0);
+    ((struct rs_mlx5_queue *)queue)->cq.taken--; /* it comes once more */
+    PAIR_NEEDS(finish(queue, &done) == RSCHED_ESYS);
+    PAIR_NEEDS(strstr(rsched_last_error(), "unexpected completion") != NULL);
+    PAIR_NEEDS(verbs_engine_stopped() == 1);
+    PAIR_NEEDS(!queue->ops->post(list, 2, 0));
+    destroy(port, queue, list, &keys);
+}
+
+/* Its peer, which it is itself, has no receive. What the device says of it tells that it
+ * does not try any more. */
+static void check_not_taken(struct rs_rdma_port *port)
+{
+    struct rs_rdma_queue *queue = make(port);
+    struct rs_rdma_done done;
+    struct rs_rdma_keys keys;
+    struct rs_rdma_list *list;
+    uint64_t to = 0;
+
+    list = word(port, queue, RS_RDMA_WRITE_IMM, &to, &keys);
+    PAIR_NEEDS(queue->ops->post(list, 1, 0) && queue->ops->ring(queue) == 0);
+    PAIR_NEEDS(queue->ops->poll(queue, &done) == 0);
+    queue->ops->stop(queue);
+    PAIR_NEEDS(verbs_engine_stopped() == 2);
+    PAIR_NEEDS(finish(queue, &done) == 1 && done.failed && done.flushed);
+    PAIR_NEEDS(!queue->ops->post(list, 2, 0));
+    destroy(port, queue, list, &keys);
 }
 
 int main(void)
 {
     struct rs_rdma_port *ports[RSCHED_MAX_RAILS];
     int num = rs_verbs_ports_open(&env, ports);
-    struct rs_rdma_queue *queue;
-    struct rs_rdma_keys keys;
-    struct rs_rdma_list *list;
-    uint64_t to = 0;
 
     PAIR_NEEDS(num > 0);
-    queue = make(ports[0]);
-    list = word(ports[0], queue, &to, &keys);
-    PAIR_NEEDS(queue->ops->post(list, 1, 0) && queue->ops->ring(queue) == 0);
-    PAIR_NEEDS(finish(queue) == 1);
-    PAIR_NEEDS(verbs_engine_stopped() == 0);
-    ((struct rs_mlx5_queue *)queue)->cq.taken--; /* it comes once more */
-    PAIR_NEEDS(finish(queue) == RSCHED_ESYS);
-    PAIR_NEEDS(strstr(rsched_last_error(), "unexpected completion") != NULL);
-    PAIR_NEEDS(verbs_engine_stopped() == 1);
-    PAIR_NEEDS(!queue->ops->post(list, 2, 0));
-    queue->ops->list_destroy(list);
-    ports[0]->ops->queue_destroy(queue);
-    ports[0]->ops->memory_release(ports[0], &keys);
+    check_unexpected(ports[0]);
+    check_not_taken(ports[0]);
     for (int i = 0; i < num; i++)
         ports[i]->ops->close(ports[i]);
     return 0;

@@ -355,8 +355,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     struct fake_qp *peer;
 
     qp->state = attr->qp_state;
-    if (qp->state == IBV_QPS_ERR)
+    if (qp->state == IBV_QPS_ERR) {
         num_stopped++;
+        rs_softnic_qp_stop(((struct fake_qp *)qp)->nic_qp);
+    }
     if ((mask & IBV_QP_DEST_QPN) == 0)
         return 0;
     pthread_mutex_lock(&lock);

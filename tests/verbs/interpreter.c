@@ -14,7 +14,7 @@
 #include "tests/verbs/interpreter_gpu.h"
 #include "tests/verbs/interpreter_memory.h"
 
-enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MAX_QUEUES = 4096, RECEIVES = 256 };
+enum { DEPTH = 64, PIECES = 5, INLINE = 100, RAILS = 2, MOST_RAILS = 4, MAX_QUEUES = 4096, RECEIVES = 256 };
 
 struct queue {
     struct rs_rdma_queue queue; /* first */
@@ -33,6 +33,7 @@ struct queue {
     bool failed;            /* as a completion has said */
     /* The device's side, guarded by `lock`. */
     uint32_t rung, executed; /* posts, modulo 2^32 */
+    bool waits;              /* for a receive of its peer's, with what is held up */
     bool silent;             /* they are executed, but not counted as such */
     uint32_t good;           /* of those executed, in an error state */
     const char *cause;       /* of the error state; NULL: it works */
@@ -63,6 +64,7 @@ static unsigned cut, removed; /* rails, as bits */
 static _Thread_local unsigned refused, down;
 static uint64_t held_from;    /* bytes; 0: nothing is held up */
 static unsigned held_rails;   /* on which */
+static uint32_t receives = RECEIVES; /* of each queue */
 static uint64_t silent_from;  /* bytes; 0: all is acknowledged */
 static interpreter_watcher *watcher;
 
@@ -166,11 +168,18 @@ static int execute_add(const struct ibv_send_wr *wr)
     return 0;
 }
 
+/* Else the device tries it again and again, and what is behind it waits. */
+static bool has_receive(const struct ibv_send_wr *wr, const struct queue *to)
+{
+    return wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM || to == NULL ||
+           to->arrived - to->taken < receives;
+}
+
 static int execute_imm(const struct ibv_send_wr *wr, struct queue *to)
 {
     int error;
 
-    if (to == NULL || to->arrived - to->taken == RECEIVES)
+    if (to == NULL)
         return wrong("an immediate without a receive");
     error = execute_write(wr);
     if (error != 0)
@@ -200,27 +209,19 @@ static int execute_one(const struct ibv_send_wr *wr, struct queue *to,
     }
 }
 
-static int execute(const struct ibv_send_wr *chain, struct queue *to,
-                   uint32_t max_inline, uint32_t max_pieces)
+int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
+                        uint32_t max_pieces)
 {
     int requests = 0;
 
     for (; chain != NULL; chain = chain->next, requests++) {
-        int error = execute_one(chain, to, max_inline, max_pieces);
+        int error = execute_one(chain, NULL, max_inline, max_pieces);
 
         if (error != 0)
-            return error;
+            return error == REFUSED ? wrong("a write outside of registered memory")
+                                    : error;
     }
     return requests;
-}
-
-int interpreter_execute(const struct ibv_send_wr *chain, uint32_t max_inline,
-                        uint32_t max_pieces)
-{
-    int requests = execute(chain, NULL, max_inline, max_pieces);
-
-    return requests == REFUSED ? wrong("a write outside of registered memory")
-                               : requests;
 }
 
 /* ---- queues ---- */
@@ -344,32 +345,46 @@ static void refuse(struct queue *q)
     break_queue(q, "remote access error");
 }
 
+/* @return false: the receiver's device has refused it */
+static bool execute_for(struct queue *q, const struct ibv_send_wr *wr)
+{
+    int error = execute_one(wr, q->peer, INLINE, q->pieces);
+
+    if (error == REFUSED) {
+        refuse(q);
+        return false;
+    }
+    assert(error == 0);
+    counts.requests++;
+    /* The last one of a post. */
+    q->executed += !q->silent && (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+    return true;
+}
+
 /* The device begins with what was posted. */
 static void begin(struct queue *q)
 {
-    int done;
+    bool held = is_held_up(q);
 
     q->rung = q->posted;
     if (q->cause != NULL) {
         q->executed = q->rung;
-    } else if (!is_answered(q)) {
-        break_queue(q, "nobody answers");
-    } else if ((removed >> q->rail & 1) != 0) {
         return;
-    } else if (is_held_up(q)) {
-        for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next)
+    }
+    if (!is_answered(q)) {
+        break_queue(q, "nobody answers");
+        return;
+    }
+    if ((removed >> q->rail & 1) != 0)
+        return;
+    q->silent = q->silent || (!held && has_long(q, silent_from));
+    for (const struct ibv_send_wr *w = q->head; w != NULL; w = w->next) {
+        q->waits = q->waits || (!held && !has_receive(w, q->peer));
+        held = held || q->waits;
+        if (held)
             hold(q, w);
-    } else {
-        done = execute(q->head, q->peer, INLINE, q->pieces);
-        if (done == REFUSED) {
-            refuse(q);
+        else if (!execute_for(q, w))
             return;
-        }
-        assert(done >= 0);
-        counts.requests += (uint64_t)done;
-        q->silent = q->silent || has_long(q, silent_from);
-        if (!q->silent)
-            q->executed = q->rung;
     }
 }
 
@@ -389,30 +404,25 @@ static int ring(struct rs_rdma_queue *queue)
     return 0;
 }
 
-/* What it held up arrives. */
+/* What it held up arrives, as far as there are receives for it. */
 static void deliver(struct queue *q)
 {
     if (q->silent)
         q->executed = q->rung;
-    q->silent = false;
+    q->silent = q->waits = false;
     if (q->first_held == NULL)
         return;
     if (!is_answered(q))
         break_queue(q, "nobody answers");
     while (q->first_held != NULL) {
         struct held *h = q->first_held;
-        int error = execute_one(&h->wr, q->peer, INLINE, q->pieces);
 
-        if (error == REFUSED) {
-            refuse(q);
+        q->waits = !has_receive(&h->wr, q->peer);
+        if (q->waits || !execute_for(q, &h->wr))
             return;
-        }
-        assert(error == 0);
-        counts.requests++;
         q->first_held = h->next;
         free(h);
     }
-    q->executed = q->rung;
 }
 
 static int poll(struct rs_rdma_queue *queue, struct rs_rdma_done *done)
@@ -445,8 +455,17 @@ static int take(struct rs_rdma_queue *queue, uint32_t *imm)
     any = q->taken != q->arrived;
     if (any)
         *imm = q->imms[q->taken++ % RECEIVES];
+    else if (q->peer != NULL && q->peer->waits)
+        deliver(q->peer); /* it comes a little later */
     pthread_mutex_unlock(&lock);
     return any;
+}
+
+static void stop(struct rs_rdma_queue *queue)
+{
+    pthread_mutex_lock(&lock);
+    break_queue((struct queue *)queue, "flushed");
+    pthread_mutex_unlock(&lock);
 }
 
 static void reset(struct rs_rdma_queue *queue)
@@ -457,6 +476,7 @@ static void reset(struct rs_rdma_queue *queue)
     pthread_mutex_lock(&lock);
     drop_held(q);
     q->used = q->first = q->posted = q->rung = q->executed = 0;
+    q->waits = false;
     q->cause = NULL;
     pthread_mutex_unlock(&lock);
     q->failed = false;
@@ -470,6 +490,7 @@ static const struct rs_rdma_queue_ops queue_ops = {
     .post = post,
     .reset = reset,
     .ring = ring,
+    .stop = stop,
     .take = take,
 };
 
@@ -514,9 +535,13 @@ static int queue_connect(struct rs_rdma_queue *queue,
 /* Kept, since the peer may still send to it; but no list of it may be left. */
 static void queue_destroy(struct rs_rdma_queue *queue)
 {
+    struct queue *q = (struct queue *)queue;
+
     pthread_mutex_lock(&lock);
-    ((struct queue *)queue)->gone = true;
-    drop_held((struct queue *)queue);
+    q->gone = true;
+    drop_held(q);
+    if (q->peer != NULL && q->peer->waits)
+        break_queue(q->peer, "nobody answers");
     queue->ops = NULL;
     pthread_mutex_unlock(&lock);
 }
@@ -642,10 +667,11 @@ int interpreter_ports(const struct rsched_engine_env *env,
 {
     uint64_t depth = setting("INTERPRETER_DEPTH", DEPTH);
     uint64_t pieces = setting("INTERPRETER_PIECES", PIECES);
+    unsigned rails = (unsigned)setting("INTERPRETER_RAILS", RAILS);
 
-    assert(depth <= DEPTH && pieces <= PIECES);
+    assert(depth <= DEPTH && pieces <= PIECES && rails <= MOST_RAILS);
     (void)env;
-    for (unsigned i = 0; i < RAILS; i++) {
+    for (unsigned i = 0; i < rails; i++) {
         struct port *p = calloc(1, sizeof(*p));
 
         assert(p != NULL);
@@ -661,7 +687,7 @@ int interpreter_ports(const struct rsched_engine_env *env,
                                         .head_bytes = setting("INTERPRETER_HEAD", 0)};
         ports[i] = &p->port;
     }
-    return RAILS;
+    return (int)rails;
 }
 
 void interpreter_cut(unsigned rails)
@@ -705,6 +731,13 @@ void interpreter_lose_acknowledgments(uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
     silent_from = bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+void interpreter_receives(uint32_t count)
+{
+    pthread_mutex_lock(&lock);
+    receives = count == 0 ? RECEIVES : count;
     pthread_mutex_unlock(&lock);
 }
 

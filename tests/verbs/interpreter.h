@@ -12,7 +12,7 @@
 #include "engines/rdma/port.h"
 
 /** Ports of devices that all instances of this process share. In the environment:
- * INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DEPTH and INTERPRETER_PIECES,
+ * INTERPRETER_RAILS, how many there are, 2 or up to 4; INTERPRETER_HEAD, their `head_bytes`; INTERPRETER_DEPTH and INTERPRETER_PIECES,
  * less than the usual `max_ops` and `max_pieces`; INTERPRETER_DMABUF=0,
  * INTERPRETER_PEER=0, they do not take GPU memory that way. */
 int interpreter_ports(const struct rsched_engine_env *env,
@@ -44,7 +44,7 @@ void interpreter_memory_release(struct rs_rdma_port *port,
 /** Whether devices get at any of these bytes. */
 bool interpreter_reaches(const void *address, uint64_t bytes);
 
-enum { INTERPRETER_ALL_RAILS = 3 };
+enum { INTERPRETER_ALL_RAILS = 15 };
 
 /** While the wires of rails (bit i: rail i) are cut no request over them is
  * answered: its queue pair fails. */
@@ -69,6 +69,10 @@ void interpreter_hold_on(unsigned rails, uint64_t bytes);
 /** From now on a request of at least so many bytes, and what is posted to its queue
  * pair after it, is executed, but not acknowledged. 0: as interpreter_hold(). */
 void interpreter_lose_acknowledgments(uint64_t bytes);
+
+/** From now on each queue pair takes so many immediates before somebody looks; what is
+ * posted after those waits until then. 0: as many as at first. */
+void interpreter_receives(uint32_t count);
 
 /** All of it arrives and is acknowledged, and nothing is held up any more. (Whatever writes what it is
  * not allowed to by then breaks both queue pairs, of which that of the receiver

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engines/rdma/rdma.h"
 #include "tests/conformance/node.h"
 
 static int open_interpreter(struct rank *self, struct rs_engine *engine,
@@ -73,4 +74,33 @@ int only_connections(const struct rank *self)
     for (struct rs_peer *p = self->context->peers; p != NULL; p = p->next)
         count++;
     return count;
+}
+
+unsigned only_rails(const struct halo *h)
+{
+    unsigned rails = 0;
+
+    for (uint32_t i = 0; i < h->x->num_out; i++)
+        rails |= 1u << h->x->out[i].rail;
+    for (uint32_t i = 0; i < h->x->num_in; i++)
+        rails |= 1u << h->x->in[i].rail;
+    return rails;
+}
+
+uint32_t only_link(const struct rsched_lane *lane)
+{
+    const struct rs_rdma_lane *l = (const struct rs_rdma_lane *)lane;
+
+    return (uint32_t)(l->link - lane->connection->links);
+}
+
+unsigned only_links(const struct halo *h)
+{
+    unsigned links = 0;
+
+    for (uint32_t i = 0; i < h->x->num_out; i++)
+        links |= 1u << only_link(h->x->out[i].lane);
+    for (uint32_t i = 0; i < h->x->num_in; i++)
+        links |= 1u << only_link(h->x->in[i].lane);
+    return links;
 }

@@ -31,6 +31,12 @@ int only_epochs(struct rank *self, struct halo *h, int first);
 /** @return 0: all lanes of an exchange are over the connection that was made after
  * so many had failed */
 int only_life(struct rank *self, const struct halo *h, uint32_t life);
+/** Which rails an exchange has edges on, as bits. */
+unsigned only_rails(const struct halo *h);
+/** Over which rail's queue pair a lane goes, and over which ones the lanes of an
+ * exchange do, as bits. */
+uint32_t only_link(const struct rsched_lane *lane);
+unsigned only_links(const struct halo *h);
 /** How many connections a rank has. */
 int only_connections(const struct rank *self);
 

@@ -116,18 +116,6 @@ static int run_one(struct rank *self)
     return 0;
 }
 
-/* Which rails an exchange has lanes on, as bits. */
-static unsigned rails_of(const struct halo *h)
-{
-    unsigned rails = 0;
-
-    for (uint32_t i = 0; i < h->x->num_out; i++)
-        rails |= 1u << h->x->out[i].rail;
-    for (uint32_t i = 0; i < h->x->num_in; i++)
-        rails |= 1u << h->x->in[i].rail;
-    return rails;
-}
-
 /* One rail fails: whoever does not use it goes on, on the same connection, and
  * new exchanges have another one. */
 static int lose_a_rail(struct rank *self, void (*lose)(unsigned),
@@ -140,7 +128,7 @@ static int lose_a_rail(struct rank *self, void (*lose)(unsigned),
     RANK_CHECK(only_interpreter(self, NULL) == 0);
     RANK_CHECK(halo_create(self, single, 2, 1, 0, &one) == 0);
     RANK_CHECK(create(self, 2, &both) == 0);
-    RANK_CHECK(rails_of(one) == 1 && rails_of(both) == 3);
+    RANK_CHECK(only_rails(one) == 1 && only_rails(both) == 3);
     RANK_CHECK(only_epochs(self, one, 0) == 0 && only_epochs(self, both, 0) == 0);
     set_rails(self, lose, 2);
     RANK_CHECK(halo_step(both, 0) == RSCHED_EPEER);
@@ -185,31 +173,12 @@ static int run_removed(struct rank *self)
     return lose_a_rail(self, interpreter_remove, "the device has been removed");
 }
 
-static uint32_t link_of(const struct rsched_lane *lane)
-{
-    const struct rs_rdma_lane *l = (const struct rs_rdma_lane *)lane;
-
-    return (uint32_t)(l->link - lane->connection->links);
-}
-
-/* Which queue pairs the lanes of an exchange share, as bits. */
-static unsigned links_of(const struct halo *h)
-{
-    unsigned links = 0;
-
-    for (uint32_t i = 0; i < h->x->num_out; i++)
-        links |= 1u << link_of(h->x->out[i].lane);
-    for (uint32_t i = 0; i < h->x->num_in; i++)
-        links |= 1u << link_of(h->x->in[i].lane);
-    return links;
-}
-
-/* An exchange that is dealt to both rails goes over these, on the connection that was
+/* An exchange that is planned for both rails goes over these, on the connection that was
  * made after so many. */
 static int goes_over(struct rank *self, struct halo *h, unsigned links, uint32_t life)
 {
-    RANK_CHECK(rails_of(h) == 3);
-    RANK_CHECK(links_of(h) == links);
+    RANK_CHECK(only_rails(h) == links);
+    RANK_CHECK(only_links(h) == links);
     RANK_CHECK(only_life(self, h, life) == 0);
     return only_epochs(self, h, 0);
 }
@@ -349,7 +318,7 @@ static int run_half_agreed(struct rank *self)
     RANK_CHECK(only_life(self, h, 0) == 0);
     RANK_CHECK(only_epochs(self, h, 0) == 0);
     if (self->rank == 1)
-        RANK_CHECK(links_of(h) == 1 && rails_of(h) == 3);
+        RANK_CHECK(only_links(h) == 1 && only_rails(h) == 1);
     mesh_barrier(self->end);
     halo_destroy(h);
     return 0;
