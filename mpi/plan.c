@@ -30,6 +30,8 @@ static struct block side_block(const struct rs_side *side, int slot)
 
     block.count = (uint64_t)side_count(side, side->many_counts ? slot : 0);
     block.type = side->types[side->many_types ? slot : 0];
+    if (block.type == MPI_DATATYPE_NULL) /* of nothing, see may_be_null() */
+        block.type = MPI_BYTE;
     if (side->spread == RS_SPREAD_DENSE || side->spread == RS_SPREAD_DISPLS)
         PMPI_Type_get_extent(block.type, &lb, &extent);
     switch (side->spread) {
@@ -51,6 +53,33 @@ static struct block side_block(const struct rs_side *side, int slot)
     return block;
 }
 
+/* Whether the native MPI takes the type for messages: a handle that is none, or that
+ * nobody has committed, is wrong; MPICH does not mind if nothing is sent. A message on
+ * the backend's communicator calls no handler. (A persistent request to nobody would
+ * not do: in MPICH 4.0 a persistent collective that is made of the object of such a
+ * one never ends.) */
+static bool type_valid(MPI_Datatype type, bool sent)
+{
+    char buffer;
+
+    return native_Send(&buffer, sent, type, MPI_PROC_NULL, 0,
+                       rs_process.comm) == MPI_SUCCESS;
+}
+
+/* Programs give no type to neighbors that they have not, with a count of 0. What one
+ * process takes to be wrong the others do not see, so what MPICH takes must be taken. */
+static bool may_be_null(const struct rs_side *side, int i, int counts)
+{
+    int first = side->many_types && side->many_counts ? i : 0;
+    int end = side->many_types ? first + 1 : counts;
+
+    for (int k = first; k < end; k++) {
+        if (side_count(side, k) > 0)
+            return false;
+    }
+    return type_valid(MPI_DATATYPE_NULL, false);
+}
+
 static bool side_valid(const struct rs_side *side, int slots)
 {
     int counts = side->many_counts ? slots : 1;
@@ -66,7 +95,7 @@ static bool side_valid(const struct rs_side *side, int slots)
             return false;
     }
     for (int i = 0; i < types; i++) {
-        if (side->types[i] == MPI_DATATYPE_NULL)
+        if (side->types[i] == MPI_DATATYPE_NULL && !may_be_null(side, i, counts))
             return false;
     }
     return side->buffer != MPI_IN_PLACE;
@@ -76,19 +105,6 @@ bool rs_args_valid(const struct rs_comm *comm, const struct rs_args *args)
 {
     return side_valid(&args->send, comm->num_sends) &&
            side_valid(&args->receive, comm->num_receives);
-}
-
-/* Whether the native MPI takes the type for messages: a handle that is none, or that
- * nobody has committed, is wrong; MPICH does not mind if nothing is sent. A message on
- * the backend's communicator calls no handler. (A persistent request to nobody would
- * not do: in MPICH 4.0 a persistent collective that is made of the object of such a
- * one never ends.) */
-static bool type_valid(MPI_Datatype type, bool sent)
-{
-    char buffer;
-
-    return native_Send(&buffer, sent, type, MPI_PROC_NULL, 0,
-                       rs_process.comm) == MPI_SUCCESS;
 }
 
 static bool side_types_valid(const struct rs_side *side, int slots)

@@ -88,6 +88,49 @@ static void native_collective(MPI_Comm comm)
     MPI_Request_free(&request);
 }
 
+#ifndef OPEN_MPI
+/* Not wrong where the native MPI takes it: to neighbors that it has not a process gives
+ * a count of 0 and no type. Those inside of the grid know nothing of that. */
+static void no_neighbor_no_type(void)
+{
+    int size = world_size, none = 0, counts[2] = {1, 1};
+    MPI_Aint displs[2] = {0, sizeof(int)};
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    MPI_Comm line;
+
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &none, 0, &line);
+    for (int side = 0; side < 2; side++) {
+        if (world_rank == side * (world_size - 1)) {
+            counts[side] = 0;
+            types[side] = MPI_DATATYPE_NULL;
+        }
+    }
+    for (int round = 0; round < 4; round++) {
+        int out[2] = {10 * world_rank, 10 * world_rank + 1}, in[2] = {-1, -1};
+        MPI_Request request;
+        int error;
+
+        if (round % 2 == 0) {
+            error = MPI_Neighbor_alltoallw(out, counts, displs, types, in, counts,
+                                           displs, types, line);
+        } else {
+            error = MPI_Ineighbor_alltoallw(out, counts, displs, types, in, counts,
+                                            displs, types, line, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        CHECK(error == MPI_SUCCESS, "round %d: class %d", round, error_class(error));
+        CHECK(in[0] == (world_rank > 0 ? 10 * world_rank - 9 : -1) &&
+                  in[1] == (world_rank < world_size - 1 ? 10 * world_rank + 10 : -1),
+              "round %d: %d, %d", round, in[0], in[1]);
+    }
+    MPI_Comm_free(&line);
+    if (is_accelerated())
+        CHECK(counter("neighbor_alltoallw.accelerated") == 2 &&
+                  counter("ineighbor_alltoallw.accelerated") == 2,
+              "not accelerated");
+}
+#endif
+
 static void wrong_arrays(MPI_Request *request)
 {
     int flag, index, indices[1];
@@ -134,6 +177,9 @@ int main(int argc, char **argv)
     wrong_comm();
     native_collective(comm);
     uncommitted_type(comm);
+#ifndef OPEN_MPI
+    no_neighbor_no_type();
+#endif
     CHECK(handled == 0, "handled %d times", handled);
     MPI_Request_free(&ring.request);
     ring_free(&ring);
