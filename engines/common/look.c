@@ -9,7 +9,7 @@
 
 void rs_look_until(uint64_t limit_ps, bool (*ready)(void *arg), void *arg)
 {
-    uint64_t until = rs_clock_now() + limit_ps, look = FIRST_LOOK_PS;
+    uint64_t until = rs_clock_after(limit_ps), look = FIRST_LOOK_PS;
 
     while (!ready(arg)) {
         uint64_t now = rs_clock_now();

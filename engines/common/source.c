@@ -252,7 +252,8 @@ static void choose(struct rsched_pull_source *s)
     s->tries = kind_of(s, &parts);
     s->way = is_in_place(s, &parts, RS_WAY_LANDING) ? RSCHED_PULL_IN_PLACE
                                                     : RSCHED_PULL_SLOTS;
-    if (is_in_place(s, &parts, twice))
+    /* Of no bytes there is nothing to pack. */
+    if (s->bytes == 0 || is_in_place(s, &parts, twice))
         s->load = RSCHED_PULL_IN_PLACE;
     else if (twice == RS_WAY_LANDING || reads(s, s->bytes))
         s->load = RSCHED_PULL_PACKED;
@@ -334,7 +335,7 @@ enum rsched_pull_way rsched_pull_source_way(struct rsched_pull_source *s,
 
     if (look(s) != 0)
         return RSCHED_PULL_NOT;
-    guess = s->bytes <= room ? s->way : s->load;
+    guess = room > 0 && s->bytes <= room ? s->way : s->load;
     join(s, guess == RSCHED_PULL_IN_PLACE, slots);
     return s->trial.group != NULL && guess != RSCHED_PULL_NOT
                ? way_in(s, room, s->usual)
@@ -479,7 +480,7 @@ int rsched_pull_source_pack(struct rsched_pull_source *s, void *slot)
 {
     int error = have_copies(s);
 
-    if (error == 0)
+    if (error == 0 && s->copies.num_chunks > 0)
         rs_copies_pack_nontemporal(&s->copies, s->copies.chunks, slot);
     return error;
 }

@@ -139,8 +139,8 @@ enum rsched_pull_way {
 /**
  * The way by what the ways cost, and where the message's memory lies now. A
  * message to the process itself is copied in place; else one of up to 3 KiB goes
- * through slots, since what is copied in place waits for its receiver. Cheap
- * while no memory comes or goes.
+ * through slots, since what is copied in place waits for its receiver. One of no bytes
+ * is a message, too: without slots it is in place. Cheap while no memory comes or goes.
  *
  * @param room bytes of the longest message that the protocol's slots can hold;
  *             0: as rsched_pull_source_load() does it

@@ -29,6 +29,14 @@ static inline uint64_t rs_clock_now(void)
            (uint64_t)t.tv_nsec * RS_PS_PER_NS;
 }
 
+/** So much later than now; UINT64_MAX, which never comes, if that is beyond the clock. */
+static inline uint64_t rs_clock_after(uint64_t ps)
+{
+    uint64_t now = rs_clock_now();
+
+    return ps < UINT64_MAX - now ? now + ps : UINT64_MAX;
+}
+
 /** So much later than now, by the kernel's clock. */
 static inline struct timespec rs_clock_until(uint64_t ps)
 {

@@ -3,6 +3,11 @@
 
 enum { WORTH = 32 };
 
+/* Of `counted`. */
+enum { SEEN_BITS = 40 };
+#define SEEN_MOST ((UINT64_C(1) << SEEN_BITS) - 1)
+#define STARTS_MOST (UINT64_MAX >> SEEN_BITS)
+
 const struct rs_way_costs *rs_gpu_way_costs(const struct rs_ways *ways,
                                             enum rs_way way,
                                             enum rs_distance distance)
@@ -124,8 +129,7 @@ void rs_coordinator_init(struct rs_coordinator *coordinator)
 {
     atomic_init(&coordinator->now, 0);
     atomic_init(&coordinator->since, 0);
-    atomic_init(&coordinator->starts, 0);
-    atomic_init(&coordinator->seen, 0);
+    atomic_init(&coordinator->counted, 0);
     atomic_init(&coordinator->in_flight, 0);
 }
 
@@ -137,15 +141,40 @@ void rs_coordinator_started(struct rs_coordinator *coordinator, uint64_t puts)
     atomic_fetch_add_explicit(&coordinator->since, 1, memory_order_relaxed);
 }
 
+static uint64_t starts_of(uint64_t counted)
+{
+    return counted >> SEEN_BITS;
+}
+
+static uint64_t seen_of(uint64_t counted)
+{
+    return counted & SEEN_MOST;
+}
+
+/* Where there is no room for all the mean stays, about. */
+static uint64_t counted_as(uint64_t starts, uint64_t seen)
+{
+    while (starts > STARTS_MOST || seen > SEEN_MOST) {
+        starts /= 2;
+        seen /= 2;
+    }
+    return starts << SEEN_BITS | seen;
+}
+
 /* All that have started since the last end have so many beside them. */
 static void count(struct rs_coordinator *coordinator, uint64_t now)
 {
     uint64_t starts = atomic_exchange_explicit(&coordinator->since, 0,
                                                memory_order_relaxed);
+    uint64_t old = atomic_load_explicit(&coordinator->counted,
+                                        memory_order_relaxed);
+    uint64_t next;
 
-    atomic_fetch_add_explicit(&coordinator->seen, starts * now,
-                              memory_order_relaxed);
-    atomic_fetch_add_explicit(&coordinator->starts, starts, memory_order_relaxed);
+    do
+        next = counted_as(starts_of(old) + starts, seen_of(old) + starts * now);
+    while (!atomic_compare_exchange_weak_explicit(&coordinator->counted, &old,
+                                                  next, memory_order_relaxed,
+                                                  memory_order_relaxed));
 }
 
 void rs_coordinator_ended(struct rs_coordinator *coordinator, uint64_t puts)
@@ -167,20 +196,38 @@ static uint64_t last_update(const struct rs_coordinator *coordinator)
     return atomic_load_explicit(&coordinator->in_flight, memory_order_relaxed);
 }
 
+/* @return 0: too few starts are counted, and they stay */
+static uint64_t take(struct rs_coordinator *coordinator)
+{
+    uint64_t counted = atomic_load_explicit(&coordinator->counted,
+                                            memory_order_relaxed);
+
+    while (starts_of(counted) >= RS_COORDINATOR_STARTS) {
+        if (atomic_compare_exchange_weak_explicit(&coordinator->counted,
+                                                  &counted, 0,
+                                                  memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return counted;
+    }
+    return 0;
+}
+
 bool rs_coordinator_update(struct rs_coordinator *coordinator)
 {
-    uint64_t starts, seen, mean;
+    uint64_t counted, starts, mean;
 
-    starts = atomic_load_explicit(&coordinator->starts, memory_order_relaxed) +
+    counted = atomic_load_explicit(&coordinator->counted, memory_order_relaxed);
+    starts = starts_of(counted) +
              atomic_load_explicit(&coordinator->since, memory_order_relaxed);
     if (starts < RS_COORDINATOR_STARTS)
         return false;
     count(coordinator, rs_coordinator_now(coordinator));
-    starts = atomic_exchange_explicit(&coordinator->starts, 0,
-                                      memory_order_relaxed);
-    seen = atomic_exchange_explicit(&coordinator->seen, 0,
-                                    memory_order_relaxed);
-    mean = (seen + starts / 2) / starts;
+    counted = take(coordinator);
+    /* Who has taken starts out of `since` in the meantime counts them yet. */
+    if (counted == 0)
+        return false;
+    starts = starts_of(counted);
+    mean = (seen_of(counted) + starts / 2) / starts;
     if (mean == last_update(coordinator))
         return false;
     atomic_store_explicit(&coordinator->in_flight, mean, memory_order_relaxed);

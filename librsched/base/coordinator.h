@@ -83,8 +83,10 @@ size_t rs_gpu_way_switches(const struct rs_ways *ways,
 struct rs_coordinator {
     _Atomic uint64_t now;       /* in flight */
     _Atomic uint64_t since;     /* starts since an epoch has ended */
-    _Atomic uint64_t starts;    /* those before, since the last update */
-    _Atomic uint64_t seen;      /* in flight with each of them, added up */
+    /* Those before, since the last update, in the upper bits; in the lower 40 the
+     * puts in flight with each of them, added up. One word, since an update must
+     * not have one without the other. */
+    _Atomic uint64_t counted;
     _Atomic uint64_t in_flight; /* of the last update; 0: there was none */
 };
 
@@ -107,7 +109,8 @@ uint64_t rs_coordinator_now(const struct rs_coordinator *coordinator);
  * puts that were in flight when an epoch ended next, rounded. So of n that are
  * started together each has n, and of n of which each is started when another one
  * has ended. After fewer than RS_COORDINATOR_STARTS
- * starts nothing changes, and counting goes on.
+ * starts nothing changes, and counting goes on; also where another thread is about to
+ * count the last of them. Of millions of starts the later ones count more.
  *
  * @return whether the number is another one than before
  */

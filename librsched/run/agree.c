@@ -673,7 +673,7 @@ int rs_exchange_agree(struct rsched_exchange *x,
         .receives =
             calloc((size_t)x->num_receives + 1, sizeof(struct rsched_place)),
         .self = {.process = x->context->params.process},
-        .deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout,
+        .deadline_ps = timeout == 0 ? 0 : rs_clock_after(timeout),
     };
     int error = RSCHED_ENOMEM;
 

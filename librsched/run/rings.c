@@ -165,7 +165,7 @@ int rs_ring_talks_init(struct rs_ring_talks *talks, struct rs_neighbors *n,
         .sets = sets, .neighbors = n, .words = words};
     c->context = sets[0]->context;
     c->x = sets[0];
-    c->deadline_ps = timeout == 0 ? 0 : rs_clock_now() + timeout;
+    c->deadline_ps = timeout == 0 ? 0 : rs_clock_after(timeout);
     c->talks = calloc((size_t)n->number + 1, sizeof(*c->talks));
     if (c->talks == NULL || news == NULL) {
         free(news);

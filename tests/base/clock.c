@@ -13,6 +13,16 @@ Test(clock, begins_with_the_process)
     cr_assert_lt(now, day_ps);
 }
 
+Test(clock, what_is_beyond_it_never_comes)
+{
+    uint64_t before = rs_clock_now(), after = rs_clock_after(RS_PS_PER_S);
+
+    cr_assert(after >= before + RS_PS_PER_S &&
+              after <= rs_clock_now() + RS_PS_PER_S);
+    cr_assert_eq(rs_clock_after(UINT64_MAX), UINT64_MAX);
+    cr_assert_eq(rs_clock_after(UINT64_MAX - before), UINT64_MAX);
+}
+
 Test(clock, until_is_by_the_kernels_clock)
 {
     struct timespec before, until, after;

@@ -187,6 +187,21 @@ Test(coordinator, puts_that_take_turns_are_as_many_as_there_are_at_once)
     cr_assert_eq(rs_coordinator_in_flight(&c, 1), 3);
 }
 
+/* More than there is room for. */
+Test(coordinator, the_mean_of_very_many_is_theirs)
+{
+    const uint64_t many = UINT64_C(1) << 35;
+    struct rs_coordinator c;
+
+    rs_coordinator_init(&c);
+    for (int i = 0; i < 100; i++) {
+        rs_coordinator_started(&c, many);
+        rs_coordinator_ended(&c, many);
+    }
+    cr_assert(rs_coordinator_update(&c));
+    cr_assert_eq(rs_coordinator_in_flight(&c, 1), many);
+}
+
 Test(coordinator, a_put_does_not_go_to_and_fro)
 {
     struct rs_gpu_put put = put_of(125000, RS_DISTANCE_SAME_NUMA);

@@ -456,6 +456,20 @@ static int run_alone(struct rank *self)
     return 0;
 }
 
+/* Whoever waits for long does not give up at the first look. */
+static int run_patient(struct rank *self)
+{
+    const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
+    struct halo *h;
+
+    if (self->rank == 1)
+        usleep(300000);
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
 static const struct {
     const char *name;
     rank_fn *run;
@@ -474,6 +488,8 @@ static const struct {
                                    "RSCHED_MACHINE=tofu-k"}},
     {"alone", run_alone, 3, {"RSCHED_SETUP_TIMEOUT=300ms",
                              "RSCHED_SETUP_TIMEOUT=300ms"}},
+    {"patient", run_patient, 2, {"RSCHED_SETUP_TIMEOUT=18446744s",
+                                 "RSCHED_SETUP_TIMEOUT=18446744s"}},
 };
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that one process copies out of another's memory: what can be mapped
  * and what cannot, more at once than the kernel reads in a call and than unused
- * mappings are kept, longer ones than there is room for, by several threads, and
- * notices and tables that say what is not so. tests/mpi/pulled.c has the layouts.
+ * mappings are kept, longer ones than there is room for, of no bytes, by several
+ * threads, and notices and tables that say what is not so. tests/mpi/pulled.c has the layouts.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -184,6 +184,37 @@ static void send_adopted(void)
     rsched_pull_source_destroy(source);
     CHECK(rsched_memory_reclaim(memory) == 0);
     munmap(memory, 2 * HALF);
+}
+
+/* No bytes, of one piece or none, which this process copies itself, or not. */
+static void send_nothing(void)
+{
+    const struct rsched_pull_reader readers[] = {
+        {.maps = true}, {.maps = false}, {.itself = true, .maps = true}};
+
+    for (int i = 0; i < 6; i++) {
+        char byte = 1, slot = 2;
+        struct rsched_piece piece = {&byte, 0, 1, 0};
+        struct rsched_message message = {.pieces = &piece,
+                                         .num_pieces = (size_t)i % 2};
+        struct rsched_pull pull = {.bytes = 0};
+        struct rsched_pull_source *source;
+
+        CHECK(rsched_pull_source_create(&message, &ways, &readers[i / 2], group, &source) ==
+              0);
+        CHECK(rsched_pull_source_way(source, 0, 1) == RSCHED_PULL_IN_PLACE);
+        for (int again = 0; again < 2; again++) {
+            CHECK(rsched_pull_source_load(source, &pull.notice) == 0);
+            rsched_pull_source_start(source, 0, 1, NULL, NULL);
+        }
+        CHECK(rsched_pull_source_load(source, &pull.notice) == 0);
+        CHECK(rsched_pull_source_pack(source, &slot) == 0 && slot == 2);
+        CHECK(rsched_pull_target_create(NULL, &message, &ways, &pull.target) == 0);
+        rsched_pull_copy(&pull, 1);
+        CHECK(pull.error == 0 && pull.mapped == 0 && byte == 1);
+        rsched_pull_target_destroy(pull.target);
+        rsched_pull_source_destroy(source);
+    }
 }
 
 static char into[MESSAGES][BYTES];
@@ -537,6 +568,7 @@ int main(void)
     CHECK(rsched_pull_group_create(&group) == 0);
     send_secret();
     send_adopted();
+    send_nothing();
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
     CHECK(pid >= 0);
