@@ -98,6 +98,7 @@ static int open_header(struct rsched_connection *c, int fd)
 {
     struct rs_segment_header *header;
     struct stat status;
+    int error;
 
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
         status.st_size < RS_HEADER_BYTES || status.st_uid != geteuid()) {
@@ -108,9 +109,10 @@ static int open_header(struct rsched_connection *c, int fd)
     }
     header = rs_segment_map(fd, 0, RS_HEADER_BYTES, false);
     if (header == NULL) {
+        error = rs_fail(rs_segment_map_error(),
+                        "loopback: peer %d: mapping its memory: %m", c->peer);
         close(fd);
-        return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its memory: %m",
-                       c->peer);
+        return error;
     }
     if (header->magic != RS_SEGMENT_MAGIC ||
         header->job != c->engine->env.job || header->nonce != c->nonce) {

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Little is left of what limits of the process bound, but enough: what only gains time
+ * is done without. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/runtime/halo.h"
+
+enum { BYTES = 1 << 18, EPOCHS = 5 };
+
+static const struct halo_edge both[] = {{0, 1, BYTES}, {1, 0, BYTES}};
+
+static int limit(int resource, rlim_t most)
+{
+    const struct rlimit l = {most, most};
+
+    return setrlimit(resource, &l);
+}
+
+static int exchange(struct rank *self)
+{
+    struct halo *halo;
+
+    RANK_CHECK(halo_create(self, both, 2, 1, 0, &halo) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    halo_destroy(halo);
+    return 0;
+}
+
+/* Room in files for slots of RSCHED_RING=512k, not for twice the cache. */
+static int run_short_files(struct rank *self)
+{
+    RANK_CHECK(limit(RLIMIT_FSIZE, 700 << 10) == 0);
+    return exchange(self);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+/* Room for those of both directions, and the messages. */
+static int run_little_space(struct rank *self)
+{
+    unsigned long pages;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    RANK_CHECK(f != NULL && fscanf(f, "%lu", &pages) == 1);
+    fclose(f);
+    RANK_CHECK(limit(RLIMIT_AS, pages * (rlim_t)sysconf(_SC_PAGESIZE) + (4 << 20)) == 0);
+    return exchange(self);
+}
+#endif
+
+int main(void)
+{
+    setenv("RSCHED_CMA", "0", 1);
+    setenv("RSCHED_PROGRESS", "0", 1); /* no thread, no stack of one */
+    if (ranks_run(2, false, run_short_files, NULL) != 0)
+        return 1;
+    printf("PASS short files\n");
+#ifndef __SANITIZE_ADDRESS__ /* maps terabytes */
+    if (ranks_run(2, false, run_little_space, NULL) != 0)
+        return 1;
+    printf("PASS little address space\n");
+#endif
+    return 0;
+}
