@@ -485,9 +485,11 @@ pull(struct lane *l, const struct rs_slot *slot)
 {
     struct rs_pull *p = &l->pull;
     struct rs_announcement a;
+    struct rs_error_text kept;
     uint64_t begin = begin_timing(slot);
     int error = 0;
 
+    rs_error_save(&kept);
     memcpy(&a, slot->data, sizeof(a));
     if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0 ||
                                 rs_map_list_is_stale(&p->maps)))
@@ -511,6 +513,7 @@ pull(struct lane *l, const struct rs_slot *slot)
         if (error != 0)
             return error;
     } else {
+        rs_error_restore(&kept); /* slots will do */
         error = rs_pull_skip(l, &a);
         if (error != 0)
             return error;

@@ -6,6 +6,7 @@
 
 #include "engines/loopback/lane.h"
 #include "librsched/base/error.h"
+#include "librsched/base/limit.h"
 
 enum {
     MAX_SLOTS = 16,    /* for messages of one chunk, at least */
@@ -29,6 +30,9 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+/* Where address space is limited, slots that only gain time leave most of it. */
+enum { SPACE_PARTS = 8 };
+
 /* As many as an edge has of what is missing to twice the receiver's cache. With so many in
  * all, slots have left it when they are written again, and are had from a cache that both
  * share, in a quarter of the time (docs/onecopy.md). Lines that hold a message go from one
@@ -38,17 +42,21 @@ static uint64_t slots_of_share(const struct rsched_engine *engine,
 {
     uint64_t all = engine->env.slots_bytes;
     uint64_t there = atomic_load_explicit(&engine->slots, memory_order_relaxed);
-    uint64_t slots = 0;
+    uint64_t space = rs_limit_space() / SPACE_PARTS, slots = 0;
 
+    if (all > space)
+        all = space;
     if (spec->edges > 0 && there < all && stride > RS_LINE)
         slots = (all - there) / spec->edges / stride;
     return slots < MANY_SLOTS ? slots : MANY_SLOTS;
 }
 
 /* Small messages get many slots, so that the sender looks at the receiver's
- * `consumed` (a line that travels) only now and then. */
+ * `consumed` (a line that travels) only now and then.
+ *
+ * @param shared whether to have those of the share, too */
 static void choose_geometry(const struct rsched_engine *engine,
-                            const struct rsched_lane_spec *spec,
+                            const struct rsched_lane_spec *spec, bool shared,
                             struct descriptor *d)
 {
     const struct rsched_engine_env *env = &engine->env;
@@ -63,7 +71,7 @@ static void choose_geometry(const struct rsched_engine *engine,
     slots = env->ring_bytes / d->stride;
     if (bytes != 0 && bytes <= chunk && slots > MAX_SLOTS)
         slots = MAX_SLOTS;
-    share = slots_of_share(engine, spec, d->stride);
+    share = shared ? slots_of_share(engine, spec, d->stride) : 0;
     if (slots < share)
         slots = share;
     d->num_slots = slots < MIN_SLOTS ? MIN_SLOTS : (uint32_t)slots;
@@ -121,6 +129,38 @@ static void lane_free(struct lane *l)
     free(l);
 }
 
+static int allocate(struct rsched_connection *connection,
+                    const struct rsched_lane_spec *spec, const struct descriptor *d,
+                    struct rs_block **block)
+{
+    return rs_segment_allocate(&connection->engine->segment,
+                               sizeof(struct rs_control) + d->stride * d->num_slots,
+                               is_sparse(spec), connection, rs_connection_is_dead,
+                               block);
+}
+
+/* Without the share where there is no memory for it. */
+static int allocate_slots(struct rsched_connection *connection,
+                          const struct rsched_lane_spec *spec,
+                          struct descriptor *d, struct rs_block **block)
+{
+    struct rs_error_text kept;
+    uint32_t most;
+    int error;
+
+    choose_geometry(connection->engine, spec, true, d);
+    most = d->num_slots;
+    rs_error_save(&kept);
+    error = allocate(connection, spec, d, block);
+    if (error == 0)
+        return 0;
+    choose_geometry(connection->engine, spec, false, d);
+    if (d->num_slots == most)
+        return error;
+    rs_error_restore(&kept);
+    return allocate(connection, spec, d, block);
+}
+
 int rs_loopback_rx_create(struct rsched_connection *connection,
                           const struct rsched_lane_spec *spec,
                           unsigned char *descriptor, struct rsched_lane **lane)
@@ -136,10 +176,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
         l->lane.passive = true;
         d.rx = (uint64_t)(uintptr_t)l;
     } else {
-        choose_geometry(engine, spec, &d);
-        error = rs_segment_allocate(
-            &engine->segment, sizeof(struct rs_control) + d.stride * d.num_slots,
-            is_sparse(spec), connection, rs_connection_is_dead, &l->block);
+        error = allocate_slots(connection, spec, &d, &l->block);
         if (error != 0) {
             lane_free(l);
             return error;
@@ -198,8 +235,8 @@ static int attach_peer(struct lane *l, const struct rsched_lane_spec *spec,
     words =
         rs_segment_map(c->segment_fd, d->offset, d->bytes, is_sparse(spec));
     if (words == NULL)
-        return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its slots: %m",
-                       c->peer);
+        return rs_fail(rs_segment_map_error(),
+                       "loopback: peer %d: mapping its slots: %m", c->peer);
     ring_init(&l->ring, words, d);
     l->tag = tag_of(d);
     l->sends = true;

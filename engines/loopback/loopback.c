@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -98,6 +99,7 @@ static int open_header(struct rsched_connection *c, int fd)
 {
     struct rs_segment_header *header;
     struct stat status;
+    int error;
 
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
         status.st_size < RS_HEADER_BYTES || status.st_uid != geteuid()) {
@@ -108,9 +110,10 @@ static int open_header(struct rsched_connection *c, int fd)
     }
     header = rs_segment_map(fd, 0, RS_HEADER_BYTES, false);
     if (header == NULL) {
+        error = rs_fail(rs_segment_map_error(),
+                        "loopback: peer %d: mapping its memory: %m", c->peer);
         close(fd);
-        return rs_fail(RSCHED_ESYS, "loopback: peer %d: mapping its memory: %m",
-                       c->peer);
+        return error;
     }
     if (header->magic != RS_SEGMENT_MAGIC ||
         header->job != c->engine->env.job || header->nonce != c->nonce) {
@@ -123,6 +126,17 @@ static int open_header(struct rsched_connection *c, int fd)
     c->header = header;
     c->segment_fd = fd;
     return 0;
+}
+
+/* Whether descriptors that can be done without may be opened after this one. The last
+ * quarter of those that there may be is for peers that come later, who need one each,
+ * and for the program. */
+static bool has_room_after(int fd)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+           (rlim_t)fd < limit.rlim_cur - limit.rlim_cur / 4;
 }
 
 /* Process numbers mean nothing across PID namespaces or nodes. */
@@ -142,8 +156,12 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
         return error;
     /* The nonce was in its memory just now, so the number is its own. */
     c->pid = a->pid;
-    c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
-    rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
+    if (has_room_after(fd)) {
+        c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
+        rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
+    } else {
+        rs_maps_init(&c->maps, -1, c->memory_id);
+    }
     c->reads = rs_process_may_read(c->pid);
     return 0;
 }
@@ -225,9 +243,13 @@ static int open_handed(struct rsched_connection *c, struct rs_hand *hand)
     if (error != 0)
         return error;
     c->pid = hand->pid;
+    c->reads = c->pid > 0 && rs_process_may_read(c->pid);
+    if (!has_room_after(c->segment_fd)) {
+        rs_maps_init(&c->maps, -1, c->memory_id);
+        return 0;
+    }
     c->pidfd = hand->pidfd;
     rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
-    c->reads = c->pid > 0 && rs_process_may_read(c->pid);
     hand->fds[1] = hand->pidfd = -1;
     return 0;
 }

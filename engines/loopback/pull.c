@@ -327,15 +327,26 @@ static void offer(struct lane *l, uint64_t epoch)
 /* How often to look for the sender's last chunk before others are served. */
 enum { DONE_POLLS = 1000 };
 
+/* Where our buffers lie has changed. Who cannot tell copies alone. */
+static void __attribute__((cold)) renew_offer(struct lane *l)
+{
+    struct rs_error_text kept;
+
+    rs_error_save(&kept);
+    if (rs_pull_offer(l) != 0) {
+        rs_error_restore(&kept);
+        rs_pull_withdraw(l);
+    }
+}
+
 int rs_pull_copy(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
     struct rs_work *work = work_of(l->ring.words);
     uint64_t epoch = epoch_of(l->ring.sequence), claims;
 
-    if (!pull->sharing && pull->shares && rs_pull_is_stale(pull) &&
-        rs_pull_offer(l) != 0)
-        rs_pull_withdraw(l);
+    if (!pull->sharing && pull->shares && rs_pull_is_stale(pull))
+        renew_offer(l);
     if (!pull->sharing && (!pull->shares || pull->copies.num_chunks < 2 ||
                            pull->copies.num_chunks > ONE_SIDE)) {
         l->lane.stats.nontemporal += rs_copies_run_pair(&pull->copies);
@@ -400,11 +411,15 @@ static int compile_help(struct lane *l, const struct rs_announcement *a)
 static bool try_compile_help(struct lane *l, struct rs_work *work,
                              uint64_t epoch, const struct rs_announcement *a)
 {
+    struct rs_error_text kept;
     bool good;
 
+    rs_error_save(&kept);
     atomic_store(&work->reads_table, 1);
     good = atomic_load(&work->offered) == epoch && compile_help(l, a) == 0;
     atomic_store(&work->reads_table, 0);
+    if (!good)
+        rs_error_restore(&kept);
     return good;
 }
 

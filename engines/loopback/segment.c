@@ -114,6 +114,12 @@ void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse)
     return m != NULL ? m->address : NULL;
 }
 
+int rs_segment_map_error(void)
+{
+    /* EAGAIN: all is to be locked, and there may be no more of that. */
+    return errno == ENOMEM || errno == EAGAIN ? RSCHED_ENOMEM : RSCHED_ESYS;
+}
+
 void rs_segment_unmap(void *address)
 {
     struct mapping **at, *m;
@@ -160,7 +166,7 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
     }
     s.header = rs_segment_map(s.fd, 0, RS_HEADER_BYTES, false);
     if (s.header == NULL) {
-        error = rs_fail(RSCHED_ESYS, "loopback: mapping a memfd: %m");
+        error = rs_fail(rs_segment_map_error(), "loopback: mapping a memfd: %m");
         goto err_close;
     }
     if (getrandom(&s.header->nonce, sizeof(s.header->nonce), 0) !=
@@ -275,7 +281,7 @@ static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,
     }
     b->words = rs_segment_map(segment->fd, b->offset, bytes, sparse);
     if (b->words == NULL) {
-        error = rs_fail(RSCHED_ESYS, "loopback: mapping %llu bytes: %m",
+        error = rs_fail(rs_segment_map_error(), "loopback: mapping %llu bytes: %m",
                         (unsigned long long)bytes);
         goto err_punch;
     }

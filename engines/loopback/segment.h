@@ -151,6 +151,9 @@ void rs_segment_forget(struct rs_segment *segment,
  * thread sanitizers see that they do. Any thread may call it. @return NULL with
  * errno */
 void *rs_segment_map(int fd, uint64_t offset, uint64_t bytes, bool sparse);
+/** What it is called that this has failed, by errno: RSCHED_ENOMEM, as where memory could
+ * not be reserved, or RSCHED_ESYS. */
+int rs_segment_map_error(void);
 /** Once for each rs_segment_map(); a forked child has nothing to unmap. */
 void rs_segment_unmap(void *address);
 

@@ -50,6 +50,7 @@ static bool publish(struct rs_pull *pull, struct rs_announcement *a)
 {
     const struct rs_table_maker *t = &pull->table;
     uint64_t bytes = rs_table_bytes(t);
+    struct rs_error_text kept;
 
     if (bytes <= pull->place.bytes &&
         rs_table_is_written(t, pull->place.address))
@@ -57,8 +58,11 @@ static bool publish(struct rs_pull *pull, struct rs_announcement *a)
     if (bytes > pull->place.bytes) {
         rsched_free(pull->place.address);
         pull->place = (struct rs_place){0};
-        if (rs_shared_alloc(bytes, &pull->place) != 0)
+        rs_error_save(&kept);
+        if (rs_shared_alloc(bytes, &pull->place) != 0) {
+            rs_error_restore(&kept);
             return false;
+        }
         a->offset = pull->place.offset;
         a->bytes = pull->place.bytes;
     }

@@ -94,7 +94,9 @@ struct rsched_context_params {
 };
 
 /**
- * Make a context.
+ * Make a context. Each neighbor on the node takes three descriptors as long as it is
+ * there, or one where three quarters of RLIMIT_NOFILE are open already; the last quarter
+ * is left for further ones, and for the program.
  *
  * @param params  copied
  * @param context where it is stored; destroy it with rsched_context_destroy()

@@ -130,8 +130,10 @@ static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
 static void consider(struct rsched_exchange *x)
 {
     struct parts pages = {0};
+    struct rs_error_text kept;
     int error = 0;
 
+    rs_error_save(&kept);
     for (uint32_t i = 0; i < x->num_tx && error == 0; i++) {
         if (x->tx[i]->ops->tx_blocks != NULL)
             error = add_blocks(&pages, x->tx[i], false);
@@ -141,6 +143,7 @@ static void consider(struct rsched_exchange *x)
         if (rs_adopt_is_due(&x->adopt, saving(x, &pages), pages.number, bytes_of(&pages)))
             adopt_for(x, &pages);
     }
+    rs_error_restore(&kept);
     free(pages.at);
 }
 

@@ -477,10 +477,15 @@ int rs_context_peer(struct rsched_context *context, int process,
 /* @return whether the peer is dead, or its connection */
 static bool look_at(struct rsched_context *context, struct rs_peer *p)
 {
+    struct rs_error_text kept;
+
     if (atomic_load(&p->dead))
         return true;
+    /* It may be no peer of the exchange whose call this is. */
+    rs_error_save(&kept);
     if (p->ops->check(p->connection) == 0)
         return false;
+    rs_error_restore(&kept);
     atomic_store(&p->dead, true);
     note_dead(context);
     return true;

@@ -365,6 +365,22 @@ static int fail_of_peer(struct rsched_exchange *x, const struct rs_peer *peer)
     return rs_exchange_fail(x, error != 0 ? error : RSCHED_EPEER);
 }
 
+/* Whether there is nothing more to come from a lane's peer: not a failure where there
+ * need not be. */
+static bool is_over(struct rsched_lane *lane, bool tx)
+{
+    struct rs_error_text kept;
+    int error;
+
+    if (is_dead(lane->peer))
+        return true;
+    rs_error_save(&kept);
+    error = tx ? lane->ops->tx_check(lane) : lane->ops->rx_check(lane);
+    if (error != 0)
+        rs_error_restore(&kept);
+    return error != 0;
+}
+
 /* @return 0 or RSCHED_EPEER, noted in the exchange */
 static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
                       bool tx)
@@ -374,8 +390,7 @@ static int check_list(struct rsched_exchange *x, struct rs_pending *pending,
         const struct rsched_engine_ops *ops = lane->ops;
         int error;
 
-        if (!is_dead(lane->peer) &&
-            (tx ? ops->tx_check(lane) : ops->rx_check(lane)) == 0)
+        if (!is_over(lane, tx))
             continue;
         /* It may have done all that this epoch needs before that. */
         if ((tx ? ops->tx_progress(lane) : ops->rx_progress(lane)) ==

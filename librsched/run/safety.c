@@ -399,5 +399,10 @@ void rs_safety_fini(struct rsched_context *context)
 
 void rsched_context_progress(struct rsched_context *context)
 {
+    struct rs_error_text kept;
+
+    /* What fails is told by the exchange's own calls. */
+    rs_error_save(&kept);
     tick(context);
+    rs_error_restore(&kept);
 }

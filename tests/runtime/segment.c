@@ -179,7 +179,7 @@ static void block_that_cannot_be_mapped(bool sparse)
     for (int i = 0; i < 2; i++)
         cr_assert_eq(rs_segment_allocate(&segment, LONG, sparse, NULL, never,
                                          &block),
-                     RSCHED_ESYS);
+                     RSCHED_ENOMEM);
     unlimit_mappings();
     cr_assert_eq(segment.bytes, bytes);
     cr_assert_eq(pages_of(&segment), pages);
