@@ -248,8 +248,13 @@ edit schedule '19s/}/, put: 7}/' "19:109: put 7 does not exist"
 edit schedule '18s/}/, put: 0}/' "19:5: a put stands behind a part of another one"
 edit schedule '19s/bytes: [0-9]*/bytes: 18446744073709551615/;19s/}/, put: 0}/' "19:84: the parts of put 0 are too long together"
 bad "plan: box-optimal splits no puts" plan scale-les3:60:ew -s box-optimal --split
-bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew --nodes 0
-bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew --nodes 1e6
+bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew -s exact --nodes 0
+bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew -s exact --nodes 1e6
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5 -s box-optimal
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5 --jitter 1
+bad "plan: --seconds is for --scheduler box-optimal" plan scale-les3:60:ew --seconds 5
+bad "--seconds 90000: above 86400" plan scale-les3:60:ew -s box-optimal --seconds 90000
 
 echo "$(wc -l < cases) kinds of bad input, $(wc -l < failed) failed"
 [ ! -s failed ]
