@@ -62,7 +62,7 @@ struct tool_option {
 
 /**
  * Read the options of a subcommand. --help is always there, whatever the settings
- * are; else they must be good.
+ * are; else they must be good. Standard input ("-") can be named once.
  *
  * @param first where the index of the first argument that is no option is
  *              stored; options may stand behind arguments
@@ -106,6 +106,10 @@ int tool_output_open(struct tool_output *output, const char *path);
  * @return the status
  */
 int tool_output_close(struct tool_output *output, int error);
+
+/** Whether it could be opened, before something that takes long; leaves nothing
+ * behind. `path` may be NULL. @return TOOL_OK, or a status */
+int tool_output_check(const char *path);
 
 /** Write what `file` still holds. @return TOOL_OK, or TOOL_FAILED after saying
  * that this, or a write before, has failed */
