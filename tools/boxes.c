@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --scheduler box-optimal: the shortest packing of the paper's boxes, found by
- * rsched-box-optimal, a process of its own next to this executable (GLPK is
- * under another licence). tools/glpk/README.md has what is written and read. */
+/* --scheduler box-optimal: a packing of the paper's boxes, the shortest up to
+ * slots of time, found by rsched-box-optimal, a process of its own next to this
+ * executable (GLPK is under another licence). tools/glpk/README.md has what is
+ * written and read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "librsched/base/error.h"
@@ -39,6 +41,9 @@ struct packing {
     size_t num_kinds, num_boxes;
     uint32_t *engines, *positions; /* per put */
     uint64_t *starts;              /* per put, ps */
+    uint64_t lower, upper;         /* of the height, ps */
+    uint64_t seconds;              /* that the solver may take */
+    bool limited;                  /* it wanted more of them */
 };
 
 static int find_kinds(struct packing *packing)
@@ -85,9 +90,9 @@ static int find_kinds(struct packing *packing)
 
 static int write_boxes(const struct packing *packing, FILE *out)
 {
-    fprintf(out, "boxes 1\nengines %" PRIu32 "\nopen %" PRIu64 "\nslots %d\n",
-            packing->problem.costs.num_engines,
-            packing->problem.costs.engine_open, SLOTS);
+    fprintf(out, "boxes 1\nengines %" PRIu32 "\nopen %" PRIu64 "\nslots %d\n"
+            "limit %" PRIu64 "\n", packing->problem.costs.num_engines,
+            packing->problem.costs.engine_open, SLOTS, 1000 * packing->seconds);
     for (size_t k = 0; k < packing->num_kinds; k++)
         fprintf(out, "box %" PRId64 " %" PRIu64 " %" PRIu32 "\n",
                 packing->kinds[k].color, packing->kinds[k].height,
@@ -115,8 +120,31 @@ static int find_solver(char *path)
     return 0;
 }
 
+/* Wait for it; on a terminal say how far it is. @return as waitpid() */
+static pid_t await(pid_t child, uint64_t seconds, int *status)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    bool tell = isatty(STDERR_FILENO);
+    struct timespec begin, now;
+    pid_t ended;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    while ((ended = waitpid(child, status, tell ? WNOHANG : 0)) == 0 ||
+           (ended < 0 && errno == EINTR)) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (tell)
+            fprintf(stderr, "\r" TOOL_BOXES ": %lld of at most %" PRIu64 " s",
+                    (long long)(now.tv_sec - begin.tv_sec), seconds);
+        if (ended == 0)
+            nanosleep(&pause, NULL);
+    }
+    if (tell)
+        fputs("\r\033[K", stderr);
+    return ended;
+}
+
 /* Run the solver; its output is in *out, rewound. */
-static int run_solver(FILE *in, FILE *out)
+static int run_solver(FILE *in, FILE *out, uint64_t seconds)
 {
     char path[PATH], *arguments[] = {path, NULL};
     posix_spawn_file_actions_t actions;
@@ -136,13 +164,8 @@ static int run_solver(FILE *in, FILE *out)
     posix_spawn_file_actions_destroy(&actions);
     if (errno != 0)
         return rs_fail(RSCHED_ESYS, "%s: %m", path);
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR)
-            return rs_fail(RSCHED_ESYS, "%s: %m", path);
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
-        return rs_fail(RSCHED_ELIMIT, TOOL_BOXES ": no packing was found in "
-                       "time; this is for small patterns");
+    if (await(child, seconds, &status) < 0)
+        return rs_fail(RSCHED_ESYS, "%s: %m", path);
     if (status != 0)
         return rs_fail(RSCHED_ESYS, TOOL_BOXES ": %s failed", path);
     rewind(out);
@@ -170,14 +193,16 @@ static bool place(struct packing *packing, uint64_t kind, uint64_t engine,
     return false;
 }
 
-static int read_packing(struct packing *packing, FILE *in, uint64_t *lower,
-                        uint64_t *upper)
+static int read_packing(struct packing *packing, FILE *in)
 {
     uint64_t kind, engine, start;
     size_t placed = 0;
+    int limited;
 
-    if (fscanf(in, "lower %" SCNu64 " upper %" SCNu64, lower, upper) != 2)
+    if (fscanf(in, "lower %" SCNu64 " upper %" SCNu64 " limited %d",
+               &packing->lower, &packing->upper, &limited) != 3)
         goto err_answer;
+    packing->limited = limited != 0;
     while (fscanf(in, " place %" SCNu64 " %" SCNu64 " %" SCNu64, &kind,
                   &engine, &start) == 3) {
         if (!place(packing, kind, engine, start))
@@ -207,8 +232,7 @@ static void find_positions(struct packing *packing)
     }
 }
 
-static int place_boxes(struct packing *packing, uint64_t *lower,
-                       uint64_t *upper)
+static int place_boxes(struct packing *packing)
 {
     FILE *in = tmpfile(), *out = tmpfile();
     int error;
@@ -218,9 +242,9 @@ static int place_boxes(struct packing *packing, uint64_t *lower,
     else
         error = write_boxes(packing, in);
     if (error == 0)
-        error = run_solver(in, out);
+        error = run_solver(in, out, packing->seconds);
     if (error == 0)
-        error = read_packing(packing, out, lower, upper);
+        error = read_packing(packing, out);
     if (in != NULL)
         fclose(in);
     if (out != NULL)
@@ -228,23 +252,22 @@ static int place_boxes(struct packing *packing, uint64_t *lower,
     return error;
 }
 
-static int pack(struct packing *packing, uint64_t *lower, uint64_t *upper)
+static int pack(struct packing *packing)
 {
     int error = find_kinds(packing);
 
     if (error == 0 && packing->num_boxes > 0)
-        error = place_boxes(packing, lower, upper);
+        error = place_boxes(packing);
     if (error == 0)
         find_positions(packing);
     return error;
 }
 
 int tool_boxes_plan(const struct rsched_pattern *pattern,
-                    struct rsched_machine *machine,
-                    struct rsched_schedule **schedule)
+                    struct rsched_machine *machine, uint64_t seconds,
+                    struct rsched_schedule **schedule, bool *limited)
 {
-    struct packing packing = {0};
-    uint64_t lower = 0, upper = 0;
+    struct packing packing = {.seconds = seconds};
     size_t puts;
     int error = rs_problem_init(&packing.problem, pattern, machine, NULL, 0);
 
@@ -267,13 +290,15 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
         packing.starts == NULL)
         error = rs_fail(RSCHED_ENOMEM, "box-optimal: no memory");
     else
-        error = pack(&packing, &lower, &upper);
+        error = pack(&packing);
     if (error == 0)
         error = rsched_schedule_create_queues(pattern, machine, TOOL_BOXES,
                                               packing.engines,
                                               packing.positions, schedule);
-    if (error == 0)
-        rs_schedule_note_boxes(*schedule, upper, lower);
+    if (error == 0) {
+        rs_schedule_note_boxes(*schedule, packing.upper, packing.lower);
+        *limited = packing.limited;
+    }
     free(packing.kinds);
     free(packing.kind_of);
     free(packing.engines);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/error.h"
 #include "librsched/base/file.h"
 #include "librsched/base/yaml.h"
 #include "tools/picture.h"
@@ -66,7 +67,10 @@ static int load(const char *name, const char *text, size_t length,
         }
         return error;
     }
-    if (request->machine != NULL)
+    if (request->planner != NULL)
+        error = rs_fail(RSCHED_EINVAL, "draw: --scheduler is for a pattern, "
+                        "and %s is a schedule", name);
+    if (error == 0 && request->machine != NULL)
         error = rsched_machine_open(request->machine, &machine);
     if (error == 0)
         error = rsched_schedule_parse(name, text, length, machine, schedule);

@@ -23,7 +23,7 @@ static void print_help(const struct tool_command *command,
         else
             printf("      %-24s %s\n", text, options->help);
     }
-    printf("      %-24s %s\n", "--help", "print this");
+    printf("  -h, %-24s %s\n", "--help", "print this");
 }
 
 /* The tables that getopt_long() wants. */
@@ -46,6 +46,7 @@ static void translate(const struct tool_option *options, struct option *longs,
         if (argument)
             *shorts++ = ':';
     }
+    *shorts++ = 'h';
     *shorts = '\0';
     longs[count] = (struct option){"help", no_argument, NULL, HELP};
     longs[count + 1] = (struct option){0};
@@ -61,12 +62,64 @@ static const struct tool_option *find(const struct tool_option *options,
     return options;
 }
 
+/* What is wrong with a long option that getopt_long() does not know. */
+static int tell_bad(const struct tool_command *command, const char *word,
+                    const struct tool_option *options)
+{
+    size_t length = strcspn(word, "="), used = 0;
+    bool help = length > 2 && strncmp(word, "--help", length) == 0;
+    char known[256] = "";
+    int count = help;
+
+    if (help)
+        used += (size_t)snprintf(known, sizeof(known), "--help");
+    for (; options->name != NULL; options++) {
+        if (length <= 2 || strncmp(options->name, word + 2, length - 2) != 0)
+            continue;
+        if (used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used,
+                                     "%s--%s", count > 0 ? ", " : "",
+                                     options->name);
+        count++;
+    }
+    if (count == 0)
+        return tool_bad("%s: bad option '%s'", command->name, word);
+    if (count == 1)
+        return tool_bad("%s: option %s takes no value", command->name, known);
+    return tool_bad("%s: option '%.*s' may be any of %s", command->name,
+                    (int)length, word, known);
+}
+
+/* Whether the value of an option is read, if it names a file. */
+static bool is_input(const struct tool_option *option)
+{
+    return option->value != NULL && strcmp(option->name, "output") != 0 &&
+           strcmp(option->name, "svg") != 0;
+}
+
+/* What is read to its end is empty when it is read again. */
+static int check_inputs(const struct tool_command *command,
+                        const struct tool_option *options, const bool *given,
+                        char *const *arguments)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; options[i].name != NULL; i++)
+        count += given[i] && is_input(&options[i]) &&
+                 strcmp(*options[i].value, "-") == 0;
+    for (; *arguments != NULL; arguments++)
+        count += strcmp(*arguments, "-") == 0;
+    return count > 1 ? tool_bad("%s: standard input ('-') is named more than "
+                                "once", command->name)
+                     : TOOL_GO_ON;
+}
+
 int tool_parse_only(const struct tool_command *command, int argc, char **argv,
                     const struct tool_option *options, int *first, int least,
                     int most)
 {
     struct option longs[OPTIONS_MOST + 2];
-    char shorts[2 * OPTIONS_MOST + 2];
+    char shorts[2 * OPTIONS_MOST + 3];
     bool given[OPTIONS_MOST] = {false};
     int found;
 
@@ -76,7 +129,7 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
     while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
         const struct tool_option *option;
 
-        if (found == HELP) {
+        if (found == HELP || found == 'h') {
             print_help(command, options);
             return TOOL_OK;
         }
@@ -86,13 +139,15 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
         if (found == '?' && optopt > HELP && optopt < FIRST)
             return tool_bad("%s: unknown option '-%c'", command->name, optopt);
         if (found == '?')
-            return tool_bad("%s: bad option '%s'", command->name,
-                            argv[optind - 1]);
+            return tell_bad(command, argv[optind - 1], options);
         option = find(options, found);
         if (given[option - options])
             return tool_bad("%s: option --%s is given twice", command->name,
                             option->name);
         given[option - options] = true;
+        if (option->value != NULL && *optarg == '\0')
+            return tool_bad("%s: option --%s has an empty value", command->name,
+                            option->name);
         if (option->flag != NULL)
             *option->flag = true;
         else
@@ -104,7 +159,7 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
     if (argc - optind > most)
         return tool_bad("%s: one argument too many: '%s'", command->name,
                         argv[optind + most]);
-    return TOOL_GO_ON;
+    return check_inputs(command, options, given, argv + optind);
 }
 
 int tool_parse(const struct tool_command *command, int argc, char **argv,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,56 @@ static bool is_special(const char *path)
            !S_ISDIR(status.st_mode);
 }
 
-int tool_output_open(struct tool_output *output, const char *path)
+/* What a link says, as seen from where the link is. @return NULL with errno */
+static char *follow(const char *link)
+{
+    char to[PATH_MAX], *path;
+    ssize_t length = readlink(link, to, sizeof(to) - 1);
+    const char *slash = strrchr(link, '/');
+    int folder;
+
+    if (length < 0)
+        return NULL;
+    to[length] = '\0';
+    folder = to[0] == '/' || slash == NULL ? 0 : (int)(slash - link + 1);
+    if (asprintf(&path, "%.*s%s", folder, link, to) >= 0)
+        return path;
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* Where a link points, so that the link stays, also when nothing is there yet.
+ * @return NULL with errno */
+static char *find_target(const char *path)
+{
+    char *target = realpath(path, NULL), *next;
+
+    if (target != NULL || errno != ENOENT)
+        return target;
+    target = strdup(path);
+    /* realpath() has found no loop, so this ends. */
+    while (target != NULL && (next = follow(target)) != NULL) {
+        free(target);
+        target = next;
+    }
+    return target;
+}
+
+/* Of the file that is replaced, else that of any new one: mkstemp() makes
+ * private files. */
+static mode_t find_mode(const char *target)
 {
     mode_t mask = umask(0);
-    int fd;
+    struct stat status;
 
     umask(mask);
+    return stat(target, &status) == 0 ? status.st_mode & 0777 : 0666 & ~mask;
+}
+
+int tool_output_open(struct tool_output *output, const char *path)
+{
+    int fd;
+
     /* A file that may not be so long is an error of write(), and leaves nothing. */
     signal(SIGXFSZ, SIG_IGN);
     *output = (struct tool_output){.file = stdout};
@@ -44,12 +89,10 @@ int tool_output_open(struct tool_output *output, const char *path)
         output->file = fopen(path, "we");
         return output->file != NULL ? TOOL_OK : fail(output);
     }
-    /* Where a link points, so that the link stays. */
-    output->target = realpath(path, NULL);
+    output->target = find_target(path);
     if (output->target == NULL)
-        output->target = strdup(path);
-    if (output->target == NULL ||
-        asprintf(&output->temporary, "%s.XXXXXX", output->target) < 0) {
+        return fail(output);
+    if (asprintf(&output->temporary, "%s.XXXXXX", output->target) < 0) {
         free(output->target);
         errno = ENOMEM;
         return fail(output);
@@ -57,8 +100,7 @@ int tool_output_open(struct tool_output *output, const char *path)
     fd = mkstemp(output->temporary);
     if (fd < 0)
         goto err_free;
-    /* mkstemp() makes private files; this one is like any other. */
-    if (fchmod(fd, 0666 & ~mask) != 0)
+    if (fchmod(fd, find_mode(output->target)) != 0)
         goto err_close;
     output->file = fdopen(fd, "w");
     if (output->file == NULL)
@@ -72,6 +114,23 @@ err_free:
     free(output->temporary);
     free(output->target);
     return fail(output);
+}
+
+int tool_output_check(const char *path)
+{
+    struct tool_output output;
+    int status;
+
+    if (path == NULL || is_special(path))
+        return TOOL_OK;
+    status = tool_output_open(&output, path);
+    if (status != TOOL_OK || output.temporary == NULL)
+        return status;
+    fclose(output.file);
+    unlink(output.temporary);
+    free(output.temporary);
+    free(output.target);
+    return TOOL_OK;
 }
 
 /* Of what writes, an error of the system is a full disk and the like, and no

@@ -58,12 +58,24 @@ static void specify(const char *name, const struct choice *c, char *text,
     if (strcmp(name, "scale-les3") == 0)
         snprintf(text, size, "%s:%s:%s", name, c->grid,
                  c->directions ? c->directions : "all");
-    else if (is_halo(name))
+    else
         snprintf(text, size, "%s:%s:h%s:%s%s%s", name, c->size,
                  c->width ? c->width : "1", c->neighbors ? c->neighbors : most,
                  c->element ? ":" : "", c->element ? c->element : "");
-    else
-        snprintf(text, size, "%s", name);
+}
+
+/* A pattern whose parameters are options. */
+static int open_family(const char *name, const struct choice *c,
+                       struct rsched_pattern **pattern)
+{
+    char specification[PATH_MAX];
+    int status = check_options(name, c), error;
+
+    if (status != TOOL_OK)
+        return status;
+    specify(name, c, specification, sizeof(specification));
+    error = rsched_pattern_open(specification, pattern);
+    return error != 0 ? tool_library(error) : TOOL_OK;
 }
 
 int tool_pattern(const struct tool_command *command, int argc, char **argv)
@@ -84,7 +96,6 @@ int tool_pattern(const struct tool_command *command, int argc, char **argv)
         {"output", 'o', "FILE", "where to write (standard output)", &c.output,
          NULL},
         {0}};
-    char specification[PATH_MAX];
     struct rsched_pattern *pattern;
     struct tool_output output;
     int first;
@@ -93,13 +104,18 @@ int tool_pattern(const struct tool_command *command, int argc, char **argv)
 
     if (status != TOOL_GO_ON)
         return status;
-    status = check_options(argv[first], &c);
+    /* No such pattern is worse than options that it does not have. */
+    if (strcmp(argv[first], "scale-les3") != 0 && !is_halo(argv[first])) {
+        error = rsched_pattern_open(argv[first], &pattern);
+        status = error != 0 ? tool_library(error)
+                            : check_options(argv[first], &c);
+        if (error == 0 && status != TOOL_OK)
+            rsched_pattern_destroy(pattern);
+    } else {
+        status = open_family(argv[first], &c, &pattern);
+    }
     if (status != TOOL_OK)
         return status;
-    specify(argv[first], &c, specification, sizeof(specification));
-    error = rsched_pattern_open(specification, &pattern);
-    if (error != 0)
-        return tool_library(error);
     status = tool_output_open(&output, c.output);
     if (status == TOOL_OK) {
         error = rsched_pattern_write(pattern, output.file);

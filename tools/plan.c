@@ -7,8 +7,20 @@
 #include "tools/text.h"
 #include "tools/world.h"
 
+/* A day. */
+enum { BOX_SECONDS = 60, BOX_SECONDS_MOST = 86400 };
+
+/* What is asked for, and what of that is no part of a schedule. */
+struct request {
+    struct rsched_plan_options plan;
+    bool late;        /* choose the scheduler, under `jitter` */
+    uint64_t jitter;  /* ps */
+    uint64_t seconds; /* for box-optimal */
+    bool limited;     /* which has used them up */
+};
+
 static void print_head(const struct rsched_schedule *schedule,
-                       const char *machine, FILE *out)
+                       const char *machine, bool limited, FILE *out)
 {
     const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
     const char *planner = rsched_schedule_planner(schedule);
@@ -33,9 +45,10 @@ static void print_head(const struct rsched_schedule *schedule,
                 rsched_schedule_num_puts(schedule),
                 rsched_schedule_num_parts(schedule));
     if (rsched_schedule_box_bound(schedule) > 0)
-        fprintf(out, "boxes        %s us high; no packing is below %s us\n",
+        fprintf(out, "boxes        %s us high; no packing is below %s us%s\n",
                 tool_us(rsched_schedule_box_makespan(schedule), text[0]),
-                tool_us(rsched_schedule_box_bound(schedule), text[1]));
+                tool_us(rsched_schedule_box_bound(schedule), text[1]),
+                limited ? " (ended by the limit of time)" : "");
     if (rsched_schedule_nodes(schedule) > 0)
         fprintf(out, "search       %" PRIu64 " nodes\n",
                 rsched_schedule_nodes(schedule));
@@ -56,11 +69,11 @@ static void print_queues(const struct rsched_schedule *schedule, FILE *out)
 }
 
 static int print_text(const struct rsched_schedule *schedule,
-                      const char *machine, FILE *out)
+                      const char *machine, bool limited, FILE *out)
 {
     const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
 
-    print_head(schedule, machine, out);
+    print_head(schedule, machine, limited, out);
     print_queues(schedule, out);
     fprintf(out, "\n%6s  %-9s %12s  %6s %12s %12s\n", "put", "direction",
             "bytes", "engine", "start us", "finish us");
@@ -185,11 +198,25 @@ static int choose_planner(const struct rsched_pattern *pattern,
     return rs_world_select(&params, planner, &mean);
 }
 
-/* @param late whether to choose the scheduler under `jitter` ps */
-static int make_schedule(const char *pattern_name, const char **machine_name,
-                         struct rsched_plan_options *options, bool late,
-                         uint64_t jitter, struct rsched_schedule **schedule)
+static int make_boxes(const struct rsched_pattern *pattern,
+                      struct rsched_machine *machine, struct request *request,
+                      struct rsched_schedule **schedule)
 {
+    int error = tool_boxes_plan(pattern, machine, request->seconds, schedule,
+                                &request->limited);
+
+    if (error == 0 && request->limited)
+        tool_bad("warning: " TOOL_BOXES " was ended by its limit of %" PRIu64
+                 " s: another run may find a shorter packing, or a higher "
+                 "bound", request->seconds);
+    return error;
+}
+
+static int make_schedule(const char *pattern_name, const char **machine_name,
+                         struct request *request,
+                         struct rsched_schedule **schedule)
+{
+    struct rsched_plan_options *plan = &request->plan;
     struct rsched_pattern *pattern = NULL;
     struct rsched_machine *machine = NULL;
     int error = rsched_pattern_open(pattern_name, &pattern);
@@ -198,46 +225,77 @@ static int make_schedule(const char *pattern_name, const char **machine_name,
         *machine_name = tool_default_machine(pattern);
     if (error == 0)
         error = rsched_machine_open(*machine_name, &machine);
-    if (error == 0 && late)
-        error = choose_planner(pattern, machine, jitter, &options->planner);
-    if (error == 0 && strcmp(options->planner, TOOL_BOXES) == 0)
-        error = tool_boxes_plan(pattern, machine, schedule);
+    if (error == 0 && request->late)
+        error = choose_planner(pattern, machine, request->jitter,
+                               &plan->planner);
+    if (error == 0 && strcmp(plan->planner, TOOL_BOXES) == 0)
+        error = make_boxes(pattern, machine, request, schedule);
     else if (error == 0)
-        error = rsched_schedule_create_options(pattern, machine, options,
+        error = rsched_schedule_create_options(pattern, machine, plan,
                                                schedule);
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error != 0 ? tool_library(error) : TOOL_OK;
 }
 
+/* Options that another one makes useless are errors, not noise. */
+static int check_options(const struct request *request, const char *nodes,
+                         const char *seconds)
+{
+    const char *planner = request->plan.planner;
+
+    if (request->late && (planner != NULL || request->plan.split))
+        return tool_bad("plan: --jitter chooses the scheduler, and splits no "
+                        "puts");
+    if (planner == NULL)
+        planner = TOOL_DEFAULT_PLANNER;
+    if (request->plan.split && strcmp(planner, TOOL_BOXES) == 0)
+        return tool_bad("plan: " TOOL_BOXES " splits no puts");
+    if (nodes != NULL && strcmp(planner, "exact") != 0)
+        return tool_bad("plan: --nodes is for --scheduler exact");
+    if (seconds != NULL && strcmp(planner, TOOL_BOXES) != 0)
+        return tool_bad("plan: --seconds is for --scheduler " TOOL_BOXES);
+    return TOOL_OK;
+}
+
+static int print(const struct request *request,
+                 const struct rsched_schedule *schedule, const char *machine,
+                 int format, FILE *out)
+{
+    if (format == 0)
+        return print_text(schedule, machine, request->limited, out);
+    return (format == 1 ? print_json : rsched_schedule_write)(schedule, machine,
+                                                              out);
+}
+
 int tool_plan(const struct tool_command *command, int argc, char **argv)
 {
-    static int (*const print[])(const struct rsched_schedule *, const char *,
-                                FILE *) = {print_text, print_json,
-                                           rsched_schedule_write};
-    struct rsched_plan_options plan = {0};
+    struct request request = {.seconds = BOX_SECONDS};
+    struct rsched_plan_options *plan = &request.plan;
     const char *machine = NULL, *nodes = NULL, *jitter = NULL;
-    const char *format = "text", *path = NULL;
+    const char *format = "text", *path = NULL, *seconds = NULL;
     const struct tool_option options[] = {
         {"machine", 'm', "M", "a machine file or built-in machine", &machine,
          NULL},
         {"scheduler", 's', "S",
          "a scheduler (" TOOL_DEFAULT_PLANNER "): one that rsched info lists, "
          "or " TOOL_BOXES,
-         &plan.planner, NULL},
+         &plan->planner, NULL},
         {"split", 0, NULL, "halve large puts where the total gains", NULL,
-         &plan.split},
+         &plan->split},
         {"jitter", 0, "US",
          "take the scheduler that does best when nodes start at random within "
          "this", &jitter, NULL},
-        {"nodes", 0, "N", "most nodes of a proof (12 million)", &nodes, NULL},
+        {"nodes", 0, "N", "exact: most nodes of a proof (12 million)", &nodes,
+         NULL},
+        {"seconds", 0, "N", TOOL_BOXES ": most that it may take (60)", &seconds,
+         NULL},
         {"format", 'f', "F", "text|json|yaml (text)", &format, NULL},
         {"output", 'o', "FILE", "where to write (standard output)", &path,
          NULL},
         {0}};
     struct rsched_schedule *schedule;
     struct tool_output output;
-    uint64_t ps = 0;
     int first, number;
     int status = tool_parse(command, argc, argv, options, &first, 1, 1);
 
@@ -246,27 +304,28 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|yaml");
     if (number < 0)
         return TOOL_BAD_INPUT;
-    if (jitter != NULL && (plan.planner != NULL || plan.split))
-        return tool_bad("plan: --jitter chooses the scheduler, and splits no "
-                        "puts");
-    if (plan.planner == NULL)
-        plan.planner = TOOL_DEFAULT_PLANNER;
-    if (plan.split && strcmp(plan.planner, TOOL_BOXES) == 0)
-        return tool_bad("plan: " TOOL_BOXES " splits no puts");
-    status = tool_scheduler(plan.planner, TOOL_BOXES);
+    request.late = jitter != NULL;
+    if (plan->planner != NULL &&
+        tool_scheduler(plan->planner, TOOL_BOXES) != TOOL_OK)
+        return TOOL_BAD_INPUT;
+    status = check_options(&request, nodes, seconds);
+    if (plan->planner == NULL)
+        plan->planner = TOOL_DEFAULT_PLANNER;
     if (status == TOOL_OK)
-        status = tool_nodes(nodes, &plan.nodes);
-    if (status == TOOL_OK && jitter != NULL)
-        status = tool_jitter(jitter, &ps);
+        status = tool_number("nodes", nodes, UINT64_MAX, &plan->nodes);
     if (status == TOOL_OK)
-        status = make_schedule(argv[first], &machine, &plan, jitter != NULL,
-                               ps, &schedule);
+        status = tool_number("seconds", seconds, BOX_SECONDS_MOST,
+                             &request.seconds);
+    if (status == TOOL_OK && request.late)
+        status = tool_jitter(jitter, &request.jitter);
+    if (status == TOOL_OK)
+        status = make_schedule(argv[first], &machine, &request, &schedule);
     if (status != TOOL_OK)
         return status;
     status = tool_output_open(&output, path);
     if (status == TOOL_OK)
-        status = tool_output_close(&output, print[number](schedule, machine,
-                                                          output.file));
+        status = tool_output_close(&output, print(&request, schedule, machine,
+                                                  number, output.file));
     rsched_schedule_destroy(schedule);
     return status;
 }

@@ -412,6 +412,9 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     if (kind < 0)
         return TOOL_BAD_INPUT;
     request.memory = (enum memory)kind;
+    if (request.compare != NULL &&
+        (request.output != NULL || request.svg != NULL))
+        return tool_bad("probe: --compare writes no machine and draws nothing");
     if (request.memory == MEMORY_GPU && request.svg != NULL)
         return tool_bad("probe: --svg draws host memory only");
     status = check_settings(request.memory);
@@ -422,6 +425,11 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
                              &request.longest);
     if (status == TOOL_OK && request.compare != NULL)
         status = read_ways(request.compare, request.memory, &request.compared);
+    /* Measuring takes minutes, which should not be for nothing. */
+    if (status == TOOL_OK)
+        status = tool_output_check(request.output);
+    if (status == TOOL_OK)
+        status = tool_output_check(request.svg);
     if (status != TOOL_OK)
         return status;
     request.rounds = (unsigned)number;

@@ -73,17 +73,22 @@ const char *tool_default_machine(const struct rsched_pattern *pattern)
                                                                 : "tofu-k";
 }
 
-int tool_nodes(const char *text, uint64_t *nodes)
+int tool_number(const char *option, const char *text, uint64_t most,
+                uint64_t *number)
 {
+    unsigned long long value;
     char *end;
 
     if (text == NULL)
         return TOOL_OK;
     errno = 0;
-    *nodes = strtoull(text, &end, 10);
+    value = strtoull(text, &end, 10);
     if (*text < '1' || *text > '9' || *end != '\0' || errno != 0)
-        return tool_bad("--nodes %s: expected a whole number, at least 1",
-                        text);
+        return tool_bad("--%s %s: expected a whole number, at least 1",
+                        option, text);
+    if (value > most)
+        return tool_bad("--%s %s: above %" PRIu64, option, text, most);
+    *number = value;
     return TOOL_OK;
 }
 

@@ -62,7 +62,7 @@ struct tool_option {
 
 /**
  * Read the options of a subcommand. --help is always there, whatever the settings
- * are; else they must be good.
+ * are; else they must be good. Standard input ("-") can be named once.
  *
  * @param first where the index of the first argument that is no option is
  *              stored; options may stand behind arguments
@@ -107,6 +107,10 @@ int tool_output_open(struct tool_output *output, const char *path);
  */
 int tool_output_close(struct tool_output *output, int error);
 
+/** Whether it could be opened, before something that takes long; leaves nothing
+ * behind. `path` may be NULL. @return TOOL_OK, or a status */
+int tool_output_check(const char *path);
+
 /** Write what `file` still holds. @return TOOL_OK, or TOOL_FAILED after saying
  * that this, or a write before, has failed */
 int tool_flush(FILE *file, const char *name);
@@ -121,14 +125,22 @@ const char *tool_default_machine(const struct rsched_pattern *pattern);
 /** A scheduler that is a process of its own; see tools/glpk. */
 #define TOOL_BOXES "box-optimal"
 
-/** Plan with it. @return as rsched_schedule_create(); RSCHED_ENOTSUP when it was
- * not built, RSCHED_ELIMIT when the pattern is too large for it */
+/**
+ * Plan with it, in `seconds` at most.
+ *
+ * @param limited whether it would have needed more; then its packing may not be
+ *                the shortest, nor its bound the highest
+ * @return as rsched_schedule_create(); RSCHED_ENOTSUP when it was not built,
+ *         RSCHED_ELIMIT when the pattern is too large for it
+ */
 int tool_boxes_plan(const struct rsched_pattern *pattern,
-                    struct rsched_machine *machine,
-                    struct rsched_schedule **schedule);
+                    struct rsched_machine *machine, uint64_t seconds,
+                    struct rsched_schedule **schedule, bool *limited);
 
-/** The number that --nodes asks for. @return TOOL_OK or a status */
-int tool_nodes(const char *text, uint64_t *nodes);
+/** The number, at least 1, that an option asks for; without `text` *number stays.
+ * @return TOOL_OK or a status */
+int tool_number(const char *option, const char *text, uint64_t most,
+                uint64_t *number);
 
 /** Room for the texts below. */
 enum { TOOL_TEXT = 48 };

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/file.h"
@@ -153,6 +154,9 @@ static int set_mapping(const char *word, struct tool_world *world)
         return wrong != NULL ? tool_bad("--mapping %s: %s", word, wrong)
                              : TOOL_OK;
     }
+    if (strcmp(word, "random") == 0 && access(word, F_OK) != 0)
+        return tool_bad("--mapping random: expected random:SEED, as in "
+                        "random:1");
     return read_mapping(word, world);
 }
 
@@ -162,7 +166,9 @@ int tool_jitter(const char *text, uint64_t *ps)
 
     if (wrong == NULL && *ps > UINT64_C(1000000000000))
         wrong = "above 1 s";
-    return wrong != NULL ? tool_bad("--jitter %s: %s", text, wrong) : TOOL_OK;
+    return wrong != NULL ? tool_bad("--jitter %s: %s (such as 1.5, at most "
+                                    "1000000)", text, wrong)
+                         : TOOL_OK;
 }
 
 static int set_jitter(const struct tool_world_options *words,

@@ -10,6 +10,7 @@ so that neither side of the comparison is ours alone.
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,15 +22,17 @@ def height(size):
     return -(-size * 1000000 // RATE) + COMMAND
 
 
-def solve(solver, kinds, opening):
+def solve(solver, kinds, opening, limit=None):
     lines = ["boxes 1", "engines %d" % ENGINES, "open %d" % opening, "slots 70"]
+    lines += [] if limit is None else ["limit %d" % limit]
     lines += ["box %d %d %d" % (color, tall, count)
               for (color, tall), count in kinds.items()]
     run = subprocess.run([solver], input="\n".join(lines + ["end"]) + "\n",
                          capture_output=True, text=True, check=True)
     words = [line.split() for line in run.stdout.splitlines()]
     lower, upper = int(words[0][1]), int(words[1][1])
-    places = [tuple(map(int, w[1:])) for w in words[2:]]
+    assert words[2] in [["limited", "1"]] + [["limited", "0"]] * (limit != 0), words[2]
+    places = [tuple(map(int, w[1:])) for w in words[3:]]
     return lower, upper, places
 
 
@@ -77,6 +80,23 @@ def check_limits(rsched):
         assert run.stderr.startswith("rsched: box-optimal: " + cause), run.stderr
 
 
+def check_ended(rsched):
+    """A solver that its limit ends: what it has found is a plan all the same, which says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(rsched, folder)
+        solver = os.path.join(folder, "rsched-box-optimal")
+        with open(solver, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\ngrep -qx 'limit 7000' && printf 'lower 1000000\nupper 2000000\n"
+                       "limited 1\nplace 0 0 0\n'\n")
+        os.chmod(solver, 0o755)
+        run = subprocess.run([copy, "plan", "-", "-s", "box-optimal", "--seconds", "7"], capture_output=True, text=True,
+                             input="rsched: pattern/1\nname: p\nputs:\n  - {bytes: 5000, direction: N}\n")
+    assert run.returncode == 0, run.stderr
+    line = "boxes        2.000 us high; no packing is below 1.000 us (ended by the limit of time)\n"
+    assert line in run.stdout, run.stdout
+    assert run.stderr.startswith("rsched: warning: box-optimal was ended by its limit of 7 s"), run.stderr
+
+
 def main():
     rsched, reference = sys.argv[1:]
     solver = os.path.join(os.path.dirname(rsched), "rsched-box-optimal")
@@ -108,6 +128,10 @@ def main():
                            if "box_us" in w) * 1e6
                 assert upper <= best * 1.05, (name, upper, best)
             print("%s, opening %d: %d to %d" % (name, opening, lower, upper))
+            # Without any time there is a packing, too, and the bound that needs no search.
+            below, above, places = solve(solver, kinds, opening, 0)
+            check_packing(kinds, opening, above, places)
+            assert below <= lower and upper <= above, (name, opening, below, above)
     # The command calls the solver and simulates what it answers.
     run = subprocess.run([rsched, "plan", "scale-les3:872:all", "-s", "box-optimal",
                           "-f", "json"], capture_output=True, text=True, check=True)
@@ -128,6 +152,7 @@ def main():
                                text=True, check=True).stdout
         assert "box-optimal" in drawn
     check_limits(rsched)
+    check_ended(rsched)
     return 0
 
 

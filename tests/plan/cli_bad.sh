@@ -54,11 +54,21 @@ bad "no command '--frob'" --frob
 bad "plan: expected PATTERN" plan
 bad "plan: one argument too many: 'b'" plan a b
 bad "plan: bad option '--frob'" plan --frob
+bad "plan: bad option '--=3'" plan --=3
+bad "plan: option --split takes no value" plan --split=yes
+bad "plan: option --split takes no value" plan --spl=yes
+bad "plan: option --help takes no value" plan --help=yes
+bad "plan: option '--s' may be any of --scheduler, --split, --seconds" plan --s x
+bad "plan: option --output has an empty value" plan scale-les3:60:ew -o ''
+bad "plan: standard input ('-') is named more than once" plan - -m -
+bad "compare: standard input ('-') is named more than once" compare - scale-les3:60:ew -
+bad "simulate: standard input ('-') is named more than once" simulate - --mapping -
 bad "plan: unknown option '-z'" plan -z
 bad "plan: option '--machine' needs a value" plan --machine
 bad "plan: --jitter chooses the scheduler" plan scale-les3:60:ew --jitter 1 -s bl4
 bad "plan: --jitter chooses the scheduler" plan scale-les3:60:ew --jitter 1 --split
 bad "--jitter 1us: expected a number of microseconds" plan scale-les3:60:ew --jitter 1us
+bad "--jitter 1e30: expected a number of microseconds (such as 1.5, at most 1000000)" plan scale-les3:60:ew --jitter 1e30
 bad "--jitter 2000000: above 1 s" compare scale-les3:60:ew --jitter 2000000
 bad "machine host: the machine has no topology" plan scale-les3:60:ew --jitter 1 -m host
 bad "box-optimal: the engines of machine rails-mixed have different rates" \
@@ -85,10 +95,13 @@ bad "pattern halo2d:64x64:h2:8:0: '0' is not a number" plan halo2d:64x64:h2:8:0
 bad "pattern halo3d:9999999999x9999999999x9999999999:h99999999:6: the bytes" \
     plan halo3d:9999999999x9999999999x9999999999:h99999999:6
 bad "pattern: scale-les3 needs --grid" pattern scale-les3
+bad "no file and no built-in pattern 'nosuch'" pattern nosuch --grid 70
+bad "pattern: scale-les3:60:ew has no option --grid" pattern scale-les3:60:ew --grid 70
 bad "pattern: halo2d needs --size" pattern halo2d
 bad "pattern: halo2d has no option --grid" pattern halo2d --size 8x8 --grid 60
 bad "pattern: scale-les3 has no option --width" pattern scale-les3 --grid 60 --width 2
 bad "draw: --output out/a.png: expected" draw scale-les3:60:ew -o out/a.png
+bad "probe: --compare writes no machine" probe --compare host -o out/m.yaml
 bad "info: one argument too many" info all
 bad "help: no command 'frob'" help frob
 bad "pattern halo3d:8x8x8:h1:6: put 0: direction '-x' has no route in machine tofu-k" \
@@ -226,6 +239,7 @@ edit machine 's/^name/color: red\nname/' "2:1: unknown key 'color' in a machine"
 # --- schedules
 "$rsched" plan scale-les3:60:ns -s bl4 -f yaml > in/good-schedule.yaml || echo >> failed
 "$rsched" draw in/good-schedule.yaml > /dev/null || echo >> failed
+bad "draw: --scheduler is for a pattern, and in/good-schedule.yaml is a schedule" draw in/good-schedule.yaml -s rr1
 edit schedule 's/schedule.1/schedule\/9/' "1:9: expected schedule/1"
 edit schedule 's/makespan_us: .*/makespan_us: 3/' "5:14: on machine tofu-k makespan_us of these queues is"
 edit schedule 's/total_us: .*/total_us: [1, 2]/' "6:11: total_us must be a value, not a list"
@@ -248,8 +262,13 @@ edit schedule '19s/}/, put: 7}/' "19:109: put 7 does not exist"
 edit schedule '18s/}/, put: 0}/' "19:5: a put stands behind a part of another one"
 edit schedule '19s/bytes: [0-9]*/bytes: 18446744073709551615/;19s/}/, put: 0}/' "19:84: the parts of put 0 are too long together"
 bad "plan: box-optimal splits no puts" plan scale-les3:60:ew -s box-optimal --split
-bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew --nodes 0
-bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew --nodes 1e6
+bad "--nodes 0: expected a whole number, at least 1" plan scale-les3:60:ew -s exact --nodes 0
+bad "--nodes 1e6: expected a whole number" plan scale-les3:60:ew -s exact --nodes 1e6
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5 -s box-optimal
+bad "plan: --nodes is for --scheduler exact" plan scale-les3:60:ew --nodes 5 --jitter 1
+bad "plan: --seconds is for --scheduler box-optimal" plan scale-les3:60:ew --seconds 5
+bad "--seconds 90000: above 86400" plan scale-les3:60:ew -s box-optimal --seconds 90000
 
 echo "$(wc -l < cases) kinds of bad input, $(wc -l < failed) failed"
 [ ! -s failed ]

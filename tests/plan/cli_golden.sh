@@ -130,6 +130,17 @@ ln -s real.svg "$work/link.svg"
 "$rsched" draw scale-les3:872:all -s bl4 -o "$work/link.svg" || failed=1
 [ -L "$work/link.svg" ] || { echo "FAIL the link is gone"; failed=1; }
 same real.svg a.svg
+# A link to a file that is not there yet, through another one in another folder.
+mkdir "$work/deep"
+ln -s deep/second.svg "$work/first.svg"
+ln -s third.svg "$work/deep/second.svg"
+"$rsched" draw scale-les3:872:all -s bl4 -o "$work/first.svg" || failed=1
+[ -L "$work/first.svg" ] && [ -L "$work/deep/second.svg" ] || { echo "FAIL a dangling link is gone"; failed=1; }
+same deep/third.svg a.svg
+# The mode of a file that is replaced stays.
+chmod 600 "$work/real.svg"
+"$rsched" draw scale-les3:872:all -s bl4 -o "$work/real.svg" || failed=1
+[ "$(stat -c %a "$work/real.svg")" = 600 ] || { echo "FAIL real.svg has another mode"; failed=1; }
 "$rsched" plan scale-les3:872:all -o /dev/null || failed=1
 [ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
 # A schedule with split puts comes back as it was, part by part.
@@ -150,10 +161,10 @@ commands=$("$rsched" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [ "$(echo "$commands" | wc -l)" = 10 ] || { echo "FAIL commands: $commands"; failed=1; }
 for command in $commands; do
     "$rsched" "$command" --help > "$work/own" && "$rsched" help "$command" > "$work/out" &&
-        cmp "$work/own" "$work/out" || { echo "FAIL help of $command"; failed=1; }
+        cmp "$work/own" "$work/out" && "$rsched" "$command" -h | cmp "$work/own" - || { echo "FAIL help of $command"; failed=1; }
     [ "$(sed -n 1p "$work/own" | cut -d ' ' -f 1-3)" = "usage: rsched $command" ] &&
         [ -n "$(sed -n 2p "$work/own")" ] &&
-        [ "$(tail -n 1 "$work/own")" = "      --help                   print this" ] &&
+        [ "$(tail -n 1 "$work/own")" = "  -h, --help                   print this" ] &&
         ! grep -E '^ +-' "$work/own" | grep -qvE '^(  -[a-z], |      )--[a-z-]+( [^ ]+)?  +[^ ]' ||
         { echo "FAIL help of $command:"; cat "$work/own"; failed=1; }
 done

@@ -89,6 +89,7 @@ bad "pattern scale-les3:60:all: put 0: direction 'NW' is no step in a grid of 3"
 bad "sourced.yaml:5:5: put 1: destination 3, but there are 2 processes" simulate sourced.yaml -n 2x1
 bad "--mapping random:x: expected a whole number" simulate $all -n 8x6 --mapping random:x
 bad "map: the mapping has 4 nodes, but there are 48 processes" simulate $all -n 8x6 --mapping map
+bad "--mapping random: expected random:SEED" simulate $all -n 8x6 --mapping random
 bad "nomap: " simulate $all -n 8x6 --mapping nomap
 bad "--routes fast: expected first|balanced" simulate $all -n 8x6 --routes fast
 bad "--receive any: expected" simulate $all -n 8x6 --receive any

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The shortest packing of boxes over engines, as a time-indexed mixed integer
- * program. See README.md for input and output, and for the licence of the
- * executable.
+ * A packing of boxes over engines, the shortest up to the slots of time, as a
+ * time-indexed mixed integer program. See README.md for input and output, and for
+ * the licence of the executable.
  *
  * Time is cut into slots. x[kind, t] boxes of a kind start in slot t:
  *
@@ -14,23 +14,34 @@
  * assigned afterwards, each box to any one that is free. Whether a horizon of H
  * slots is enough is asked for growing H. With heights and openings rounded up
  * to slots the answer is a packing. With both rounded down it is a bound: a
- * packing whose starts are rounded down to slots is feasible for it.
+ * packing whose starts are rounded down to slots is feasible for it. A packing by
+ * a list of the boxes, highest first, stands in where none is found in time.
+ *
+ * Each question is answered by a process of its own, which a timer ends: GLPK
+ * looks at its limit of time only now and then.
  */
 #include <errno.h>
 #include <glpk.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 enum {
     KINDS = 64,
     BOXES = 512,
     ENGINES = 1024,
     SLOTS = 2000,
-    SOLVE_MS = 20000, /* for one horizon */
-    HORIZONS = 40,    /* tried above the first one */
+    LIMIT_MS = 60000,         /* for all, unless the input says it */
+    LIMIT_MOST_MS = 86400000, /* a day */
+    HORIZONS = 40,            /* tried above the first one */
 };
 
 struct kind {
@@ -40,14 +51,14 @@ struct kind {
 };
 
 struct input {
-    uint64_t engines, open, slots;
+    uint64_t engines, open, slots, limit; /* limit: ms */
     struct kind kinds[KINDS];
     int num_kinds, num_boxes;
     uint64_t slot; /* ps */
 };
 
 struct place {
-    int kind, slot;
+    int kind, slot; /* slot: where it stands in the order, too */
     uint64_t engine, start;
 };
 
@@ -90,6 +101,7 @@ static bool read_input(struct input *input)
     char line[256];
     uint64_t format = 0;
 
+    input->limit = LIMIT_MS;
     if (fgets(line, sizeof(line), stdin) == NULL ||
         !read_number(line, "boxes", &format) || format != 1)
         return false;
@@ -98,10 +110,12 @@ static bool read_input(struct input *input)
             return input->num_kinds > 0 && input->engines >= 1 &&
                    input->engines <= ENGINES && input->slots >= 1 &&
                    input->slots <= SLOTS / 4 &&
+                   input->limit <= LIMIT_MOST_MS &&
                    input->open <= UINT64_MAX / (4 * ENGINES);
         if (!read_number(line, "engines", &input->engines) &&
             !read_number(line, "open", &input->open) &&
             !read_number(line, "slots", &input->slots) &&
+            !read_number(line, "limit", &input->limit) &&
             !read_kind(input, line))
             return false;
     }
@@ -251,7 +265,6 @@ static enum answer solve(const struct input *input, int horizon, bool up,
 
     glp_init_iocp(&options);
     options.presolve = GLP_ON;
-    options.tm_lim = SOLVE_MS;
     options.gmi_cuts = options.mir_cuts = options.cov_cuts =
         options.clq_cuts = GLP_ON;
     options.msg_lev = GLP_MSG_OFF;
@@ -268,7 +281,7 @@ static enum answer solve(const struct input *input, int horizon, bool up,
     else if (error == 0 && (glp_mip_status(lp) == GLP_OPT ||
                             glp_mip_status(lp) == GLP_FEAS))
         answer = YES;
-    for (int c = 0; answer == YES && starts != NULL && c < columns; c++)
+    for (int c = 0; answer == YES && c < columns; c++)
         starts[c] = (int)(glp_mip_col_val(lp, c + 1) + 0.5);
     glp_delete_prob(lp);
     free(index);
@@ -276,18 +289,76 @@ static enum answer solve(const struct input *input, int horizon, bool up,
     return answer;
 }
 
+static void set_timer(uint64_t ms)
+{
+    const struct itimerval timer = {
+        .it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000}};
+    sigset_t mask;
+
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGALRM);
+    signal(SIGALRM, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &mask, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The same within `ms`, else UNKNOWN. */
+static enum answer solve_in(const struct input *input, int horizon, bool up,
+                            uint64_t ms, int *starts)
+{
+    pid_t child = ms > 0 ? fork() : -1;
+    int status;
+
+    if (child < 0)
+        return UNKNOWN;
+    if (child == 0) {
+        set_timer(ms);
+        _exit(solve(input, horizon, up, starts));
+    }
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR)
+            return UNKNOWN;
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) <= UNKNOWN
+               ? (enum answer)WEXITSTATUS(status)
+               : UNKNOWN;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* What is left until `end`, ms. */
+static uint64_t left_until(uint64_t end)
+{
+    uint64_t now = now_ms();
+
+    return end > now ? end - now : 0;
+}
+
 /* ---------------------------------------------------------------- answers */
 
 /* The bound, ps: below it the program with everything rounded down has no
  * solution. */
-static uint64_t find_lower(const struct input *input, uint64_t trivial)
+static uint64_t find_lower(const struct input *input, uint64_t trivial,
+                           uint64_t end, int *starts, bool *limited)
 {
     int horizon = slots_of(input, trivial, false);
+    enum answer answer = NO;
 
     if (horizon == 0)
         return trivial;
-    while (solve(input, horizon, false, NULL) == NO)
+    while (horizon < SLOTS) {
+        answer = solve_in(input, horizon, false, left_until(end), starts);
+        if (answer != NO)
+            break;
         horizon++;
+    }
+    *limited |= answer == UNKNOWN;
     return (uint64_t)horizon * input->slot > trivial
                ? (uint64_t)horizon * input->slot
                : trivial;
@@ -335,49 +406,103 @@ static uint64_t assign(const struct input *input, struct place *places)
     return height;
 }
 
-/* A packing. Returns its height, or 0. */
-static uint64_t find_upper(const struct input *input, uint64_t lower,
-                           struct place *places)
+/* A packing without a search: the highest boxes first. Returns its height. */
+static uint64_t pack_list(const struct input *input, struct place *places)
 {
-    int first = slots_of(input, lower, true), next = 0;
-    int *starts = NULL, horizon;
-    enum answer answer = NO;
+    bool listed[KINDS] = {false};
+    int next = 0;
 
-    for (horizon = first; horizon < first + HORIZONS; horizon++) {
-        free(starts);
-        starts = calloc((size_t)(input->num_kinds * horizon) + 1,
-                        sizeof(*starts));
-        answer = starts != NULL ? solve(input, horizon, true, starts) : NO;
-        if (answer == YES)
-            break;
+    for (int rank = 0; rank < input->num_kinds; rank++) {
+        int highest = -1;
+
+        for (int k = 0; k < input->num_kinds; k++) {
+            if (!listed[k] && (highest < 0 || input->kinds[k].height >
+                                                  input->kinds[highest].height))
+                highest = k;
+        }
+        listed[highest] = true;
+        for (int i = 0; i < input->kinds[highest].count; i++)
+            places[next++] = (struct place){highest, rank, 0, 0};
     }
-    for (int k = 0; answer == YES && k < input->num_kinds; k++) {
+    return assign(input, places);
+}
+
+/* The packing that a solution is. Returns its height. */
+static uint64_t pack_starts(const struct input *input, int horizon,
+                            const int *starts, struct place *places)
+{
+    int next = 0;
+
+    for (int k = 0; k < input->num_kinds; k++) {
         for (int t = 0; t < horizon; t++) {
             for (int i = starts[column_of(k, t, horizon) - 1];
                  i > 0 && next < input->num_boxes; i--)
                 places[next++] = (struct place){k, t, 0, 0};
         }
     }
-    free(starts);
-    return next == input->num_boxes ? assign(input, places) : 0;
+    return next == input->num_boxes ? assign(input, places) : UINT64_MAX;
+}
+
+/* A packing. Returns its height. */
+static uint64_t find_upper(const struct input *input, uint64_t lower,
+                           uint64_t end, int *starts, struct place *places,
+                           bool *limited)
+{
+    static struct place found[BOXES];
+    int first = slots_of(input, lower, true);
+    uint64_t upper = pack_list(input, places), height = UINT64_MAX;
+
+    /* A quarter of what is left, since later horizons are the easier ones. */
+    for (int horizon = first;
+         horizon < first + HORIZONS && horizon <= SLOTS &&
+         (uint64_t)(horizon - 1) * input->slot < upper;
+         horizon++) {
+        enum answer answer = solve_in(input, horizon, true,
+                                      left_until(end) / 4, starts);
+
+        if (answer == YES)
+            height = pack_starts(input, horizon, starts, found);
+        *limited |= answer == UNKNOWN;
+        if (answer == YES)
+            break;
+    }
+    if (height >= upper)
+        return upper;
+    memcpy(places, found, sizeof(found));
+    return height;
+}
+
+/* For the columns of every horizon, shared with the processes that solve. */
+static int *share_starts(void)
+{
+    void *starts = mmap(NULL, sizeof(int) * KINDS * SLOTS,
+                        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                        0);
+
+    return starts == MAP_FAILED ? NULL : starts;
 }
 
 int main(void)
 {
     static struct input input;
     static struct place places[BOXES];
-    uint64_t trivial, lower, upper;
+    uint64_t trivial, lower, upper, begin = now_ms();
+    bool limited = false;
+    int *starts = share_starts();
 
     if (!read_input(&input))
         return fail(2, "bad input (tools/glpk/README.md says what is good)");
+    if (starts == NULL)
+        return fail(1, "no memory");
     glp_term_out(GLP_OFF);
     trivial = trivial_bound(&input);
     input.slot = (trivial + input.slots - 1) / input.slots;
-    lower = find_lower(&input, trivial);
-    upper = find_upper(&input, lower, places);
-    if (upper == 0)
-        return fail(1, "no packing was found in time");
-    printf("lower %" PRIu64 "\nupper %" PRIu64 "\n", lower, upper);
+    lower = find_lower(&input, trivial, begin + input.limit / 2, starts,
+                       &limited);
+    upper = find_upper(&input, lower, begin + input.limit, starts, places,
+                       &limited);
+    printf("lower %" PRIu64 "\nupper %" PRIu64 "\nlimited %d\n", lower, upper,
+           limited);
     for (int i = 0; i < input.num_boxes; i++)
         printf("place %d %" PRIu64 " %" PRIu64 "\n", places[i].kind,
                places[i].engine, places[i].start);
