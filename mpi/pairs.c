@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs and lanes: finding them, and the memory that the two sides share. */
+#include "librsched/base/descriptor.h"
 #include "librsched/base/limit.h"
 #include "mpi/message.h"
 
@@ -220,7 +221,8 @@ bool rs_pair_share(struct rs_pair *pair)
 
     if (pair->view.words != NULL)
         return true;
-    pair->fd = memfd_create("rsched-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    pair->fd = rs_descriptor_keep(
+        memfd_create("rsched-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (pair->fd >= 0 && fchmod(pair->fd, 0600) == 0 &&
         /* Pages are there when they are touched. */
         rs_limit_resize(pair->fd, rs_pair_bytes(rs_lane_most())) == 0 &&
@@ -251,7 +253,7 @@ bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
     if (pair->view.words != NULL)
         return pair->view.words->nonce == nonce;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    file = open(path, O_RDWR | O_CLOEXEC);
+    file = rs_descriptor_keep(open(path, O_RDWR | O_CLOEXEC));
     bytes = file < 0 ? 0 : lseek(file, 0, SEEK_END);
     /* The other side's settings may differ. */
     words = bytes > 0 && (size_t)bytes == rs_pair_bytes(rs_lane_most())

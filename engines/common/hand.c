@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "librsched/base/descriptor.h"
+
 #define MAGIC UINT64_C(0x31646e6168736372) /* "rcshand1" */
 
 /* How often a queue that is full is tried again, a millisecond each. */
@@ -47,8 +49,8 @@ void rs_hands_init(struct rs_hands *hands, uint64_t nonce)
     int yes = 1;
 
     *hands = (struct rs_hands){.nonce = nonce};
-    hands->socket =
-        socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    hands->socket = rs_descriptor_keep(
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (hands->socket < 0)
         return;
     if (setsockopt(hands->socket, SOL_SOCKET, SO_PASSCRED, &yes,
@@ -93,9 +95,9 @@ static void take_descriptors(const struct cmsghdr *c, struct rs_hand *hand)
 
         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
         if (i < RS_HAND_FDS)
-            hand->fds[i] = fd;
+            hand->fds[i] = rs_descriptor_keep(fd);
         else if (i == RS_HAND_FDS)
-            hand->pidfd = fd;
+            hand->pidfd = rs_descriptor_keep(fd);
         else
             close(fd);
     }
@@ -198,7 +200,8 @@ int rs_hands_send(struct rs_hands *hands, uint64_t to,
         return -1;
     }
     memcpy(all, fds, RS_HAND_FDS * sizeof(int));
-    all[count] = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    all[count] =
+        rs_descriptor_keep((int)syscall(SYS_pidfd_open, getpid(), 0));
     count += all[count] >= 0;
     control.header.cmsg_level = SOL_SOCKET;
     control.header.cmsg_type = SCM_RIGHTS;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "librsched/base/array.h"
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 
 enum { MAX_UNUSED = 64 };
@@ -41,7 +42,9 @@ void rs_maps_open(struct rs_maps *maps, int pid, int fd, uint64_t id)
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    rs_maps_init(maps, open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
+    rs_maps_init(maps,
+                 rs_descriptor_keep(open(
+                     path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)),
                  id);
 }
 

@@ -17,6 +17,7 @@
 #include "engines/cuda/group.h"
 #include "engines/cuda/lane.h"
 #include "engines/cuda/order.h"
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
@@ -260,7 +261,8 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     int fd, error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->memory_fd);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    fd = rs_descriptor_keep(
+        open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd < 0)
         return rs_fail(RSCHED_EUNREACH,
                        "cuda: peer %d: cannot open its memory (%s): %m",
@@ -269,7 +271,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     if (error != 0)
         return error;
     c->pid = a->pid;
-    c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
+    c->pidfd = rs_descriptor_keep((int)syscall(SYS_pidfd_open, a->pid, 0));
     return 0;
 }
 

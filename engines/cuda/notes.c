@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/cuda/notes.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "librsched/base/descriptor.h"
 
 struct rs_cuda_kept {
     struct rs_cuda_kept *next;
@@ -45,13 +48,24 @@ void rs_cuda_notes_fini(struct rs_cuda_notes *notes)
 
 int rs_cuda_notes_open(struct rs_cuda_notes *notes)
 {
-    int ends[2];
+    int ends[2], why;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                    ends) != 0)
         return -1;
-    notes->out = ends[0];
-    return ends[1];
+    for (int i = 0; i < 2; i++)
+        ends[i] = rs_descriptor_keep(ends[i]);
+    why = errno;
+    if (ends[0] >= 0 && ends[1] >= 0) {
+        notes->out = ends[0];
+        return ends[1];
+    }
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0)
+            close(ends[i]);
+    }
+    errno = why;
+    return -1;
 }
 
 int rs_cuda_notes_send(struct rs_cuda_notes *notes,
@@ -116,6 +130,11 @@ static bool receive(struct rs_cuda_notes *notes)
         return true;
     }
     memcpy(&k->fd, CMSG_DATA(c), sizeof(k->fd));
+    k->fd = rs_descriptor_keep(k->fd);
+    if (k->fd < 0) { /* as if it had not come */
+        free(k);
+        return true;
+    }
     k->next = notes->kept;
     notes->kept = k;
     return true;

@@ -14,6 +14,7 @@
 #include "engines/cuda/lane.h"
 #include "librsched/base/allocations.h"
 #include "librsched/base/config.h"
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 
 extern const struct rsched_gpu_ops rs_cuda_gpu_ops;
@@ -103,7 +104,8 @@ static int peer_create(pid_t pid, bool itself, struct rsched_gpu_peer **peer)
                                                .memory_fd = -1};
     rs_cuda_notes_init(&p->connection.notes);
     if (pid > 0 && !itself)
-        p->connection.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        p->connection.pidfd =
+            rs_descriptor_keep((int)syscall(SYS_pidfd_open, pid, 0));
     *peer = p;
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -77,7 +78,9 @@ static int export_descriptor(const struct rs_cuda_driver *driver,
         "cuMemExportToShareableHandle");
     driver->cuMemRelease(memory);
     region->kind = RS_CUDA_DESCRIPTOR;
-    region->fd = fd;
+    region->fd = rs_descriptor_keep(fd);
+    if (error == 0 && region->fd < 0)
+        error = rs_fail(RSCHED_ESYS, "keeping the descriptor of GPU memory: %m");
     return error;
 }
 
@@ -227,7 +230,7 @@ static int sent_before(const struct rs_cuda_region *region)
 {
     for (const struct rs_cuda_opened *o = list; o != NULL; o = o->next) {
         if (o->fd >= 0 && is_same(o, region, o->context))
-            return fcntl(o->fd, F_DUPFD_CLOEXEC, 0);
+            return rs_descriptor_keep(fcntl(o->fd, F_DUPFD_CLOEXEC, 0));
     }
     return -1;
 }
@@ -238,7 +241,8 @@ static int get_descriptor(const struct rsched_connection *c,
                           int *fd)
 {
     if (region->fd >= 0) {
-        *fd = (int)syscall(SYS_pidfd_getfd, c->pidfd, region->fd, 0);
+        *fd = rs_descriptor_keep(
+            (int)syscall(SYS_pidfd_getfd, c->pidfd, region->fd, 0));
         return *fd >= 0 ? 0
                         : rs_fail(RSCHED_ENOTSUP, "taking the descriptor of its "
                                                   "memory (pidfd_getfd): %m");

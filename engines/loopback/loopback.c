@@ -16,6 +16,7 @@
 
 #include "engines/common/process.h"
 #include "librsched/base/clock.h"
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
 
@@ -53,7 +54,7 @@ static int loopback_open(const struct rsched_engine_env *env,
     error = rs_segment_init(&e->segment, env->job);
     if (error != 0)
         goto err_close;
-    rs_hands_init(&e->hands, e->segment.header->nonce);
+    rs_hands_init(&e->hands, e->segment.nonce);
     e->spaces = rs_hands_spaces(e->hands.nonce);
     e->numa_node = rs_numa_node(NULL);
     *engine = e;
@@ -81,7 +82,7 @@ static void loopback_address(struct rsched_engine *engine,
         .magic = RS_SEGMENT_MAGIC,
         .job = engine->env.job,
         .node = engine->env.node,
-        .nonce = engine->segment.header->nonce,
+        .nonce = engine->segment.nonce,
         .pid = getpid(),
         .fd = engine->segment.fd,
         .memory_id = engine->memory.id,
@@ -146,7 +147,8 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     int fd, error;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", a->pid, a->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    fd = rs_descriptor_keep(
+        open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd < 0)
         return rs_fail(RSCHED_EUNREACH,
                        "loopback: peer %d: cannot open its memory (%s): %m",
@@ -157,7 +159,7 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     /* The nonce was in its memory just now, so the number is its own. */
     c->pid = a->pid;
     if (has_room_after(fd)) {
-        c->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
+        c->pidfd = rs_descriptor_keep((int)syscall(SYS_pidfd_open, a->pid, 0));
         rs_maps_open(&c->maps, a->pid, a->memory_fd, c->memory_id);
     } else {
         rs_maps_init(&c->maps, -1, c->memory_id);
@@ -211,7 +213,8 @@ static int loopback_connect(struct rsched_engine *engine, int peer,
     c->nonce = a.nonce;
     c->memory_id = a.memory_id;
     c->segment_fd = c->pidfd = c->maps.fd = -1;
-    c->self = a.nonce == engine->segment.header->nonce;
+    /* Pointers are followed then: of another process not even if it were told so. */
+    c->self = peer == engine->env.process && a.nonce == engine->segment.nonce;
     c->distance = c->self ? RS_DISTANCE_SAME_NUMA
                           : rs_numa_distance(engine->numa_node, a.numa_node);
     if (!c->self) {

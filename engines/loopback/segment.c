@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 #include "librsched/base/limit.h"
 
@@ -155,7 +156,8 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
     };
     int error;
 
-    s.fd = memfd_create("rsched", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    s.fd = rs_descriptor_keep(
+        memfd_create("rsched", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (s.fd < 0)
         return rs_fail(RSCHED_ESYS, "loopback: memfd_create: %m");
     if (fchmod(s.fd, 0600) != 0 ||
@@ -169,13 +171,13 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
         error = rs_fail(rs_segment_map_error(), "loopback: mapping a memfd: %m");
         goto err_close;
     }
-    if (getrandom(&s.header->nonce, sizeof(s.header->nonce), 0) !=
-        sizeof(s.header->nonce)) {
+    if (getrandom(&s.nonce, sizeof(s.nonce), 0) != sizeof(s.nonce)) {
         error = rs_fail(RSCHED_ESYS, "loopback: getrandom: %m");
         goto err_unmap;
     }
     s.header->magic = RS_SEGMENT_MAGIC;
     s.header->job = job;
+    s.header->nonce = s.nonce;
     *segment = s;
     return 0;
 

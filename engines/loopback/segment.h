@@ -122,6 +122,7 @@ enum { RS_BASE_BITS = 40 };
 struct rs_segment {
     int fd;
     struct rs_segment_header *header;
+    uint64_t nonce;   /* what it says; others can write there */
     uint64_t bytes;   /* of the memfd, of the header and all blocks */
     uint64_t next_base;
     struct rs_block *blocks;

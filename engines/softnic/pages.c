@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "librsched/base/descriptor.h"
+
 enum { SLOTS = 8, RECORD_BYTES = 256, REGISTER_BYTES = 512 };
 
 struct softnic_shelf {
@@ -30,7 +32,7 @@ void softnic_pages_free(void *pages, size_t bytes)
 
 static void *map_registers(void)
 {
-    int fd = memfd_create("softnic-registers", MFD_CLOEXEC);
+    int fd = rs_descriptor_keep(memfd_create("softnic-registers", MFD_CLOEXEC));
     void *page = MAP_FAILED;
 
     if (fd >= 0 && ftruncate(fd, SOFTNIC_PAGE) == 0)

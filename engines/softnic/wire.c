@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engines/softnic/nic.h"
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 
 enum { REQUEST = 1, ANSWER, NUDGE };
@@ -34,7 +35,7 @@ int rs_softnic_listen(struct rs_softnic *nic,
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof(name);
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = rs_descriptor_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 
     if (fd < 0)
         return rs_fail(RSCHED_ESYS, "softnic: socket: %m");

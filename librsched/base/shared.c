@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "librsched/base/descriptor.h"
 #include "librsched/base/error.h"
 #include "librsched/base/limit.h"
 #include "librsched/base/log.h"
@@ -174,7 +175,8 @@ static void __attribute__((constructor)) handle_forks(void)
 static int make_file(void)
 {
     uint64_t head[2] = {RS_SHARED_MAGIC, 0};
-    int fd = memfd_create("rsched-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = rs_descriptor_keep(
+        memfd_create("rsched-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     int error;
 
     if (fd < 0)

@@ -68,6 +68,20 @@ Test(notes, descriptors_are_found_by_their_memory)
     cr_assert_eq(count_descriptors(), before);
 }
 
+/* Where it is free the kernel gives the number of standard input first. */
+Test(notes, descriptors_are_no_standard_ones)
+{
+    struct rs_cuda_notes from, to;
+
+    close(0);
+    join(&from, &to);
+    cr_assert(from.out > 2 && to.in > 2);
+    cr_assert_eq(send_one(&from, 1, 1, 1, 1), 0);
+    take_one(&to, 1);
+    rs_cuda_notes_fini(&from);
+    rs_cuda_notes_fini(&to);
+}
+
 Test(notes, those_for_older_tables_are_closed)
 {
     struct rs_cuda_notes from, to;

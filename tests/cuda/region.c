@@ -270,12 +270,14 @@ Test(region, what_is_being_closed_has_its_descriptor)
     cr_assert(rsched_gpus()->attach());
     cr_assert_eq(p.cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
     region = send_descriptor(&from);
+    close(0); /* the kernel gives this number first */
     first = must_open(&region);
     pthread_create(&closer, NULL, close_last, first);
     usleep(LINGER_US / 3); /* it is at it */
     p.cuCtxSetCurrent(other);
     cr_assert_eq(rs_cuda_region_open(&connection, &region, other, 1, &second),
                  0, "%s", rsched_last_error());
+    cr_assert(second->fd > 2);
     pthread_join(closer, NULL);
     rs_cuda_region_close(second);
     rs_cuda_notes_fini(&connection.notes);

@@ -76,6 +76,12 @@ LINKED_INTO_LIBRSCHED = ["librsched", "patterns", "models", "engines"]
 C_SOURCE = re.compile(r"\.(c|h|cu|cuh)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(wor[k]|roo[t]|hom[e])/[\w.-]")
+# What makes a descriptor that may be kept, and what it goes through at once.
+DESCRIPTOR = re.compile(r"(?<![\w.>])(memfd_create|socket|accept4?|eventfd|epoll_create1?|timerfd_create|"
+                        r"inotify_init1?|signalfd|dup)\s*\(|\bopen\s*\([^;]*O_(RDWR|WRONLY)|"
+                        r"\bsyscall\s*\(\s*SYS_pidfd_|\bfcntl\s*\([^;]*F_DUPFD")
+DESCRIPTORS_IN = ["librsched", "engines", "heap", "mpi"]
+DESCRIPTOR_H = "librsched/base/descriptor.h"
 UNFINISHED = re.compile(r"\b(TO[D]O|FIX[M]E)\b")
 
 
@@ -161,6 +167,16 @@ def check_lines(root, name, text):
             yield number, "librsched must not link GLPK"
 
 
+def check_descriptors(name, text):
+    if not (C_SOURCE.search(name) and any(within(name, f) for f in DESCRIPTORS_IN)) or name == DESCRIPTOR_H:
+        return
+    for made in DESCRIPTOR.finditer(text):
+        before = re.sub(r"\s+|\(int\)", "", text[:made.start()])
+        if not before.endswith("rs_descriptor_keep("):
+            yield text.count("\n", 0, made.start()) + 1, "a descriptor that does not go through " \
+                "rs_descriptor_keep() may become the program's standard error"
+
+
 def is_source(name, text):
     return bool(C_SOURCE.search(name)) or name.endswith(".py") or text.startswith("#!")
 
@@ -192,6 +208,7 @@ def check(root):
         if is_source(name, text) and "SPDX-License-Identifier: BSD-3-Clause" not in "\n".join(text.split("\n")[:5]):
             wrong.append("%s:1: no SPDX-License-Identifier: BSD-3-Clause" % name)
         wrong += ["%s:%d: %s" % (name, n, w) for n, w in check_lines(root, name, text)]
+        wrong += ["%s:%d: %s" % (name, n, w) for n, w in check_descriptors(name, text)]
     wrong += ["%s:1: missing: what lives here, on what it may depend, how to add "
               "one more" % readme for readme in check_folders(names)]
     return len(names), wrong

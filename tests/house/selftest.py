@@ -40,7 +40,8 @@ GOOD = {
     "engines/verbs/v.c": SPDX + '#include "v.h"\n#include "engines/verbs/v.h"\n'
                          '#include <rsched/engine.h>\n#include "librsched/base/error.h"\n'
                          '#include "engines/rdma/q.h"\n',
-    "engines/list.c": SPDX + '#include "engines/verbs/v.h"\n',
+    "engines/list.c": SPDX + '#include "engines/verbs/v.h"\nfd = rs_descriptor_keep(\n    (int)syscall('
+                      'SYS_pidfd_open, pid, 0));\nfile = open(path, O_RDONLY);\n',
     "mpi/README.md": "",
     "mpi/backend.c": SPDX + '#include <mpi.h>\n#include <rsched/mpi.h>\n'
                      '#include "librsched/run/run.h"\n',
@@ -89,6 +90,9 @@ PLANTED = [
     ("cmake/setup", "cd /hom" + "e/me", "somebody's machine"),
     ("tools/main.c", "/* TO" + "DO */", "unfinished"),
     ("docs/README.md", "FIX" + "ME: later", "unfinished"),
+    ("librsched/run/run.h", 'int x = memfd_create("x", 0);', "rs_descriptor_keep"),
+    ("mpi/backend.c", "file = open(path,\n            O_RDWR);", "rs_descriptor_keep"),
+    ("engines/verbs/v.c", "fd = (int)syscall(SYS_pidfd_open, pid, 0);", "rs_descriptor_keep"),
     ("patterns/README.md", None, "missing"),
     ("engines/verbs/README.md", None, "missing"),
     ("librsched/run/README.md", None, "missing"),

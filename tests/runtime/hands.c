@@ -78,6 +78,25 @@ Test(hands, descriptors_of_a_peer_arrive, .init = draw)
     cr_assert_eq(count_descriptors(), before);
 }
 
+/* Where it is free the kernel gives the number of standard input first. */
+Test(hands, descriptors_are_no_standard_ones, .init = draw)
+{
+    struct rs_hands mine, theirs;
+    struct rs_hand *hand;
+
+    close(0);
+    rs_hands_init(&mine, mine_nonce);
+    rs_hands_init(&theirs, their_nonce);
+    cr_assert(mine.socket > 2 && theirs.socket > 2);
+    cr_assert_eq(rs_hands_send(&theirs, mine_nonce, (const int[]){1, 2}), 0);
+    hand = rs_hands_take(&mine, their_nonce);
+    cr_assert_not_null(hand);
+    cr_assert(hand->fds[0] > 2 && hand->fds[1] > 2 && hand->pidfd > 2);
+    rs_hand_destroy(hand);
+    rs_hands_fini(&mine);
+    rs_hands_fini(&theirs);
+}
+
 Test(hands, letters_of_others_are_thrown_away, .init = draw)
 {
     struct rs_hands mine;
@@ -221,4 +240,35 @@ Test(hands, what_nobody_needs_does_not_stay_open, .init = draw)
     cr_assert_eq(prctl(PR_SET_DUMPABLE, 0), 0);
     cr_assert_eq(count_connected(), unsent);
     cr_assert_eq(count_descriptors(), before);
+}
+
+/* Whatever stands in memory that others write, an engine is itself to itself only. */
+Test(hands, memory_that_says_the_same_is_not_ones_own, .init = draw)
+{
+    const struct rsched_engine_env envs[] = {{.job = mine_nonce, .process = 0},
+                                             {.job = mine_nonce, .process = 1}};
+    unsigned char address[RSCHED_ENGINE_ADDRESS_BYTES];
+    struct rsched_engine *engines[2];
+    struct rsched_connection *c;
+
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(rs_loopback_ops.open(&envs[i], &engines[i]), 0);
+    rs_loopback_ops.address(engines[0], address);
+    cr_assert_eq(rs_loopback_ops.connect(engines[0], 0, address, &c), 0);
+    cr_assert(c->self);
+    rs_loopback_ops.disconnect(c);
+    cr_assert_eq(rs_loopback_ops.connect(engines[0], 1, address, &c), 0);
+    cr_assert_not(c->self);
+    rs_loopback_ops.disconnect(c);
+    for (int i = 0; i < 2; i++)
+        engines[i]->segment.header->nonce = 1;
+    rs_loopback_ops.address(engines[1], address);
+    cr_assert_eq(rs_loopback_ops.connect(engines[0], 1, address, &c),
+                 RSCHED_EUNREACH);
+    rs_loopback_ops.address(engines[0], address);
+    cr_assert_eq(rs_loopback_ops.connect(engines[0], 0, address, &c), 0);
+    cr_assert(c->self);
+    rs_loopback_ops.disconnect(c);
+    for (int i = 0; i < 2; i++)
+        rs_loopback_ops.close(engines[i]);
 }
