@@ -143,6 +143,14 @@ chmod 600 "$work/real.svg"
 [ "$(stat -c %a "$work/real.svg")" = 600 ] || { echo "FAIL real.svg has another mode"; failed=1; }
 "$rsched" plan scale-les3:872:all -o /dev/null || failed=1
 [ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
+# The machine of a schedule lies beside it, if it does not where the command runs.
+mkdir "$work/plans"
+printf 'rsched: machine/1\nname: k\nextends: tofu-k\n' > "$work/plans/k.yaml"
+(cd "$work/plans" && "$rsched" plan scale-les3:872:all -m k.yaml -f yaml -o s.yaml) || failed=1
+(cd "$work" && "$rsched" draw plans/s.yaml -o beside.svg) || { echo "FAIL a machine beside its schedule"; failed=1; }
+grep -q 'plans/k.yaml' "$work/beside.svg" || { echo "FAIL the machine has another name"; failed=1; }
+"$rsched" plan scale-les3:872:all -m - -f yaml < "$work/plans/k.yaml" > "$work/piped.yaml" || failed=1
+"$rsched" draw "$work/piped.yaml" -m "$work/plans/k.yaml" > /dev/null || failed=1
 # A schedule with split puts comes back as it was, part by part.
 "$rsched" draw "$golden/plan-872-ew-split.yaml" -o "$work/split.svg" || failed=1
 boxes=$(grep -c 'class="box".*<title>put ' "$work/split.svg")
