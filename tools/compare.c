@@ -144,8 +144,8 @@ static const char *advise(const struct rsched_limit *limit)
     static const char *const advice[] = {
         [RSCHED_LIMIT_NONE] = "no single change of the machine helps",
         [RSCHED_LIMIT_LINK] = "fewer puts on it at a time, or more capacity",
-        [RSCHED_LIMIT_NODE] = "keep it busy from beginning to end, or a "
-                              "higher ceiling",
+        [RSCHED_LIMIT_NODE] = "keep the node busy from start to end, or "
+                              "raise the ceiling",
         [RSCHED_LIMIT_ENGINE] = "fewer bytes in its queue, larger puts split, "
                                 "or faster engines",
         [RSCHED_LIMIT_COMMAND] = "fewer puts one after the other on an engine, "
@@ -163,8 +163,8 @@ static void print_explanation(const struct table *table, size_t i, FILE *out)
     const struct rsched_limit *limit = &table->limits[i];
     char name[LIMIT_TEXT], text[2][TOOL_TEXT];
 
-    fprintf(out, "%s: %s holds it up; without that the same queues take %s us. "
-                 "To beat it: %s. ",
+    fprintf(out, "%s: limited by %s; without that limit the same queues would "
+                 "take %s us. To improve: %s. ",
             rsched_schedule_planner(s), name_limit(s, limit, name),
             tool_us(limit->makespan_without, text[0]), advise(limit));
     if (rsched_schedule_is_proven(s))
