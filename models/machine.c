@@ -39,6 +39,7 @@ void rsched_machine_destroy(struct rsched_machine *machine)
     rs_names_fini(&machine->directions);
     free(machine->path);
     free(machine->description);
+    free(machine->label);
     free(machine->name);
     free(machine);
 }
@@ -46,6 +47,11 @@ void rsched_machine_destroy(struct rsched_machine *machine)
 const char *rsched_machine_name(const struct rsched_machine *machine)
 {
     return machine->name;
+}
+
+const char *rs_machine_label(const struct rsched_machine *machine)
+{
+    return machine->label;
 }
 
 const char *rsched_machine_description(const struct rsched_machine *machine)

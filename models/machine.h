@@ -18,6 +18,7 @@ enum { RS_ENGINES_MOST = 1024 };
 struct rsched_machine {
     atomic_uint holders; /* the maker and every schedule; see destroy */
     char *name;
+    char *label; /* see rs_machine_label() */
     char *description; /* "" when there is none */
     char *path;
     struct rsched_machine_costs costs;
@@ -36,6 +37,10 @@ struct rsched_machine {
     bool has_sources;
     struct rs_sources sources;
 };
+
+/** What errors and pictures call it: the file that it was read from, or the name
+ * of a built-in machine. Its own name may be that of the machine it extends. */
+const char *rs_machine_label(const struct rsched_machine *machine);
 
 /** The topology; of type RS_TOPOLOGY_NONE when there is none. */
 const struct rs_topology_spec *

@@ -11,7 +11,7 @@
 static int no_memory(const struct rsched_machine *machine)
 {
     return rs_fail(RSCHED_ENOMEM, "machine %s: no memory for rails",
-                   machine->name);
+                   machine->label);
 }
 
 static int allocate_rails(struct rsched_machine *machine, size_t count)

@@ -245,9 +245,13 @@ static int find_direction(const struct rs_yaml *yaml,
     if (error != 0)
         return error;
     *number = rs_names_find(&machine->directions, name);
-    return *number >= 0 ? 0
-                        : rs_yaml_fail(yaml, node,
-                                       "direction '%.64s' has no route", name);
+    if (*number >= 0)
+        return 0;
+    if (rs_names_find(&machine->directions, RSCHED_ANY_DIRECTION) >= 0)
+        return rs_yaml_fail(yaml, node, "direction '%.64s' has no route of its "
+                            "own; '" RSCHED_ANY_DIRECTION "' stands for all "
+                            "without one", name);
+    return rs_yaml_fail(yaml, node, "direction '%.64s' has no route", name);
 }
 
 /* The machine has no network of nodes: nothing says what loopback means there. */
@@ -523,7 +527,10 @@ static int read_machine(struct rs_yaml *yaml, struct rsched_machine **machine)
     if (made == NULL)
         return rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
     atomic_init(&made->holders, 1);
-    error = fill(yaml, made);
+    made->label = strdup(yaml->name);
+    error = made->label != NULL
+                ? fill(yaml, made)
+                : rs_fail(RSCHED_ENOMEM, "%s: no memory", yaml->name);
     if (error != 0) {
         rsched_machine_destroy(made);
         return error;

@@ -16,6 +16,7 @@
 #include "librsched/base/error.h"
 #include "librsched/plan/boxes.h"
 #include "librsched/plan/schedule.h"
+#include "models/machine.h"
 #include "tools/tool.h"
 
 /* KINDS and BOXES are the most that the solver takes. */
@@ -277,7 +278,7 @@ int tool_boxes_plan(const struct rsched_pattern *pattern,
         rs_problem_fini(&packing.problem);
         return rs_fail(RSCHED_EINVAL, TOOL_BOXES ": the engines of machine %s "
                        "have different rates, so a put has no one box",
-                       rsched_machine_name(machine));
+                       rs_machine_label(machine));
     }
     puts = packing.problem.num_puts + 1;
     packing.kinds = calloc(puts, sizeof(*packing.kinds));

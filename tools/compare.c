@@ -144,8 +144,8 @@ static const char *advise(const struct rsched_limit *limit)
     static const char *const advice[] = {
         [RSCHED_LIMIT_NONE] = "no single change of the machine helps",
         [RSCHED_LIMIT_LINK] = "fewer puts on it at a time, or more capacity",
-        [RSCHED_LIMIT_NODE] = "keep it busy from beginning to end, or a "
-                              "higher ceiling",
+        [RSCHED_LIMIT_NODE] = "keep the node busy from start to end, or "
+                              "raise the ceiling",
         [RSCHED_LIMIT_ENGINE] = "fewer bytes in its queue, larger puts split, "
                                 "or faster engines",
         [RSCHED_LIMIT_COMMAND] = "fewer puts one after the other on an engine, "
@@ -161,17 +161,33 @@ static void print_explanation(const struct table *table, size_t i, FILE *out)
 {
     const struct rsched_schedule *s = table->schedules[i];
     const struct rsched_limit *limit = &table->limits[i];
-    char name[LIMIT_TEXT], text[2][TOOL_TEXT];
+    char name[LIMIT_TEXT], text[TOOL_TEXT];
 
-    fprintf(out, "%s: %s holds it up; without that the same queues take %s us. "
-                 "To beat it: %s. ",
+    fprintf(out, "%s: limited by %s; without that limit the same queues would "
+                 "take %s us. To improve: %s.%s\n",
             rsched_schedule_planner(s), name_limit(s, limit, name),
-            tool_us(limit->makespan_without, text[0]), advise(limit));
-    if (rsched_schedule_is_proven(s))
-        fputs("No schedule on this machine is shorter.\n", out);
-    else
-        fprintf(out, "No schedule on this machine is shorter than %s us.\n",
-                tool_us(rsched_schedule_lower_bound(s), text[1]));
+            tool_us(limit->makespan_without, text), advise(limit),
+            rsched_schedule_is_proven(s) ? " It is proven optimal." : "");
+}
+
+/* Of one pattern: the highest of its schedules' bounds holds for all. */
+static void print_explanations(const struct table *table, size_t first,
+                               FILE *out)
+{
+    uint64_t bound = 0;
+    char text[TOOL_TEXT];
+
+    for (size_t i = first; i < first + table->planners; i++) {
+        const struct rsched_schedule *s = table->schedules[i];
+        uint64_t own = rsched_schedule_is_proven(s)
+                           ? rsched_schedule_makespan(s)
+                           : rsched_schedule_lower_bound(s);
+
+        print_explanation(table, i, out);
+        bound = own > bound ? own : bound;
+    }
+    fprintf(out, "No schedule on this machine is shorter than %s us.\n",
+            tool_us(bound, text));
 }
 
 static void print_text(const struct table *table, FILE *out)
@@ -201,9 +217,8 @@ static void print_text(const struct table *table, FILE *out)
         if (table->late)
             fprintf(out, " %14s", tool_us(table->jittered[i], text[0]));
         fputc('\n', out);
-        for (size_t k = i + 1 - table->planners;
-             table->explain && (i + 1) % table->planners == 0 && k <= i; k++)
-            print_explanation(table, k, out);
+        if (table->explain && (i + 1) % table->planners == 0)
+            print_explanations(table, i + 1 - table->planners, out);
     }
 }
 

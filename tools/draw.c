@@ -6,6 +6,7 @@
 #include "librsched/base/error.h"
 #include "librsched/base/file.h"
 #include "librsched/base/yaml.h"
+#include "models/machine.h"
 #include "tools/picture.h"
 #include "tools/svg.h"
 #include "tools/tool.h"
@@ -158,7 +159,7 @@ int tool_draw(const struct tool_command *command, int argc, char **argv)
     if (error != 0)
         return tool_library(error);
     machine = request.machine ? request.machine
-                              : rsched_machine_name(
+                              : rs_machine_label(
                                     rsched_schedule_machine(schedule));
     status = tool_output_open(&output, path);
     if (status == TOOL_OK)

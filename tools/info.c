@@ -360,7 +360,7 @@ static int print_machines(void)
         if (error != 0)
             return tool_library(error);
         costs = rsched_machine_get_costs(machine);
-        printf("  %-11s %" PRIu32 " engine%s of %s, %s\n", name,
+        printf("  %-13s %" PRIu32 " engine%s of %s, %s\n", name,
                costs->num_engines, costs->num_engines == 1 ? "" : "s",
                rs_format_rate(costs->engine_rate, rate),
                rsched_machine_description(machine));

@@ -26,8 +26,9 @@ static void print_head(const struct rsched_schedule *schedule,
     const char *planner = rsched_schedule_planner(schedule);
     char text[4][TOOL_TEXT];
 
-    fprintf(out, "pattern      %s (%zu puts, %" PRIu64 " bytes)\n",
+    fprintf(out, "pattern      %s (%zu put%s, %" PRIu64 " bytes)\n",
             rsched_pattern_name(pattern), rsched_pattern_num_puts(pattern),
+            rsched_pattern_num_puts(pattern) == 1 ? "" : "s",
             rsched_pattern_total_bytes(pattern));
     fprintf(out, "machine      %s\n", machine);
     fprintf(out, "scheduler    %s (%s)\n", planner, tool_label(planner));

@@ -135,10 +135,12 @@ static void print_head(const struct table *table, FILE *out)
     fprintf(out, "pattern      %s (%zu puts of %u processes between nodes, %zu "
             "within)\n", rsched_pattern_name(params->pattern), table->num_puts,
             params->nodes.count * params->processes, table->num_local);
-    fprintf(out, "machine      %s, %s of %u nodes, %u links\n",
+    fprintf(out, "machine      %s, %s of %u node%s, %u links\n",
             asked->machine_name, rs_topology_type_name(
                                      table->topology.spec.type),
-            table->topology.num_nodes, table->topology.num_links);
+            table->topology.num_nodes,
+            table->topology.num_nodes == 1 ? "" : "s",
+            table->topology.num_links);
     fprintf(out, "nodes        %s, %u process%s per node, %s\n",
             rs_shape_text(&params->nodes, text[0], sizeof(text[0])),
             params->processes, params->processes > 1 ? "es" : "",

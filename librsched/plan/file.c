@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/units.h"
@@ -236,7 +237,7 @@ static int read_queues(struct reader *reader, const struct rs_yaml_node *list,
 
     if (error == 0 && list->count != machine->costs.num_engines)
         error = rs_yaml_fail(yaml, list, "%zu engines, but machine %s has %"
-                             PRIu32, list->count, machine->name,
+                             PRIu32, list->count, machine->label,
                              machine->costs.num_engines);
     if (error != 0)
         return error;
@@ -313,6 +314,34 @@ static int read_puts(struct reader *reader,
     return error;
 }
 
+static bool is_built_in(const char *name)
+{
+    const char *known;
+
+    for (size_t i = 0; (known = rsched_machine_builtin_name(i)) != NULL; i++) {
+        if (strcmp(known, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What a file names, from the working directory, else from the folder of the
+ * file. */
+static int open_named(const struct rs_yaml *yaml, const char *name,
+                      struct rsched_machine **machine)
+{
+    const char *slash = strrchr(yaml->name, '/');
+    char beside[4096];
+
+    if (slash == NULL || name[0] == '/' || is_built_in(name) ||
+        access(name, F_OK) == 0)
+        return rsched_machine_open(name, machine);
+    snprintf(beside, sizeof(beside), "%.*s%s", (int)(slash - yaml->name + 1),
+             yaml->name, name);
+    return access(beside, F_OK) == 0 ? rsched_machine_load(beside, machine)
+                                     : rsched_machine_open(name, machine);
+}
+
 /* The machine that the file names, or the one that the caller wants. */
 static int find_machine(const struct rs_yaml *yaml,
                         const struct rs_yaml_node *node,
@@ -328,7 +357,10 @@ static int find_machine(const struct rs_yaml *yaml,
         *machine = rs_machine_hold(wanted);
         return 0;
     }
-    error = rsched_machine_open(name, machine);
+    if (strcmp(name, "-") == 0)
+        return rs_yaml_fail(yaml, node, "the machine was standard input; now "
+                            "it has to be given (--machine)");
+    error = open_named(yaml, name, machine);
     if (error != 0 && error != RSCHED_ENOMEM)
         error = rs_yaml_fail(yaml, node, "%s", rsched_last_error());
     return error;
@@ -362,7 +394,7 @@ static int check_us(const struct rs_yaml *yaml,
         return error;
     return rs_yaml_fail(yaml, node, "on machine %s %s of these queues is %s: "
                         "the file was written for another one",
-                        made->machine->name, what, rs_format_us(ps, text));
+                        made->machine->label, what, rs_format_us(ps, text));
 }
 
 static int check_text(const struct rs_yaml *yaml,

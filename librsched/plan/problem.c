@@ -6,6 +6,7 @@
 
 #include "librsched/base/error.h"
 #include "models/bound.h"
+#include "models/machine.h"
 #include "models/ticks.h"
 #include "patterns/pattern.h"
 
@@ -194,7 +195,7 @@ static int fill_directions(struct rs_problem *problem)
             return rs_pattern_fail(problem->pattern, put, RSCHED_EINVAL,
                                    "direction '%s' has no route in machine %s",
                                    name,
-                                   rsched_machine_name(problem->machine));
+                                   rs_machine_label(problem->machine));
         }
         direction->rank = route->rank;
         direction->crossings = route->crossings;

@@ -299,7 +299,7 @@ static int check_queues(const struct rsched_schedule *made,
         if (places[i].engine >= engines)
             return rs_fail(RSCHED_EINVAL, "put %zu: engine %u, but machine %s "
                            "has %zu", i, (unsigned)places[i].engine,
-                           made->machine->name, engines);
+                           made->machine->label, engines);
         first[places[i].engine + 1]++;
     }
     for (size_t e = 0; e < engines; e++)

@@ -58,7 +58,7 @@ static int name_direction(struct planning *p, size_t put, uint64_t *number)
     if (rsched_machine_find_route(p->params->machine, seen) == NULL)
         return rs_pattern_fail(p->params->pattern, w->id, RSCHED_EINVAL,
                                "direction '%s' has no route in machine %s",
-                               seen, rsched_machine_name(p->params->machine));
+                               seen, rs_machine_label(p->params->machine));
     found = rs_names_add(&p->names, seen);
     if (found < 0)
         return (int)found;

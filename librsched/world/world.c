@@ -516,7 +516,7 @@ static int fill(struct rs_world *world, const struct rs_world_params *params,
 
     if (error != 0)
         return rs_fail_within(error, "machine %s",
-                              rsched_machine_name(params->machine));
+                              rs_machine_label(params->machine));
     if ((uint64_t)params->nodes.count * params->processes > RS_TOPOLOGY_MOST)
         return rs_fail(RSCHED_ELIMIT, "more than %d processes",
                        RS_TOPOLOGY_MOST);

@@ -229,6 +229,18 @@ edit machine '$arails: [{routes: {N: [S, T]}}]' "9:26: route 'N' of the rail use
 edit machine '$arails: [{speed: 1 MB/s}]' "9:10: unknown key 'speed' in a rail"
 edit machine '$arails: [{rate: 1 MB}]' "9:16: rate '1 MB': unknown unit"
 edit machine '$atwice: [N, up]' "9:12: direction 'up' has no route"
+sed 's/^routes.*/routes: {"*": [N]}/;/^direction_order/d' in/good-machine.yaml > in/good-any.yaml
+any() { { cat in/good-any.yaml; echo "$1"; } | machine "$2"; }
+any 'twice: [N]' "8:9: direction 'N' has no route of its own; '*' stands for all without one"
+any 'direction_order: [S]' "8:19: direction 'S' has no route of its own; '*' stands"
+for list in 'twice' 'direction_order'; do
+    { cat in/good-any.yaml; echo "$list: [\"*\"]"; } > in/any.yaml
+    "$rsched" plan scale-les3:60:ns -m in/any.yaml > /dev/null || { echo "FAIL '*' in $list"; echo >> failed; }
+done
+# A machine is called by its file, also where its name is that of what it extends.
+printf 'rsched: machine/1\nextends: tofu-k\n' > in/child.yaml
+bad "pattern halo3d:8x8x8:h1:6: put 0: direction '-x' has no route in machine in/child.yaml" \
+    plan halo3d:8x8x8:h1:6 -m in/child.yaml
 edit machine '$atwice: [N, N]' "9:12: direction 'N' stands twice"
 edit machine '$atwice: N' "9:8: twice"
 edit machine '/^routes/d' "1:1: a machine has no key 'routes'"
@@ -252,6 +264,7 @@ edit schedule '16s/start_us: [0-9.]*/start_us: banana/' "16:34: start_us 'banana
 edit schedule '16s/finish_us: [0-9.]*/finish_us: -7/' "16:48: finish_us '-7': expected a number"
 edit schedule '16s/path: rdma/path: ""/' "16:64: path must be 'rdma', not ''"
 edit schedule 's/machine: .*/machine: tofu-x/' "3:10: no file and no built-in machine"
+edit schedule 's/machine: .*/machine: "-"/' "3:10: the machine was standard input; now it has to be given (--machine)"
 edit schedule 's/\[0, 1\]/[0, 0]/' "11:9: put 0 stands in two queues"
 edit schedule 's/\[0, 1\]/[0]/' "11:3: put 1 stands in no queue"
 edit schedule 's/\[0, 1\]/[0, 7]/' "11:9: put 7 does not exist"

@@ -143,10 +143,31 @@ chmod 600 "$work/real.svg"
 [ "$(stat -c %a "$work/real.svg")" = 600 ] || { echo "FAIL real.svg has another mode"; failed=1; }
 "$rsched" plan scale-les3:872:all -o /dev/null || failed=1
 [ -c /dev/null ] || { echo "FAIL /dev/null is gone"; failed=1; }
+# The machine of a schedule lies beside it, if it does not where the command runs.
+mkdir "$work/plans"
+printf 'rsched: machine/1\nname: k\nextends: tofu-k\n' > "$work/plans/k.yaml"
+(cd "$work/plans" && "$rsched" plan scale-les3:872:all -m k.yaml -f yaml -o s.yaml) || failed=1
+(cd "$work" && "$rsched" draw plans/s.yaml -o beside.svg) || { echo "FAIL a machine beside its schedule"; failed=1; }
+grep -q 'plans/k.yaml' "$work/beside.svg" || { echo "FAIL the machine has another name"; failed=1; }
+"$rsched" plan scale-les3:872:all -m - -f yaml < "$work/plans/k.yaml" > "$work/piped.yaml" || failed=1
+"$rsched" draw "$work/piped.yaml" -m "$work/plans/k.yaml" > /dev/null || failed=1
 # A schedule with split puts comes back as it was, part by part.
 "$rsched" draw "$golden/plan-872-ew-split.yaml" -o "$work/split.svg" || failed=1
 boxes=$(grep -c 'class="box".*<title>put ' "$work/split.svg")
 [ "$boxes" = 4 ] || { echo "FAIL $boxes boxes, not 4"; failed=1; }
+# The demonstration explains itself, and refuses what it does not know, before it does anything.
+demo=$golden/../../../demo
+"$demo" --help | grep -q '^usage: ./demo' || { echo "FAIL demo --help"; failed=1; }
+"$demo" --frob > "$work/out" 2> "$work/err"
+[ $? = 2 ] && [ ! -s "$work/out" ] && grep -q '^usage: ./demo' "$work/err" || { echo "FAIL demo --frob"; failed=1; }
+# One is one.
+"$rsched" plan "$work/short.yaml" -m "$work/fast.yaml" | grep -q '(1 put, ' || { echo "FAIL 1 puts"; failed=1; }
+"$rsched" simulate scale-les3:60:ns -n 1x1 | grep -q ' of 1 node, ' || { echo "FAIL 1 nodes"; failed=1; }
+# Machines stand in columns.
+"$rsched" info | sed -n '/^built-in machines/,/^$/p' | grep '^  ' | grep -vqE '^  [^ ]+ +[0-9]+ engine' &&
+    { echo "FAIL a machine in info"; failed=1; }
+[ "$("$rsched" info | sed -n '/^built-in machines/,/^$/p' | grep '^  ' | sed 's/^\(  [^ ]* *\)[0-9].*/\1/' |
+    awk '{ print length($0) }' | sort -u | wc -l)" = 1 ] || { echo "FAIL machines are not in columns"; failed=1; }
 # A pattern without puts can be planned and drawn.
 printf 'rsched: pattern/1\nname: none\nputs: []\n' > "$work/none.yaml"
 "$rsched" compare "$work/none.yaml" > /dev/null || failed=1

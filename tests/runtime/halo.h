@@ -45,8 +45,7 @@ void halo_fill(struct halo *halo, int epoch);
 uint64_t halo_wrong(const struct halo *halo, int epoch);
 
 /** One epoch: fill, start, wait, compare. Aborts if bytes are wrong.
- * @return 0 or what start or wait returned; RSCHED_ESTATE if they have succeeded and
- *         changed the last error */
+ * @return 0 or what start or wait returned */
 int halo_step(struct halo *halo, int epoch);
 
 #endif

@@ -84,7 +84,7 @@ bad "--nodes: '8x' is not a grid" simulate $all -n 8x
 bad "--nodes: '0x6' is not a grid" simulate $all -n 0x6
 bad "--nodes: '9999999x9' has more than" simulate $all -n 9999999x9
 bad "machine host: the machine has no topology" simulate $all -n 8x6 -m host
-bad "machine groups: 49 nodes, but the dragonfly has 48" simulate $all -n 7x7 -m groups.yaml
+bad "machine groups.yaml: 49 nodes, but the dragonfly has 48" simulate $all -n 7x7 -m groups.yaml
 bad "pattern scale-les3:60:all: put 0: direction 'NW' is no step in a grid of 3" simulate $all -n 2x2x2
 bad "sourced.yaml:5:5: put 1: destination 3, but there are 2 processes" simulate sourced.yaml -n 2x1
 bad "--mapping random:x: expected a whole number" simulate $all -n 8x6 --mapping random:x

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One node with link classes is the whole torus, of any size, when all nodes
- * follow one schedule; and what uncoordinated receive engines cost. */
+/* One node with link classes is the whole torus, of at least three nodes in each
+ * dimension used, when all nodes follow one schedule; and what uncoordinated receive engines cost. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
@@ -75,6 +75,29 @@ Test(identity, one_node_is_the_torus)
                             planned, what);
             }
         }
+    }
+}
+
+/* In a dimension of two nodes both neighbors are one, and both ways are equally
+ * long: the one with + is taken, so north and south share its links. */
+Test(identity, a_dimension_of_two_takes_longer)
+{
+    static const char *const nodes[] = {"8x2", "2x2"};
+
+    for (size_t n = 0; n < sizeof(nodes) / sizeof(*nodes); n++) {
+        struct rs_world_params params = {.planner = "bl4"};
+        uint64_t planned, got = simulate("scale-les3:872:ewns", nodes[n],
+                                         params, &planned);
+
+        cr_assert_gt(got, planned + planned / 100, "%s", nodes[n]);
+    }
+    /* A dimension that no put uses does not matter. */
+    {
+        struct rs_world_params params = {.planner = "bl4"};
+        uint64_t planned, got = simulate("scale-les3:872:ns", "2x8", params,
+                                         &planned);
+
+        expect_near(got, planned, "2x8");
     }
 }
 
