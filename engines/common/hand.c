@@ -2,6 +2,7 @@
 #include "engines/common/hand.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -227,21 +228,67 @@ struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from)
     return found;
 }
 
-uint64_t rs_hands_spaces(uint64_t nonce)
+static uint64_t mix(uint64_t spaces, uint64_t value)
+{
+    return spaces * UINT64_C(0x9e3779b97f4a7c15) + value;
+}
+
+/* Who looks needs in effect all that the other is permitted, ...
+ * @return false: not even one with the same may be looked at, or it is not known */
+static bool mix_capabilities(uint64_t *spaces)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+    if (syscall(SYS_capget, &header, data) != 0)
+        return false;
+    for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+        if ((data[i].permitted & ~data[i].effective) != 0)
+            return false;
+        *spaces = mix(*spaces, data[i].permitted);
+    }
+    return true;
+}
+
+/* ... and be the user and group that the other is in effect, really and by what it has
+ * saved. @return as above */
+static bool mix_users(uint64_t *spaces)
+{
+    uid_t user, effective_user, saved_user;
+    gid_t group, effective_group, saved_group;
+
+    if (getresuid(&user, &effective_user, &saved_user) != 0 ||
+        getresgid(&group, &effective_group, &saved_group) != 0 ||
+        user != effective_user || user != saved_user ||
+        group != effective_group || group != saved_group)
+        return false;
+    *spaces = mix(mix(*spaces, user), group);
+    return true;
+}
+
+/* @return false: they are not known, as where there is no /proc */
+static bool mix_namespaces(uint64_t *spaces)
 {
     static const char *const names[] = {"/proc/self/ns/user",
                                         "/proc/self/ns/pid",
                                         "/proc/self/ns/mnt"};
-    uint64_t spaces = 0;
 
-    if (prctl(PR_GET_DUMPABLE) != 1)
-        return nonce;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        struct stat status = {0};
+        struct stat status;
 
         if (stat(names[i], &status) != 0)
-            status.st_ino = 0;
-        spaces = spaces * UINT64_C(0x9e3779b97f4a7c15) + status.st_ino;
+            return false;
+        *spaces = mix(*spaces, status.st_ino);
     }
-    return spaces;
+    return true;
+}
+
+uint64_t rs_hands_spaces(uint64_t nonce)
+{
+    uint64_t spaces = 0;
+
+    return prctl(PR_GET_DUMPABLE) == 1 && mix_namespaces(&spaces) &&
+                   mix_capabilities(&spaces) && mix_users(&spaces)
+               ? spaces
+               : nonce;
 }

@@ -2,8 +2,9 @@
 /*
  * Descriptors handed to processes in other namespaces. There a process's number
  * means another process or none, and the kernel does not let one look into
- * /proc/PID/fd of another, nor anybody into that of a process that must not be
- * dumped (PR_SET_DUMPABLE); but descriptors that are sent to a socket arrive.
+ * /proc/PID/fd of another, nor of one of another group or with more capabilities, nor
+ * anybody into that of a process that must not be dumped (PR_SET_DUMPABLE), nor is there
+ * always a /proc; but descriptors that are sent to a socket arrive.
  * The sockets are abstract ones, which all processes of a network namespace
  * reach, and nobody else: their names, made of the nonces, are those of no other
  * node's either. The kernel shows them to all users, so letters of others are thrown
@@ -62,9 +63,10 @@ struct rs_hand *rs_hands_take(struct rs_hands *hands, uint64_t from);
 void rs_hand_destroy(struct rs_hand *hand);
 
 /** A number for what decides who sees whom through /proc: processes with
- * different ones may not see each other. That is the namespaces that matter; a
- * process whose memory is nobody's to look at, as that of a program that may be
- * executed but not read, has one of its own. @param nonce of this process */
+ * different ones may not see each other. That is the namespaces that matter, users,
+ * groups and capabilities (ptrace(2)); a process whose memory is nobody's to look at,
+ * as that of a program that may be executed but not read, has one of its own, and so
+ * has one for which these are not known, having no /proc. @param nonce of this process */
 uint64_t rs_hands_spaces(uint64_t nonce);
 
 #endif

@@ -168,8 +168,8 @@ static int open_peer(struct rsched_connection *c, const struct address *a)
     return 0;
 }
 
-/* Whoever is in other namespaces, or must not be dumped, may be able to open us
- * while we cannot open him, or the other way round: both hand over what the other
+/* Whoever is in other namespaces or groups, or must not be dumped, may be able to open
+ * us while we cannot open him, or the other way round: both hand over what the other
  * may need. */
 static int reach_peer(struct rsched_connection *c, const struct address *a)
 {
@@ -182,8 +182,8 @@ static int reach_peer(struct rsched_connection *c, const struct address *a)
     if (rs_hands_send(&engine->hands, a->nonce, own) == 0 || error == 0)
         return 0;
     return rs_fail(RSCHED_EUNREACH,
-                   "loopback: peer %d is in other namespaces, or must not be "
-                   "dumped: neither /proc nor a socket leads to it (%m)",
+                   "loopback: peer %d is in other namespaces or groups, or must "
+                   "not be dumped: neither /proc nor a socket leads to it (%m)",
                    c->peer);
 }
 

@@ -12,7 +12,13 @@
  * The memory belongs to the process, not to a context, and has no name: it
  * goes with the process, however that ends. Neighbors map what they need of it
  * when they need it for the first time, through /proc/PID/fd, which the kernel
- * allows to processes of the same user that may look at each other.
+ * allows to processes of the same user that may look at each other. Processes of
+ * that user that may not, since their namespaces, groups or capabilities differ,
+ * they have no /proc, or they must not be dumped, send each other the descriptors,
+ * where abstract sockets lead from one to the other. For that they know of each
+ * other as of when their contexts were made: of a process that changes any of this
+ * afterwards, by prctl(PR_SET_DUMPABLE) or setgid(), say, exchanges with neighbors
+ * that it has not had yet may fail with RSCHED_EUNREACH, or go another way.
  *
  * Ordinary memory is adopted in place if its owner promises to say when it
  * ends: rsched_memory_offer(). The preload object librsched-heap.so does so for

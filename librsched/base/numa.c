@@ -8,16 +8,23 @@
 
 #ifdef RSCHED_HWLOC
 
+#include <errno.h>
 #include <hwloc.h>
 #include <stdlib.h>
 
 /* What tells where memory is, and no more: caches and devices take time to find.
- * (Without groups of cores hwloc may put all memory beside all of them.)
+ * (Without groups of cores hwloc may put all memory beside all of them.) Where threads
+ * may not ask for their cores (seccomp) hwloc asks for ever.
  *
  * @param caches how caches are kept, where they are asked for */
 static int open_topology(hwloc_topology_t *topology,
                          enum hwloc_type_filter_e caches)
 {
+    struct rs_cpus allowed;
+
+    /* EINVAL: there are more cores than we have room for, hwloc makes some. */
+    if (!rs_cpus_allowed(&allowed) && errno != EINVAL)
+        return -1;
     if (hwloc_topology_init(topology) != 0)
         return -1;
     if (hwloc_topology_set_all_types_filter(

@@ -1,9 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs of cores on machines that hwloc makes up. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "librsched/base/numa.h"
+
+static bool refused; /* to say which cores a thread may use */
+static unsigned asked;
+
+/* Comes before the C library's. */
+__attribute__((visibility("default"))) int
+sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cores)
+{
+    enum { MOST_ASKED = 100 };
+    long bytes;
+
+    if (refused) {
+        if (++asked > MOST_ASKED) {
+            fprintf(stderr, "asked %u times in vain\n", asked);
+            abort();
+        }
+        errno = EPERM;
+        return -1;
+    }
+    bytes = syscall(SYS_sched_getaffinity, pid, size, cores);
+    if (bytes < 0)
+        return -1;
+    memset((char *)cores + bytes, 0, size - (size_t)bytes);
+    return 0;
+}
 
 #define SAME RS_DISTANCE_SAME_NUMA
 #define OTHER RS_DISTANCE_OTHER_NUMA
@@ -87,4 +118,18 @@ Test(numa, node_of_all_cores)
         cr_assert_eq(node, wholes[i].node, "%s: node %d", wholes[i].synthetic,
                      node);
     }
+}
+
+/* As by filters for system calls (seccomp): nothing is known then, and nobody waits. */
+Test(numa, where_cores_are_not_told)
+{
+    struct rs_numa_pair pairs[RS_NUM_HOST_DISTANCES];
+    unsigned nodes = 7;
+
+    refused = true;
+    cr_assert_eq(rs_numa_node(&nodes), RS_NUMA_UNKNOWN);
+    cr_assert_eq(nodes, 0);
+    cr_assert_eq(rs_numa_pairs(pairs), 0);
+    cr_assert_eq(rs_numa_kept_cache(), 0);
+    cr_assert_gt(asked, 0);
 }

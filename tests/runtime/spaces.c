@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks in namespaces of their own, as in containers, or whose memory is nobody's
- * to look at. Run as `spaces NAME`, one of the kinds below. They share memory all the same, and what must not work
+ * Ranks in namespaces of their own, as in containers, of groups of their own, without
+ * a /proc, or whose memory is nobody's to look at. Run as `spaces NAME`, one of the kinds below. They share memory all the same, and what must not work
  * between some of them (sockets of other network namespaces) is an error that
  * says so. SKIP where the kernel does not let us make such a namespace.
  */
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -36,21 +37,27 @@ struct kind {
     bool unreachable;
     bool secret; /* not to be dumped: /proc is closed, and its memory */
     bool crowd;  /* many ranks, not two */
+    bool groups; /* each rank has one of its own; none is root */
+    bool bare;   /* there is no /proc */
 };
 
 static const struct kind kinds[] = {
-    {"none", 0, false, false, false},
-    {"ipc", CLONE_NEWIPC, false, false, false},
-    {"mount", CLONE_NEWNS, false, false, false},
-    {"user", CLONE_NEWUSER, false, false, false},
-    {"pid", CLONE_NEWPID | CLONE_NEWNS, false, false, false},
-    {"container", CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER,
-     false, false, false},
-    {"crowd", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER, false, false, true},
-    {"secret", 0, false, true, false},
+    {.name = "none"},
+    {.name = "ipc", .spaces = CLONE_NEWIPC},
+    {.name = "mount", .spaces = CLONE_NEWNS},
+    {.name = "user", .spaces = CLONE_NEWUSER},
+    {.name = "pid", .spaces = CLONE_NEWPID | CLONE_NEWNS},
+    {.name = "container",
+     .spaces = CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER},
+    {.name = "crowd",
+     .spaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER, .crowd = true},
+    {.name = "secret", .secret = true},
+    {.name = "groups", .groups = true},
+    {.name = "bare", .spaces = CLONE_NEWNS, .bare = true},
     /* Nothing is left that both could use. */
-    {"network", CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
-     true, false, false},
+    {.name = "network",
+     .spaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
+     .unreachable = true},
 };
 
 /* The kernel is asked to read wherever it may. */
@@ -122,13 +129,32 @@ static int run(struct rank *self)
     return kind->unreachable ? fail_to_exchange(self) : exchange(self);
 }
 
+enum { NOBODY = 65534 };
+
+/* Nothing is secret from root. */
+static bool become_ordinary(gid_t group)
+{
+    return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 &&
+           setresuid(NOBODY, NOBODY, NOBODY) == 0 &&
+           prctl(PR_SET_DUMPABLE, 1) == 0;
+}
+
+static bool lose_proc(void)
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/proc", "tmpfs", 0, NULL) == 0;
+}
+
 static int enter(struct rank *self)
 {
     const struct kind *kind = self->arg;
 
     if (kind->secret)
         prctl(PR_SET_DUMPABLE, 0);
-    return apart_run(self, kind->spaces, run);
+    RANK_CHECK(!kind->groups || become_ordinary((gid_t)(NOBODY - 1 - self->rank)));
+    RANK_CHECK(!kind->bare || lose_proc());
+    return apart_run(self, kind->bare ? 0 : kind->spaces, run);
 }
 
 static int play(struct rank *self)
@@ -140,17 +166,6 @@ static int play(struct rank *self)
 static int play_apart(struct rank *self)
 {
     return enter(self);
-}
-
-/* Nothing is secret from root. */
-static bool become_ordinary(void)
-{
-    const uid_t nobody = 65534;
-
-    return geteuid() != 0 ||
-           (setgroups(0, NULL) == 0 && setresgid(nobody, nobody, nobody) == 0 &&
-            setresuid(nobody, nobody, nobody) == 0 &&
-            prctl(PR_SET_DUMPABLE, 1) == 0);
 }
 
 int main(int argc, char **argv)
@@ -168,7 +183,7 @@ int main(int argc, char **argv)
         return SKIPPED;
     }
     if (kind->secret) {
-        if (!become_ordinary()) {
+        if (geteuid() == 0 && !become_ordinary(NOBODY)) {
             printf("SKIP: nothing is secret from this user: %s\n",
                    strerror(errno));
             return SKIPPED;
@@ -176,8 +191,12 @@ int main(int argc, char **argv)
         may_read = ranks_may_read();
         setenv("RSCHED_CMA", "1", 1);
     }
+    if (kind->groups && geteuid() != 0) {
+        printf("SKIP: only root may choose groups\n");
+        return SKIPPED;
+    }
     setenv("RSCHED_MAPPED", "1", 1);
-    if (!kind->crowd &&
+    if (!kind->crowd && !kind->groups &&
         ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
         fprintf(stderr, "failed: one in namespaces of its own\n");
         return 1;
