@@ -118,7 +118,8 @@ void rs_progress_at_times(void)
     enum { WHILE_NS = 20000, CALLS_OF_STEP = 8, QUICK_CALLS = 16 };
     static _Atomic uint64_t last;
     static _Atomic unsigned quick; /* calls since then that looked at the time */
-    bool late = rs_now_ns() - atomic_load_explicit(&last, memory_order_relaxed) >= WHILE_NS;
+    bool late = rs_process.reason == RS_ACCELERATED && /* and not before or after MPI */
+                rs_now_ns() - atomic_load_explicit(&last, memory_order_relaxed) >= WHILE_NS;
     unsigned in_row = late ? 0 : atomic_load_explicit(&quick, memory_order_relaxed) + 1;
 
     if (late) {
