@@ -13,6 +13,9 @@ enum {
      * taken, and to be kept. */
     STORES_TAKEN = 4,
     STORES_KEPT = 5,
+    /* Sixteenths, where most is copied once. */
+    ENDS_TAKEN = 15,
+    ENDS_KEPT = 17,
     HOPELESS = 2,  /* times as long: another way is not timed again */
     MOST_RESTS = 3 /* trials are 2^3 times as far apart at most */
 };
@@ -127,17 +130,27 @@ static uint64_t pause_after(const struct rs_trial *t, bool changed)
     return starts < SHARE ? SHARE : starts;
 }
 
+/* Whether `past`, by non-temporal stores, is better than `ordinary`. */
+static bool is_past_better(const struct rs_trial *t, unsigned past, unsigned ordinary)
+{
+    uint64_t new = t->least[past], old = t->least[ordinary];
+    bool kept = t->way == past;
+
+    if (is_once(past))
+        return new < old / 16 * (kept ? ENDS_KEPT : ENDS_TAKEN);
+    return new < old / 8 * (kept ? STORES_KEPT : STORES_TAKEN);
+}
+
 /* With which stores, in one copy or in two; or RS_TRIAL_WAYS. */
 static unsigned better_stores(const struct rs_trial *t, unsigned once)
 {
     unsigned past = once | RS_TRIAL_NONTEMPORAL;
-    uint64_t most = t->way == past ? STORES_KEPT : STORES_TAKEN;
 
     if ((t->ways & RS_TRIAL_SET(past)) == 0)
         return (t->ways & RS_TRIAL_SET(once)) != 0 ? once : RS_TRIAL_WAYS;
     if ((t->ways & RS_TRIAL_SET(once)) == 0)
         return past;
-    return t->least[past] < t->least[once] / 8 * most ? past : once;
+    return is_past_better(t, past, once) ? past : once;
 }
 
 static unsigned find_best(const struct rs_trial *t)

@@ -337,6 +337,25 @@ Test(trial, nontemporal_stores_must_gain_much)
     cr_assert_eq(way_after(PAST, 800, 505), TWICE);
 }
 
+static unsigned way_beside_one_copy(unsigned guess, uint64_t ordinary, uint64_t past)
+{
+    struct run r = {.time = {0, ordinary, 0, past}, .delay = 1};
+
+    rs_trial_load(&r.trial, RS_TRIAL_SET(ONCE) | RS_TRIAL_SET(ONCE | PAST), guess, 0);
+    starts(&r, 5000);
+    cr_assert_gt(r.trial.trials, 1);
+    return r.trial.way;
+}
+
+/* Most of what is timed there is the one copy. */
+Test(trial, for_the_ends_they_must_gain_a_little)
+{
+    cr_assert_eq(way_beside_one_copy(ONCE, 800, 755), ONCE);
+    cr_assert_eq(way_beside_one_copy(ONCE, 800, 745), ONCE | PAST);
+    cr_assert_eq(way_beside_one_copy(ONCE | PAST, 800, 845), ONCE | PAST);
+    cr_assert_eq(way_beside_one_copy(ONCE | PAST, 800, 855), ONCE);
+}
+
 /* They are compared with one copy as they are. */
 Test(trial, the_better_stores_against_one_copy)
 {
@@ -348,7 +367,8 @@ Test(trial, the_better_stores_against_one_copy)
         {{600, 300, 290, 900}, ONCE},
         {{260, 300, 250, 900}, TWICE},
         {{600, 500, 250, 200}, ONCE | PAST},
-        {{600, 230, 250, 200}, ONCE},
+        {{600, 230, 250, 200}, ONCE | PAST},
+        {{600, 205, 250, 200}, ONCE},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
