@@ -458,10 +458,8 @@ int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
     if (error == 0)
         return 0;
     name_exchange(comm, params.tag, error);
-    rs_log(error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH
-               ? RS_LOG_ERROR
-               : RS_LOG_WARN,
-           "%s", rsched_last_error());
+    rs_log(error == RSCHED_ETRUNC ? RS_LOG_ERROR : RS_LOG_WARN, "%s",
+           rsched_last_error());
     return error;
 }
 
@@ -473,8 +471,7 @@ int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
 {
     struct rsched_exchange *made = NULL;
     int error = rs_comm_exchange_create(comm, plan, variable, &made);
-    bool disagree = error == RSCHED_ETRUNC || error == RSCHED_EMISMATCH;
-    int mine[2] = {error != 0, disagree}, all[2] = {0, 0};
+    int mine[2] = {error != 0, error == RSCHED_ETRUNC}, all[2] = {0, 0};
 
     PMPI_Allreduce(mine, all, 2, MPI_INT, MPI_MAX, comm->comm);
     *reason = RS_ACCELERATED;
@@ -485,7 +482,7 @@ int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
     if (error == 0)
         rsched_exchange_destroy(made);
     *reason = RS_REASON_SETUP;
-    /* Counts that do not fit together are the program's error, and native
-     * MPIs hang or corrupt memory there. */
+    /* More than is expected is the program's error, and native MPIs hang or corrupt
+     * memory there. Less is one, too, by the standard, but they take it. */
     return all[1] ? rs_raise(comm, MPI_ERR_TRUNCATE) : MPI_SUCCESS;
 }

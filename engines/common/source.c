@@ -353,6 +353,7 @@ static uint64_t adopting_saves(struct rsched_pull_source *s,
     const struct rs_way_choice slots = {.pull = false};
     struct rs_way_parts now, then;
     uint64_t before, after;
+    bool found_slower;
 
     rs_table_parts(&s->lies, true, &now);
     then = now;
@@ -364,8 +365,10 @@ static uint64_t adopting_saves(struct rsched_pull_source *s,
         return 0;
     if (rs_config()->mapped_bytes != RS_LIMIT_AUTO)
         return UINT64_MAX;
+    /* Where slots have been found to be faster the kernel takes longer than its costs say. */
+    found_slower = s->trial.group != NULL && (s->usual & RS_TRIAL_ONCE) == 0;
     before = rs_ways_time(s->ways, &now,
-                          s->way == RSCHED_PULL_IN_PLACE ? once : slots);
+                          s->way == RSCHED_PULL_IN_PLACE && !found_slower ? once : slots);
     after = rs_ways_time(s->ways, &then, once);
     return after < before ? before - after : 0;
 }

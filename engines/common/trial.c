@@ -229,6 +229,19 @@ struct rs_trial_start rs_trial_start(struct rs_trial *t)
     return (struct rs_trial_start){t->at, true};
 }
 
+uint64_t rs_trial_time(const struct rs_trial *t, bool taken)
+{
+    uint64_t least = UINT64_MAX;
+
+    if (!t->possible || t->phase != RESTING || t->trials == 0)
+        return 0;
+    for (unsigned way = 0; way < RS_TRIAL_WAYS; way++) {
+        if ((taken ? way == t->way : !is_once(way)) && t->least[way] < least)
+            least = t->least[way];
+    }
+    return least != UINT64_MAX ? least : 0;
+}
+
 void rs_trial_follow(struct rs_trial *t, unsigned way)
 {
     t->pending = false;

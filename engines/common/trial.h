@@ -111,6 +111,10 @@ static inline void rs_trial_fence(void)
 /** A timed epoch is over: how long both sides have copied, in ps. */
 void rs_trial_took(struct rs_trial *t, uint64_t ps);
 
+/** What the way that is `taken`, or else the faster one in two copies, has taken in the last
+ * trial, in ps; 0: nobody knows. */
+uint64_t rs_trial_time(const struct rs_trial *t, bool taken);
+
 /** That will never be known. */
 void rs_trial_lost(struct rs_trial *t);
 
