@@ -381,6 +381,29 @@ Test(trial, the_better_stores_against_one_copy)
     }
 }
 
+/* What is known of the ways' times is that of the last trial, and nothing in one. */
+Test(trial, tells_times)
+{
+    struct run r = {.time = {600, 300, 250, 900}, .delay = 1};
+
+    rs_trial_load(&r.trial, ALL, ONCE, 0);
+    cr_assert_eq(rs_trial_time(&r.trial, true), 0);
+    for (unsigned trials = 0; trials < 3;) {
+        bool known;
+
+        start(&r);
+        trials = (unsigned)r.trial.trials;
+        known = trials > 0 && r.trial.phase == 0;
+        cr_assert_eq(rs_trial_time(&r.trial, true),
+                     known ? r.time[r.trial.way] : 0);
+        cr_assert_eq(rs_trial_time(&r.trial, false), known ? 250 : 0);
+    }
+    rs_trial_follow(&r.trial, ONCE);
+    cr_assert_eq(rs_trial_time(&r.trial, true), 300);
+    rs_trial_forget(&r.trial);
+    cr_assert_eq(rs_trial_time(&r.trial, true), 0);
+}
+
 /* Two that follow each other copy in the same way in all epochs that are timed, and what
  * either finds alone is not what they find together. */
 Test(trial, follows)
