@@ -3,6 +3,7 @@
  * are always what the native MPI says they are: programs lay out their buffers
  * by it. */
 #include "mpi/internal.h"
+#include "mpi/request.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -540,6 +541,13 @@ static uint64_t runs_size(const struct rsched_run *runs, size_t num)
     return size;
 }
 
+static void flat_free(struct rs_flat *flat)
+{
+    if (flat->runs != &flat->one)
+        free(flat->runs);
+    free(flat);
+}
+
 /* Move the list into `flat`. */
 static bool finish(struct rs_flat *flat, struct list *list)
 {
@@ -586,6 +594,63 @@ static struct rs_flat *flatten(MPI_Datatype type, bool *named)
     return finish(flat, &list) ? flat : NULL;
 }
 
+/* Named types take no attributes in every MPI. They are never freed, so that a handle
+ * of one always means the same. Where there is no room, they are taken apart each time. */
+enum { NAMED_BITS = 8, NUM_NAMED = 1 << NAMED_BITS, NAMED_TRIES = 8 };
+
+struct named {
+    MPI_Datatype type;
+    struct rs_flat *flat;
+};
+
+static _Atomic(struct named *) named_types[NUM_NAMED];
+
+/* Where it is, or could be, after `tries` others. */
+static size_t named_place(MPI_Datatype type, unsigned tries)
+{
+    return (rs_hash((uintptr_t)type, 64 - NAMED_BITS) + tries) % NUM_NAMED;
+}
+
+/* Held, or NULL. */
+static struct rs_flat *named_find(MPI_Datatype type)
+{
+    for (unsigned tries = 0; tries < NAMED_TRIES; tries++) {
+        /* Acquire: what another thread has found of the type. */
+        struct named *n = atomic_load_explicit(&named_types[named_place(type, tries)],
+                                               memory_order_acquire);
+
+        if (n == NULL)
+            return NULL;
+        if (n->type != type)
+            continue;
+        atomic_fetch_add_explicit(&n->flat->refs, 1, memory_order_relaxed);
+        return n->flat;
+    }
+    return NULL;
+}
+
+/* Two threads may do this for one type: it is there twice then. */
+static void named_keep(MPI_Datatype type, struct rs_flat *flat)
+{
+    struct named *n = malloc(sizeof(*n));
+
+    if (n == NULL)
+        return;
+    *n = (struct named){type, flat};
+    atomic_fetch_add_explicit(&flat->refs, 1, memory_order_relaxed);
+    for (unsigned tries = 0; tries < NAMED_TRIES; tries++) {
+        struct named *none = NULL;
+
+        /* Release: pairs with named_find(). */
+        if (atomic_compare_exchange_strong_explicit(
+                &named_types[named_place(type, tries)], &none, n,
+                memory_order_release, memory_order_relaxed))
+            return;
+    }
+    free(n);
+    rs_flat_drop(flat);
+}
+
 /* What is kept with the type already, held; under the lock. */
 static struct rs_flat *kept(MPI_Datatype type)
 {
@@ -606,12 +671,17 @@ struct rs_flat *rs_flat_get(MPI_Datatype type)
     struct rs_flat *flat, *other;
     bool named;
 
+    flat = named_find(type);
+    if (flat != NULL)
+        return flat;
     pthread_mutex_lock(&lock);
     flat = kept(type);
     pthread_mutex_unlock(&lock);
     if (flat != NULL)
         return flat;
     flat = flatten(type, &named);
+    if (flat != NULL && named)
+        named_keep(type, flat);
     if (flat == NULL || named)
         return flat;
     pthread_mutex_lock(&lock);
@@ -634,8 +704,28 @@ void rs_flat_drop(struct rs_flat *flat)
     /* acq_rel: whoever frees must see what the others did with it. */
     if (atomic_fetch_sub_explicit(&flat->refs, 1, memory_order_acq_rel) > 1)
         return;
-    free(flat->runs);
-    free(flat);
+    flat_free(flat);
+}
+
+void rs_flats_fini(void)
+{
+    for (size_t i = 0; i < NUM_NAMED; i++) {
+        struct named *n = atomic_exchange(&named_types[i], NULL);
+
+        if (n != NULL)
+            rs_flat_drop(n->flat);
+        free(n);
+    }
+}
+
+bool rs_flat_is_block(const struct rs_flat *flat, uint64_t count, struct rsched_run *run)
+{
+    if (flat->opaque || count == 0 || flat->num_runs != 1 || flat->runs[0].count != 1 ||
+        (count > 1 && (int64_t)flat->runs[0].bytes != flat->extent))
+        return false;
+    *run = flat->runs[0];
+    run->bytes *= count;
+    return true;
 }
 
 struct rs_flat *rs_flat_repeat(const struct rs_flat *flat, uint64_t count)
@@ -647,6 +737,11 @@ struct rs_flat *rs_flat_repeat(const struct rs_flat *flat, uint64_t count)
         return NULL;
     atomic_init(&repeated->refs, 1);
     repeated->size = flat->size * count;
+    if (rs_flat_is_block(flat, count, &repeated->one)) {
+        repeated->runs = &repeated->one;
+        repeated->num_runs = 1;
+        return repeated;
+    }
     append_copies(&list, flat->runs, flat->num_runs, 0, count, flat->extent);
     return finish(repeated, &list) ? repeated : NULL;
 }

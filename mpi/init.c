@@ -341,6 +341,7 @@ static void backend_fini(void)
         rs_comm_sweep();
         rsched_context_destroy(atomic_load(&context));
         rs_oob_fini();
+        rs_flats_fini();
         PMPI_Type_free_keyval(&rs_process.type_keyval);
         PMPI_Comm_free_keyval(&rs_process.comm_keyval);
         PMPI_Group_free(&rs_process.world);

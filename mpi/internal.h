@@ -278,12 +278,17 @@ struct rs_flat {
     int64_t lb, extent;
     size_t num_runs;
     struct rsched_run *runs;
+    struct rsched_run one; /* where `runs` may be */
 };
 
 /** Take a datatype apart; the result is kept with the datatype. NULL when out
  * of memory. Drop it with rs_flat_drop(). */
 struct rs_flat *rs_flat_get(MPI_Datatype type);
+/** Forget those of named datatypes. No other thread is in any function of these. */
+void rs_flats_fini(void);
 void rs_flat_drop(struct rs_flat *flat);
+/** Whether `count` repetitions are one block, and not none: *run. */
+bool rs_flat_is_block(const struct rs_flat *flat, uint64_t count, struct rsched_run *run);
 /** The runs of `count` repetitions; opaque like rs_flat when they are too
  * many. NULL when out of memory. */
 struct rs_flat *rs_flat_repeat(const struct rs_flat *flat, uint64_t count);

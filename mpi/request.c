@@ -16,6 +16,7 @@ RS_NATIVE(Recv_init)
 struct rs_request *rs_requests; /* in use */
 static struct rs_request *pool;
 struct rs_request *rs_zombies; /* freed by the program while active */
+static atomic_bool any_zombies;
 static struct rs_request *kept; /* nonblocking and failed: an error will be
                                    raised on their communicators' records */
 
@@ -159,6 +160,10 @@ static void reap(void)
 {
     struct rs_request *over = NULL, *next;
 
+    /* Relaxed: whoever misses one that another thread has just freed finds it the next
+     * time. */
+    if (!atomic_load_explicit(&any_zombies, memory_order_relaxed))
+        return;
     pthread_mutex_lock(&rs_process.lock);
     for (struct rs_request *r = rs_zombies; r != NULL; r = next) {
         next = r->next;
@@ -168,6 +173,7 @@ static void reap(void)
         r->next = over;
         over = r;
     }
+    atomic_store_explicit(&any_zombies, rs_zombies != NULL, memory_order_relaxed);
     pthread_mutex_unlock(&rs_process.lock);
     for (; over != NULL; over = next) {
         next = over->next;
@@ -294,6 +300,7 @@ int MPI_Request_free(MPI_Request *handle)
     if (lives) {
         pull(&rs_requests, request);
         push(&rs_zombies, request);
+        atomic_store_explicit(&any_zombies, true, memory_order_relaxed);
     } else {
         retire(&rs_requests, request);
     }

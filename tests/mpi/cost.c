@@ -2,8 +2,9 @@
 /* What check-cost counts the instructions of: N exchanges of a process with
  * itself, with --rebind each after its request has got its buffers anew beside so
  * many other requests; or with --beside N of its plain messages beside so many
- * persistent requests of other tags. They are counted after WARM of them.
- * cost N [--all | --rebind REQUESTS | --beside REQUESTS] */
+ * persistent requests of other tags; or with --anew N times so many sends and receives that
+ * are made and freed. They are counted after WARM of them.
+ * cost N [--all | --rebind REQUESTS | --beside REQUESTS | --anew REQUESTS] */
 #if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
 #else
@@ -64,11 +65,24 @@ static int send_beside(long messages, int num)
     return test_fini("cost");
 }
 
+static int make_anew(long times, int num)
+{
+    for (long i = 0; i < WARM + times; i++) {
+        free_requests(make_requests(num), num);
+        mark(i + 1, times);
+    }
+    /* Those that were never started are counted so when they are freed. */
+    CHECK(counter("native") == 2 * (uint64_t)num * (uint64_t)(WARM + times),
+          "%" PRIu64 " requests", counter("native"));
+    return test_fini("cost");
+}
+
 int main(int argc, char **argv)
 {
     long exchanges = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
     int beside = (int)number_option(argc, argv, "--beside", 0);
     bool all = has_option(argc, argv, "--all");
+    int anew = (int)number_option(argc, argv, "--anew", 0);
     int rebind = (int)number_option(argc, argv, "--rebind", 0);
     MPI_Request *others;
     struct ring ring;
@@ -77,6 +91,8 @@ int main(int argc, char **argv)
     test_init(&argc, &argv, false);
     if (beside > 0)
         return send_beside(exchanges, beside);
+    if (anew > 0)
+        return make_anew(exchanges, anew);
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 1);
     others = make_requests(rebind);
