@@ -284,6 +284,8 @@ struct rs_flat {
 /** Take a datatype apart; the result is kept with the datatype. NULL when out
  * of memory. Drop it with rs_flat_drop(). */
 struct rs_flat *rs_flat_get(MPI_Datatype type);
+/** The same made anew, and whether it is a named datatype; for rs_flat_get(). */
+struct rs_flat *rs_flat_make(MPI_Datatype type, bool *named);
 /** Forget those of named datatypes. No other thread is in any function of these. */
 void rs_flats_fini(void);
 void rs_flat_drop(struct rs_flat *flat);

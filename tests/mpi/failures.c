@@ -26,17 +26,20 @@ static void mismatched_init(MPI_Comm comm)
     CHECK(handled == before + 1, "handled %d times", handled - before);
 }
 
-/* Less than is expected: the native MPIs take it. */
+/* Less than is expected: the native MPIs take it. (Not so Open MPI's calls with one count
+ * for all, if a process expects more than it sends itself.) */
 static void shorter_init(MPI_Comm comm, const struct ring *ring)
 {
     int expected = world_rank == 0 ? 2 : 1, before = handled;
+    int counts[2] = {1, 1}, expects[2] = {expected, expected};
+    int at[2] = {0, 1}, into[2] = {0, expected};
     uint64_t native = counter("native");
     double send[2] = {world_rank, world_rank}, receive[4] = {-1, -1, -1, -1};
     MPI_Request request;
 
-    CHECK(INIT(Neighbor_alltoall)(send, 1, MPI_DOUBLE, receive, expected,
-                                  MPI_DOUBLE, comm, MPI_INFO_NULL,
-                                  &request) == MPI_SUCCESS, "init");
+    CHECK(INIT(Neighbor_alltoallv)(send, counts, at, MPI_DOUBLE, receive, expects,
+                                   into, MPI_DOUBLE, comm, MPI_INFO_NULL,
+                                   &request) == MPI_SUCCESS, "init");
     CHECK(counter("native") == native + 1, "%" PRIu64 " native calls",
           counter("native") - native);
     for (int i = 0; i < 2; i++) {
