@@ -122,6 +122,8 @@ static void exchange(char *send, int bytes, bool adopted, bool fork)
                   "%" PRIu64 " bytes of %" PRIu64, pulled() - before, whole);
         if (fork && i == 2)
             fork_once(send, bytes, epoch);
+        if (i == 2) /* what is adopted may be taken for free memory by none */
+            malloc_trim(0);
     }
     MPI_Request_free(&request);
     free(receive);

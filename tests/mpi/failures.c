@@ -113,8 +113,12 @@ static void death(struct ring *ring)
 
     ring_fill(ring, world_rank, 1);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (world_rank == last)
+    if (world_rank == last) {
+        printf("failures: rank %d is killed\n", world_rank);
+        fflush(stdout);
+        usleep(100000); /* the launcher has it */
         raise(SIGKILL);
+    }
     error = MPI_Start(&ring->request);
     if (error == MPI_SUCCESS)
         error = MPI_Wait(&ring->request, MPI_STATUS_IGNORE);

@@ -3,9 +3,12 @@
  * frees, moves and maps memory, forks, and runs other programs, between rounds
  * and in the middle of them, and in another thread. Every byte is compared, and
  * what has been sent is spoilt at once. By the costs of pulled.yaml messages are
- * copied out of mappings, read by the kernel, packed, and put into slots.
+ * copied out of mappings, read by the kernel, packed, and put into slots. A
+ * neighborhood collective goes on beside them.
  *
- * fire [--rounds N] */
+ * fire [--rounds N] [--adopted]: the settings have memory of malloc adopted, in
+ * the second start after it has been given to requests. */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -24,6 +27,9 @@ enum { ROUNDS = 3000, MOVE = 10, SPLIT = 500, FORK = 100, RUN = 150 };
 enum { MOST = 160000, PERIOD = 251 };
 /* So many messages of each kind at least. */
 enum { ENOUGH = 500 };
+/* Of the collective's two messages. With those of malloc below, bytes of which so
+ * many times the whole pages are to be adopted, where they are. */
+enum { PART = 40000, PAGE = 4096, ADOPTIONS = 100 };
 
 enum memory { GIVEN, HEAP, MAPPED, NUM_MEMORIES };
 
@@ -40,10 +46,13 @@ static const struct message {
 
 enum { NUM = sizeof(messages) / sizeof(messages[0]) };
 
-static MPI_Comm comm;
+static bool adopted;
+static MPI_Comm comm, ring;
 static int left, right;
 static char *out[NUM], *in[NUM];
+static char *parts_out, *parts_in; /* to and from the left, then the right */
 static MPI_Request requests[2 * NUM]; /* receives, then sends */
+static MPI_Request collective;
 
 /* ---- contents ---- */
 
@@ -64,8 +73,17 @@ static size_t extent_of(const struct message *m)
     return (size_t)(m->blocks - 1) * (size_t)m->stride + (size_t)m->length;
 }
 
+static const char *part(int sender, int side, int round)
+{
+    return content(sender, NUM + side, round);
+}
+
 static void fill(int round)
 {
+    for (int side = 0; side < 2; side++)
+        memcpy(parts_out + (ptrdiff_t)side * PART, part(world_rank, side, round),
+               PART);
+    memset(parts_in, 0x55, 2 * PART);
     for (int i = 0; i < NUM; i++) {
         const struct message *m = &messages[i];
         const char *from = content(world_rank, i, round);
@@ -94,8 +112,21 @@ static bool is_received(int i, int round)
                   (size_t)bytes_of(&messages[i])) == 0;
 }
 
+static bool parts_are_sent(int round)
+{
+    return memcmp(parts_out, part(world_rank, 0, round), PART) == 0 &&
+           memcmp(parts_out + PART, part(world_rank, 1, round), PART) == 0;
+}
+
+static bool parts_are_received(int round)
+{
+    return memcmp(parts_in, part(left, 1, round), PART) == 0 &&
+           memcmp(parts_in + PART, part(right, 0, round), PART) == 0;
+}
+
 static void spoil(void)
 {
+    memset(parts_out, 0xdd, 2 * PART);
     for (int i = 0; i < NUM; i++)
         memset(out[i], 0xdd, extent_of(&messages[i]));
 }
@@ -129,6 +160,8 @@ static void release(enum memory memory, char *at, size_t bytes)
 
 static void obtain_all(void)
 {
+    parts_out = obtain(HEAP, 2 * PART);
+    parts_in = obtain(HEAP, 2 * PART);
     for (int i = 0; i < NUM; i++) {
         out[i] = obtain(messages[i].memory, extent_of(&messages[i]));
         in[i] = obtain(HEAP, (size_t)bytes_of(&messages[i]));
@@ -137,6 +170,8 @@ static void obtain_all(void)
 
 static void release_all(void)
 {
+    free(parts_out);
+    free(parts_in);
     for (int i = 0; i < NUM; i++) {
         release(messages[i].memory, out[i], extent_of(&messages[i]));
         free(in[i]);
@@ -146,6 +181,13 @@ static void release_all(void)
 /* Other memory, mostly at addresses that had another purpose. */
 static void move_all(int round)
 {
+    if (round % 4 == 0) {
+        parts_out = realloc(parts_out, 2 * PART + (size_t)(round % 7) * 1000);
+        CHECK(parts_out != NULL, "no memory");
+    } else {
+        free(parts_out);
+        parts_out = obtain(HEAP, 2 * PART);
+    }
     for (int i = NUM - 1; i >= 0; i--) {
         enum memory memory = messages[i].memory;
         size_t bytes = extent_of(&messages[i]);
@@ -169,6 +211,8 @@ static void move_all(int round)
 
 static void make_requests(void)
 {
+    INIT(Neighbor_alltoall)(parts_out, PART, MPI_BYTE, parts_in, PART, MPI_BYTE,
+                            ring, MPI_INFO_NULL, &collective);
     for (int i = 0; i < NUM; i++) {
         const struct message *m = &messages[i];
         MPI_Datatype type;
@@ -184,6 +228,7 @@ static void make_requests(void)
 
 static void free_requests(void)
 {
+    MPI_Request_free(&collective);
     for (int i = 0; i < 2 * NUM; i++)
         MPI_Request_free(&requests[i]);
 }
@@ -197,7 +242,7 @@ static void fork_once(int round, bool over)
     int status = 0;
 
     if (child == 0) {
-        bool good = true;
+        bool good = parts_are_sent(round) && (!over || parts_are_received(round));
 
         for (int i = 0; i < NUM; i++) {
             good &= is_sent(i, round) && (!over || is_received(i, round));
@@ -235,6 +280,8 @@ static void *churn(void *arg)
         CHECK(rsched_alloc(bytes, &shared) == 0, "no shared memory");
         use(shared, bytes);
         rsched_free(shared);
+        if (round % 20 == 10)
+            malloc_trim(0);
         if (round % 100 == 50) {
             child = fork();
             if (child == 0)
@@ -251,6 +298,7 @@ static void *churn(void *arg)
 static void exchange(int round)
 {
     fill(round);
+    MPI_Start(&collective);
     if (round % 2 == 0) {
         MPI_Startall(2 * NUM, requests);
     } else {
@@ -264,11 +312,34 @@ static void exchange(int round)
     if (round % 5 == 0)
         MPI_Waitall(NUM, requests + NUM, MPI_STATUSES_IGNORE);
     MPI_Waitall(2 * NUM, requests, MPI_STATUSES_IGNORE);
+    MPI_Wait(&collective, MPI_STATUS_IGNORE);
     if (round % FORK == FORK / 2)
         fork_once(round, true);
     spoil();
+    CHECK(parts_are_received(round), "round %d, collective", round);
     for (int i = 0; i < NUM; i++)
         CHECK(is_received(i, round), "round %d, message %d", round, i);
+}
+
+/* At least, wherever it lies. */
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return bytes < 2 * PAGE ? 0 : bytes / PAGE * PAGE - PAGE;
+}
+
+/* All whole pages of malloc's memory, often, those of messages too: the
+ * collective's alone are not as many. */
+static bool is_adopted_enough(void)
+{
+    uint64_t once = whole_pages(2 * PART);
+
+    for (int i = 0; i < NUM; i++)
+        if (messages[i].memory == HEAP && messages[i].blocks == 1)
+            once += whole_pages((uint64_t)messages[i].length);
+    return counter("adoptions.adopted") >= ADOPTIONS * once &&
+           counter("ways.pull") >= ENOUGH * 2 * whole_pages(PART) &&
+           counter("lane_mapped") >= ENOUGH &&
+           counter("lane_receives") >= counter("lane_pulls") + ENOUGH;
 }
 
 /* Where it is the native MPI that carries them nothing is tested. */
@@ -300,7 +371,7 @@ static void run(int rounds)
         }
         if (round < rounds)
             continue;
-        if (all_have(&hope, is_enough()))
+        if (all_have(&hope, adopted ? is_adopted_enough() : is_enough()))
             break;
         go_on(&hope, "not enough of each way");
     }
@@ -311,7 +382,7 @@ int main(int argc, char **argv)
 {
     atomic_bool stop = false;
     pthread_t other;
-    int provided;
+    int provided, periodic = 1;
 
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -322,7 +393,9 @@ int main(int argc, char **argv)
     right = (world_rank + 1) % world_size;
     for (int i = 0; i < MOST + PERIOD; i++)
         pattern[i] = (char)(i % PERIOD);
+    adopted = has_option(argc, argv, "--adopted");
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &ring);
     obtain_all();
     pthread_create(&other, NULL, churn, &stop);
     run((int)number_option(argc, argv, "--rounds", ROUNDS));
@@ -330,5 +403,6 @@ int main(int argc, char **argv)
     pthread_join(other, NULL);
     release_all();
     MPI_Comm_free(&comm);
+    MPI_Comm_free(&ring);
     return test_fini("fire");
 }

@@ -3,7 +3,10 @@
  * of them is checked by the script check-run.
  *
  * reasons [--status N] [--disabled] [--off | --unseen]
- * reasons --lanes: persistent sends and receives, and no collective */
+ * reasons --lanes: persistent sends and receives, and no collective
+ * reasons --adopted: send buffers of malloc, and such as the program has mapped */
+#include <sys/mman.h>
+
 #include "tests/mpi/ring.h"
 
 static void point_to_point(void)
@@ -78,6 +81,39 @@ static void lanes(void)
     MPI_Comm_free(&comm);
 }
 
+/* As often as it takes to adopt. */
+static void send_pages(char *send, int bytes, MPI_Comm comm)
+{
+    char *receive = allocate(2 * (size_t)bytes);
+    MPI_Request request;
+
+    memset(send, world_rank, 2 * (size_t)bytes);
+    INIT(Neighbor_alltoall)(send, bytes, MPI_BYTE, receive, bytes, MPI_BYTE, comm,
+                            MPI_INFO_NULL, &request);
+    for (int i = 0; i < 4; i++) {
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Request_free(&request);
+    free(receive);
+}
+
+static void adopted(void)
+{
+    enum { PAGE = 4096, OF_MALLOC = 16 * PAGE, MAPPED = 4 * PAGE };
+    MPI_Comm comm = ring_comm(MPI_COMM_WORLD);
+    char *send = aligned_alloc(PAGE, 2 * OF_MALLOC);
+    char *mapped = mmap(NULL, 2 * MAPPED, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(send != NULL && mapped != MAP_FAILED, "no memory");
+    send_pages(send, OF_MALLOC, comm);
+    send_pages(mapped, MAPPED, comm);
+    free(send);
+    munmap(mapped, 2 * MAPPED);
+    MPI_Comm_free(&comm);
+}
+
 static void expect(const char *name, uint64_t value)
 {
     CHECK(counter(name) == value, "%s is %" PRIu64 ", not %" PRIu64, name,
@@ -94,6 +130,11 @@ int main(int argc, char **argv)
     test_init(&argc, &argv, has_option(argc, argv, "--native"));
     if (has_option(argc, argv, "--lanes")) {
         lanes();
+        test_fini("reasons");
+        return PASS;
+    }
+    if (has_option(argc, argv, "--adopted")) {
+        adopted();
         test_fini("reasons");
         return PASS;
     }

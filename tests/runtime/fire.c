@@ -2,6 +2,8 @@
 /*
  * Exchanges while the application frees, moves and maps memory, forks, and
  * runs other programs: thousands of epochs, every byte compared.
+ *
+ * fire processes|threads
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +16,13 @@
 
 #include "tests/runtime/halo.h"
 
-enum { EPOCHS = 2000, REBIND = 10, FORK = 200, ADOPT = 3, PAGE = 4096 };
+enum {
+    REBIND = 10,
+    FORK = 200 / FIRE_FEWER, /* as often in fewer epochs */
+    EPOCHS = 2000 / FIRE_FEWER,
+    ADOPT = 3,
+    PAGE = 4096,
+};
 
 static const struct halo_edge edges[] = {
     {0, 1, 300000 | HALO_SHARED}, {1, 0, 300000 | HALO_OFFERED},
@@ -111,12 +119,14 @@ static int run(struct rank *self)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+
     setenv("RSCHED_MAPPED", "12k", 1); /* not what costs say */
     setenv("RSCHED_CMA", "0", 1);
     setenv("RSCHED_ADOPT", "3", 1);
-    if (ranks_run(2, false, run, NULL) != 0)
+    if (ranks_run(2, threads, run, NULL) != 0)
         return 1;
     printf("%d epochs\n", EPOCHS);
     return 0;
