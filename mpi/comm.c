@@ -317,7 +317,7 @@ static struct rs_comm *record_create(MPI_Comm comm, int topology)
     record->blocking = RS_ACCELERATED;
     record->reason = record->nonblocking = set_up(record, topology);
     if (record->reason == RS_ACCELERATED)
-        rs_channels_open(record);
+        record->reason = rs_channels_open(record);
     if (record->reason != RS_ACCELERATED)
         rs_log(RS_LOG_INFO, "communicator %llx is native: %s",
                (unsigned long long)record->id,

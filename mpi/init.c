@@ -3,12 +3,15 @@
 #include "mpi/native.h"
 #include "mpi/persistent.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "librsched/base/cpus.h"
 
@@ -208,34 +211,67 @@ static void agree(int values[NUM_AGREED])
     }
 }
 
-/* Those that RSCHED_NODE puts on one node; they stand in the order of ranks. */
-static void split_by_name(MPI_Comm *comm)
+/* Whoever has the same key, out of a communicator; they stand in the order of ranks. */
+static void split_by_key(MPI_Comm *comm, uint64_t key)
 {
-    const char *name = rs_setting("RSCHED_NODE");
-    int longest, size, same = 0, rank, length = (int)strlen(name);
     MPI_Comm whole = *comm;
-    char *names, *mine;
+    int size, first = 0, num = 0, rank;
+    uint64_t *keys;
 
-    PMPI_Allreduce(&length, &longest, 1, MPI_INT, MPI_MAX, whole);
-    if (longest == 0)
-        return;
     PMPI_Comm_rank(whole, &rank);
     PMPI_Comm_size(whole, &size);
-    longest++; /* the end of the text */
-    names = calloc((size_t)size + 1, (size_t)longest);
-    if (names == NULL) {
+    keys = malloc((size_t)size * sizeof(*keys));
+    if (keys == NULL) {
         rs_log(RS_LOG_ERROR, "out of memory");
         PMPI_Abort(whole, 1);
         return;
     }
-    mine = names + (size_t)size * (size_t)longest;
-    memcpy(mine, name, (size_t)length);
-    PMPI_Allgather(mine, longest, MPI_CHAR, names, longest, MPI_CHAR, whole);
-    while (strcmp(names + (size_t)same * (size_t)longest, name) != 0)
-        same++;
-    free(names);
-    PMPI_Comm_split(whole, same, rank, comm);
+    PMPI_Allgather(&key, 1, MPI_UINT64_T, keys, 1, MPI_UINT64_T, whole);
+    while (keys[first] != key)
+        first++;
+    for (int i = 0; i < size; i++)
+        num += keys[i] == key;
+    free(keys);
+    if (num == size) /* which all see */
+        return;
+    PMPI_Comm_split(whole, first, rank, comm);
     PMPI_Comm_free(&whole);
+}
+
+/* What the kernel drew at random when the machine was booted, which all containers on it
+ * see, whatever namespaces they have. NO_BOOT where it cannot be read. */
+static const uint64_t NO_BOOT = UINT64_MAX;
+
+static uint64_t boot_key(void)
+{
+    char id[64] = "";
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, id, sizeof(id));
+    uint64_t key = length > 0 ? XXH64(id, (size_t)length, 0) : NO_BOOT;
+
+    if (file >= 0)
+        close(file);
+    return key;
+}
+
+/* Processes of one kernel. A native MPI goes by names of hosts, or by what its launcher
+ * was told, so it takes containers of one machine for several. Those that it finds to be
+ * on one machine are, though: some containers are given a boot of their own. */
+static void find_machine(MPI_Comm *machine)
+{
+    uint64_t key = boot_key(), least;
+    MPI_Comm shared;
+
+    PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
+                         MPI_INFO_NULL, &shared);
+    PMPI_Allreduce(&key, &least, 1, MPI_UINT64_T, MPI_MIN, shared);
+    if (least == NO_BOOT) {
+        key = (uint64_t)rs_process.rank;
+        PMPI_Allreduce(&key, &least, 1, MPI_UINT64_T, MPI_MIN, shared);
+    }
+    PMPI_Comm_free(&shared);
+    PMPI_Comm_dup(rs_process.comm, machine);
+    split_by_key(machine, least);
 }
 
 /* How many may use these cores only. Those whose cores nobody knows are not
@@ -296,15 +332,17 @@ static void find_cores(MPI_Comm machine)
     free(all);
 }
 
+/* Whom the engines may try to share memory with: those of this machine that RSCHED_NODE
+ * does not keep apart. Whether they can is found by trying. */
 static void find_node(void)
 {
+    const char *name = rs_setting("RSCHED_NODE");
     MPI_Comm node;
 
-    PMPI_Comm_split_type(rs_process.comm, MPI_COMM_TYPE_SHARED, 0,
-                         MPI_INFO_NULL, &node);
+    find_machine(&node);
     PMPI_Comm_size(node, &rs_process.num_local);
     find_cores(node);
-    split_by_name(&node);
+    split_by_key(&node, XXH64(name, strlen(name), 0));
     PMPI_Comm_group(node, &rs_process.local);
     PMPI_Allreduce(&rs_process.rank, &rs_process.node, 1, MPI_INT, MPI_MIN,
                    node);

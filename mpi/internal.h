@@ -209,9 +209,9 @@ struct rs_process {
     enum rs_reason reason; /* RS_ACCELERATED between init and finalize */
     enum rs_reason requests; /* RS_ACCELERATED if we may give out requests */
     int rank, size;        /* in MPI_COMM_WORLD */
-    int node;              /* lowest rank on this node, which may be one of
-                            * RSCHED_NODE */
-    int num_local;         /* processes on this machine */
+    int node;              /* lowest rank on this node: of this machine, and of
+                            * the same RSCHED_NODE */
+    int num_local;         /* processes on this machine, in whatever containers */
     int num_sharing;       /* of these share cores with this one, and */
     int num_cores;         /* so many of them; 0: nobody knows */
     bool threads;          /* MPI_THREAD_MULTIPLE */
@@ -590,8 +590,10 @@ extern struct rs_request *rs_zombies; /* freed by the program while active */
 /* ---- nonblocking calls (nonblocking.c); docs/nonblocking.md ---- */
 
 /** Make the channels of a communicator and set comm->nonblocking. Collective;
- * the processes must have agreed that they accelerate. */
-void rs_channels_open(struct rs_comm *comm);
+ * the processes must have agreed that they accelerate.
+ * @return why all other calls are native too: neighbors cannot be reached by anything
+ *         that there will be; RS_ACCELERATED: they may be */
+enum rs_reason rs_channels_open(struct rs_comm *comm);
 void rs_channels_close(struct rs_comm *comm);
 /** Call `count` for each exchange. */
 void rs_channels_visit(struct rs_comm *comm,

@@ -434,31 +434,47 @@ static void destroy_channels(struct rs_comm *comm)
     comm->num_channels = 0;
 }
 
-void rs_channels_open(struct rs_comm *comm)
+/* The first one says whether the neighbors can be reached, before more are tried. What
+ * the kernel keeps apart stays so, but a rail that is down may come up: *cut. */
+static enum rs_reason make(struct rs_comm *comm, const struct rs_plan *plan,
+                           unsigned wanted, bool *cut)
+{
+    int mine[2] = {0, 0}, all[2] = {0, 0};
+
+    for (unsigned i = 0; i < wanted && !all[0]; i++) {
+        int error = rs_comm_exchange_create(comm, plan, true,
+                                            &comm->channels[i].exchange);
+
+        mine[0] |= error != 0;
+        mine[1] |= error == RSCHED_EUNREACH &&
+                   !rsched_context_leaves_node(rs_context());
+        comm->num_channels = i + 1;
+        if (i == 0 || i + 1 == wanted)
+            PMPI_Allreduce(mine, all, 2, MPI_INT, MPI_MAX, comm->comm);
+    }
+    *cut = all[1] != 0;
+    return all[0] ? RS_REASON_SETUP : RS_ACCELERATED;
+}
+
+enum rs_reason rs_channels_open(struct rs_comm *comm)
 {
     unsigned wanted = (unsigned)strtoul(rs_setting("RSCHED_CHANNELS"), NULL, 10);
     enum rs_reason reason;
     struct rs_plan *plan = NULL;
+    bool cut = false;
 
     reason = prepare(comm, wanted, &plan);
     if (reason == RS_ACCELERATED && !edges_are_paired(comm))
         reason = RS_REASON_UNPAIRED;
-    if (reason == RS_ACCELERATED) {
-        /* All of them, whatever fails: the neighbors go on. */
-        for (unsigned i = 0; i < wanted; i++) {
-            if (rs_comm_exchange_create(comm, plan, true,
-                                        &comm->channels[i].exchange) != 0)
-                reason = RS_REASON_SETUP;
-        }
-        comm->num_channels = wanted;
-        reason = rs_comm_vote(comm, reason);
-    }
+    if (reason == RS_ACCELERATED)
+        reason = make(comm, plan, wanted, &cut);
     rs_plan_destroy(plan);
     comm->nonblocking = reason;
     if (reason == RS_ACCELERATED)
         link_channels(comm);
     else
         destroy_channels(comm);
+    return cut ? reason : RS_ACCELERATED;
 }
 
 void rs_channels_close(struct rs_comm *comm)
