@@ -114,9 +114,9 @@ static void death(struct ring *ring)
     ring_fill(ring, world_rank, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (world_rank == last) {
-        printf("failures: rank %d is killed\n", world_rank);
-        fflush(stdout);
-        usleep(100000); /* the launcher has it */
+        FILE *mark = fopen(getenv("DEATH_MARK"), "w"); /* launchers lose what is printed */
+
+        CHECK(mark != NULL && fclose(mark) == 0, "no mark");
         raise(SIGKILL);
     }
     error = MPI_Start(&ring->request);
