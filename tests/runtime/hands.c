@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engines/common/hand.h"
 #include "engines/loopback/loopback.h"
+#include "librsched/base/hand.h"
 #include "tests/base/entries.h"
 
 enum { MOST = 8 };
