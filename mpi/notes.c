@@ -8,12 +8,21 @@
  * Nobody waits for a note, but in MPI_Finalize: MPICH's waits for ever for a
  * synchronous message to a process that has ended without taking it. So the
  * receiver says when it takes greetings no more, and the sender that one is on
- * its way, in a word that belongs to who is first. */
+ * its way, in a word that belongs to who is first.
+ *
+ * A sender that cannot open the memory, as in another namespace for processes, sends the
+ * answer back, with the name of a socket. The receiver puts the descriptor into its queue and
+ * then answers again, so that the sender finds it there at once; a queue that is full
+ * is tried again whenever the receiver looks for notes. */
 #include "mpi/native.h"
 #include "mpi/notes.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
+
+#include "librsched/base/hand.h"
 
 RS_NATIVE(Isend)
 RS_NATIVE(Issend)
@@ -30,13 +39,20 @@ enum { MOST_UNREAD = 16, TELL_AT = MOST_UNREAD / 2 };
  * twice cost nothing; and again, since offers may be dropped. */
 enum { FIRST_OFFER = 4, OFFER_AGAIN = 16 };
 
-/* Whoever can read this word can read our memory. */
+/* Whoever can read this word can read our memory. It is random, since a process of another
+ * namespace may have the reader's own number and this word at the same address; 0: none yet. */
 static uint64_t cookie;
 
 /* What others may map of it. None is as good as one that they cannot open. */
 static struct rsched_pull_memory memory = {.fd = -1};
 
 static struct rs_letter *on_the_way;
+
+/* Where receivers put memory that cannot be opened; made for the first of them. */
+static struct rs_hands hands = {.socket = -1};
+
+/* Answers that have come back, of receivers' pairs whose senders' queues are full. */
+static struct rs_letter *owed;
 static uint64_t num_offers; /* that were sent */
 
 /* By rank in MPI_COMM_WORLD. */
@@ -130,10 +146,11 @@ static void offer(const struct rs_lane *lane, uint64_t bytes)
     struct rs_note note = {.kind = RS_NOTE_OFFER, .tag = lane->tag,
                         .id = lane->pair->name->id, .bytes = bytes,
                         .pid = getpid(),
-                        .nonce = rs_process.job ^ (uintptr_t)&cookie,
                         .at = (uintptr_t)&cookie};
 
-    cookie = note.nonce;
+    if (cookie == 0 && getrandom(&cookie, sizeof(cookie), 0) != (ssize_t)sizeof(cookie))
+        return; /* all stays native */
+    note.nonce = cookie;
     if (memory.fd < 0 && rsched_pull_memory_open(&memory) != 0)
         memory.fd = -1;
     note.memory = memory;
@@ -264,6 +281,60 @@ static void is_told(const struct rs_letter *letter)
         peer->unread -= (uint8_t)letter->note.taken;
 }
 
+static bool have_socket(void)
+{
+    static bool tried;
+    uint64_t nonce;
+
+    if (!tried && getrandom(&nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce)) {
+        rs_hands_init(&hands, nonce);
+        if (hands.socket < 0)
+            rs_log(RS_LOG_INFO, "no socket for what cannot be opened: %m");
+    }
+    tried = true;
+    return hands.socket >= 0;
+}
+
+static void send_back(const struct rs_letter *letter)
+{
+    struct rs_note note = letter->note;
+
+    if (!have_socket())
+        return; /* all stays native */
+    note.kind = RS_NOTE_UNOPENED;
+    note.socket = hands.nonce;
+    vain = 0;
+    send_note(letter->peer, &note);
+}
+
+/* What has been handed over for an answer, which may be all that was for this pair. It is
+ * taken also where the pair is gone, or would stay open. */
+static void take_memory(struct rs_pair *pair, uint64_t nonce)
+{
+    struct rs_hand *hand = rs_hands_take(&hands, nonce);
+
+    if (hand == NULL)
+        return;
+    if (pair != NULL && pair->view.words == NULL) {
+        rs_pair_map(pair, hand->fds[0], nonce);
+        hand->fds[0] = -1;
+    }
+    rs_hand_destroy(hand);
+}
+
+/* @return whether the pair, if there is one, has the memory that the answer names */
+static bool reach_memory(struct rs_pair *pair, const struct rs_letter *letter)
+{
+    const struct rs_note *note = &letter->note;
+
+    if (note->socket != 0)
+        take_memory(pair, note->nonce);
+    else if (pair != NULL && !rs_pair_reach(pair, note->pid, note->fd, note->nonce))
+        send_back(letter);
+    return pair != NULL && pair->view.words != NULL &&
+           pair->view.words->nonce == note->nonce;
+}
+
 static void take_answer(struct rs_letter *letter)
 {
     const struct rs_note *note = &letter->note;
@@ -271,7 +342,7 @@ static void take_answer(struct rs_letter *letter)
     struct rs_lane *lane = NULL;
 
     is_told(letter);
-    if (pair != NULL && rs_pair_map(pair, note->pid, note->fd, note->nonce))
+    if (reach_memory(pair, letter))
         lane = rs_lane_of(pair, note->tag); /* it may be gone */
     if (lane != NULL && !lane->attached) {
         pair->pulls = note->pulls;
@@ -281,6 +352,64 @@ static void take_answer(struct rs_letter *letter)
         rs_lane_attach(lane, note->index, note->bytes);
     }
     free(letter);
+}
+
+/* One process may be reached, another one not, and one text is enough. */
+static void complain(int peer)
+{
+    static bool complained;
+
+    if (!complained)
+        rs_log(RS_LOG_INFO, "neither /proc nor a socket leads process %d here, so what it "
+                            "sends is native: %m", peer);
+    complained = true;
+}
+
+/* The pair's memory, for an answer that has come back.
+ * @return false: there is no room for it now */
+static bool hand_over(struct rs_pair *pair, const struct rs_letter *letter)
+{
+    struct rs_note note = letter->note;
+
+    if (pair == NULL || pair->view.words == NULL)
+        return true;
+    if (!pair->handed) {
+        /* It is closed once it has been mapped. */
+        if (pair->fd < 0)
+            return true;
+        if (rs_hand_try(note.socket, note.nonce, pair->fd) != 0) {
+            if (rs_hand_may_be_later(errno))
+                return false;
+            complain(letter->peer);
+            return true;
+        }
+        pair->handed = true;
+    }
+    note.kind = RS_NOTE_ANSWER;
+    note.taken = tell_taken(letter->peer);
+    vain = 0;
+    send_note(letter->peer, &note);
+    return true;
+}
+
+static void take_unopened(struct rs_letter *letter)
+{
+    letter->next = owed;
+    owed = letter;
+}
+
+static void hand_over_owed(void)
+{
+    for (struct rs_letter **at = &owed; *at != NULL;) {
+        struct rs_letter *letter = *at;
+
+        if (!hand_over(rs_pair_named(letter->note.id, false, letter->peer), letter)) {
+            at = &letter->next;
+            continue;
+        }
+        *at = letter->next;
+        free(letter);
+    }
 }
 
 static void take_greeting(struct rs_letter *letter)
@@ -357,6 +486,9 @@ static void take(struct rs_letter *letter)
         is_told(letter);
         free(letter);
         return;
+    case RS_NOTE_UNOPENED:
+        take_unopened(letter);
+        return;
     }
 }
 
@@ -370,6 +502,7 @@ void rs_notes_poll(void)
         vain = 0;
         take(letter);
     }
+    hand_over_owed();
     reap();
 }
 
@@ -383,6 +516,11 @@ void rs_notes_fini(void)
         free(letter);
     }
     reap();
+    while ((letter = owed) != NULL) {
+        owed = letter->next;
+        free(letter);
+    }
+    rs_hands_fini(&hands);
     rs_offers_fini();
     free(peers);
     peers = NULL;

@@ -12,6 +12,7 @@ enum rs_note_kind {
     RS_NOTE_GREETING = 3,
     RS_NOTE_QUESTION = 4,
     RS_NOTE_TAKEN = 5,
+    RS_NOTE_UNOPENED = 6, /* an answer, sent back */
 };
 
 struct rs_note {
@@ -23,6 +24,8 @@ struct rs_note {
     int32_t pid;
     int32_t fd;     /* answer: of the memory */
     uint64_t nonce; /* answer: in it; offer: at `at` */
+    uint64_t socket; /* unopened: the sender's nonce there; answer: it lies in that one's
+                        queue; 0: it does not */
     uint64_t at;
     uint32_t index;
     uint32_t pulls; /* answer: the receiver can read our memory */

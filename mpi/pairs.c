@@ -243,19 +243,23 @@ bool rs_pair_share(struct rs_pair *pair)
     return true;
 }
 
-bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
+bool rs_pair_reach(struct rs_pair *pair, int pid, int fd, uint64_t nonce)
 {
-    struct rs_pair_words *words;
     char path[64];
-    off_t bytes;
     int file;
 
     if (pair->view.words != NULL)
         return pair->view.words->nonce == nonce;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    file = rs_descriptor_keep(
-        open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    bytes = file < 0 ? 0 : lseek(file, 0, SEEK_END);
+    file = rs_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    return rs_pair_map(pair, file, nonce);
+}
+
+bool rs_pair_map(struct rs_pair *pair, int file, uint64_t nonce)
+{
+    struct rs_pair_words *words;
+    off_t bytes = file < 0 ? 0 : lseek(file, 0, SEEK_END);
+
     /* The other side's settings may differ. */
     words = bytes > 0 && (size_t)bytes == rs_pair_bytes(rs_lane_most())
                 ? map(pair, file)

@@ -103,6 +103,7 @@ struct rs_pair {
     unsigned retired;  /* lanes that have become idle */
     size_t mapped; /* bytes */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
+    bool handed;   /* receiver: it has been sent to the sender's socket */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
     bool pulls;    /* the receiver may read there, or might: rs_pair_pulls() */
     struct rsched_pull_reader reader; /* sender: then, who that is */
@@ -178,9 +179,12 @@ struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
 void rs_pairs_detach(void);
 /** The longest message that goes through slots. */
 uint64_t rs_lane_most(void);
-/** The receiver makes the shared memory, the sender maps it. */
+/** The receiver makes the shared memory. */
 bool rs_pair_share(struct rs_pair *pair);
-bool rs_pair_map(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
+/** The sender maps it, once: through /proc, where that leads to the receiver. */
+bool rs_pair_reach(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
+/** The same memory, of a descriptor that is taken over; below 0: there is none. */
+bool rs_pair_map(struct rs_pair *pair, int file, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
 /** Sender: a message of so many bytes, at most rs_lane_most(), does not fit into

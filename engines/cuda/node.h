@@ -9,10 +9,10 @@
 
 #include <rsched/engine.h>
 
-#include "engines/common/hand.h"
 #include "engines/cuda/driver.h"
 #include "engines/cuda/gdr.h"
 #include "engines/cuda/notes.h"
+#include "librsched/base/hand.h"
 #include "librsched/base/shared.h"
 
 enum { RS_CUDA_MOST_GPUS = 64 };

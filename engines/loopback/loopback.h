@@ -8,9 +8,9 @@
 #include <rsched/engine.h>
 
 #include "engines/common/copy.h"
-#include "engines/common/hand.h"
 #include "engines/loopback/pull.h"
 #include "engines/loopback/segment.h"
+#include "librsched/base/hand.h"
 #include "librsched/base/ways.h"
 
 struct rsched_engine {

@@ -2,6 +2,7 @@
 /* Descriptors that are handed to other namespaces: what arrives, and what becomes
  * of letters that no peer has sent. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -10,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engines/common/hand.h"
 #include "engines/loopback/loopback.h"
+#include "librsched/base/hand.h"
 #include "tests/base/entries.h"
 
 enum { MOST = 8 };
@@ -139,6 +140,29 @@ Test(hands, letters_of_another_user_are_thrown_away, .init = draw)
     cr_assert_null(rs_hands_take(&mine, their_nonce));
     rs_hands_fini(&mine);
     rs_hands_fini(&theirs);
+    cr_assert_eq(count_descriptors(), before);
+}
+
+/* Without a socket of one's own, and without waiting for room. */
+Test(hands, one_descriptor_is_handed_at_once_or_later, .init = draw)
+{
+    int before = count_descriptors(), sent = 0, taken = 0;
+    struct rs_hands mine;
+    struct rs_hand *hand;
+
+    cr_assert_eq(rs_hand_try(mine_nonce, their_nonce, 1), -1);
+    cr_assert_not(rs_hand_may_be_later(errno), "nobody is there");
+    rs_hands_init(&mine, mine_nonce);
+    while (rs_hand_try(mine_nonce, their_nonce, 1) == 0)
+        cr_assert(++sent < 100000);
+    cr_assert(sent > 0 && rs_hand_may_be_later(errno), "%s", strerror(errno));
+    for (; (hand = rs_hands_take(&mine, their_nonce)) != NULL; taken++) {
+        cr_assert(hand->fds[0] > 2 && hand->fds[1] == -1 && hand->pidfd == -1);
+        rs_hand_destroy(hand);
+    }
+    cr_assert_eq(taken, sent);
+    cr_assert_eq(rs_hand_try(mine_nonce, their_nonce, 1), 0);
+    rs_hands_fini(&mine);
     cr_assert_eq(count_descriptors(), before);
 }
 

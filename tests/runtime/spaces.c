@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks in namespaces of their own, as in containers, of groups of their own, without
- * a /proc, or whose memory is nobody's to look at. Run as `spaces NAME`, one of the kinds below. They share memory all the same, and what must not work
+ * a /proc, or whose memory is nobody's to look at. Run as `spaces NAME [cma]`, one of the kinds below; with `cma` the
+ * kernel reads wherever it may. They share memory all the same, and what must not work
  * between some of them (sockets of other network namespaces) is an error that
  * says so. SKIP where the kernel does not let us make such a namespace.
  */
@@ -13,6 +14,8 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "tests/runtime/apart.h"
@@ -66,11 +69,56 @@ static uint64_t expected_reads(void)
     return may_read && prctl(PR_GET_DUMPABLE) == 1 ? EPOCHS * BYTES : 0;
 }
 
+static bool with_cma;
+static int ends[2]; /* with credentials; of the two ranks */
+
+/* Where a word of the peer lies, and the number that the peer has here. */
+static pid_t receive_place(int end, const uint64_t **place)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+    } control = {0};
+    struct iovec part = {place, sizeof(*place)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    struct ucred from = {0};
+
+    if (recvmsg(end, &message, 0) == (ssize_t)sizeof(*place) &&
+        control.header.cmsg_type == SCM_CREDENTIALS)
+        memcpy(&from, CMSG_DATA(&control.header), sizeof(from));
+    return from.pid;
+}
+
+/* Whether the kernel lets the peer read this process, by the number that it has there. */
+static bool is_read_by_peer(const struct rank *self)
+{
+    static uint64_t word;
+    const uint64_t *place = &word;
+    uint64_t found = 0;
+    int end = ends[self->rank];
+    struct iovec here = {&found, sizeof(found)}, there = {NULL, sizeof(found)};
+    pid_t peer;
+    char reads, is_read = 0;
+
+    word = 0x123456 + (unsigned)self->rank;
+    if (send(end, &place, sizeof(place), 0) < 0)
+        return false;
+    peer = receive_place(end, &place);
+    there.iov_base = (void *)(uintptr_t)place;
+    reads = process_vm_readv(peer, &here, 1, &there, 1, 0) == (ssize_t)sizeof(found) &&
+            found == 0x123456 + 1 - (unsigned)self->rank;
+    return send(end, &reads, 1, 0) == 1 && recv(end, &is_read, 1, 0) == 1 && is_read;
+}
+
 static int exchange(struct rank *self)
 {
     const struct kind *kind = self->arg;
     struct rsched_stats stats;
     struct halo *halo;
+    bool is_read = with_cma && is_read_by_peer(self);
 
     RANK_CHECK(halo_create(self, edges, NUM_EDGES, 3, 0, &halo) == 0);
     for (int epoch = 0; epoch < EPOCHS; epoch++)
@@ -81,8 +129,10 @@ static int exchange(struct rank *self)
                (uint64_t)EPOCHS * BYTES);
     RANK_CHECK(!kind->secret ||
                stats.way_bytes[RSCHED_WAY_CMA] == expected_reads());
-    printf("rank %d is process %d here, %llu bytes were read by the kernel\n",
-           self->rank, (int)getpid(),
+    RANK_CHECK(!with_cma || stats.way_bytes[RSCHED_WAY_CMA] ==
+                                (is_read ? (uint64_t)EPOCHS * BYTES : 0));
+    printf("rank %d is process %d here, %s, %llu bytes were read by the kernel\n",
+           self->rank, (int)getpid(), !with_cma ? "-" : is_read ? "is read" : "is not read",
            (unsigned long long)stats.way_bytes[RSCHED_WAY_CMA]);
     halo_destroy(halo);
     return 0;
@@ -172,7 +222,8 @@ int main(int argc, char **argv)
 {
     const struct kind *kind = NULL;
 
-    for (size_t i = 0; argc == 2 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    with_cma = argc == 3 && strcmp(argv[2], "cma") == 0;
+    for (size_t i = 0; argc == 2 + with_cma && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].name, argv[1]) == 0)
             kind = &kinds[i];
     }
@@ -194,6 +245,17 @@ int main(int argc, char **argv)
     if (kind->groups && geteuid() != 0) {
         printf("SKIP: only root may choose groups\n");
         return SKIPPED;
+    }
+    if (with_cma) {
+        const int yes = 1;
+
+        setenv("RSCHED_CMA", "1", 1);
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0 ||
+            setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) != 0 ||
+            setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) != 0) {
+            perror("socketpair");
+            return 1;
+        }
     }
     setenv("RSCHED_MAPPED", "1", 1);
     if (!kind->crowd && !kind->groups &&

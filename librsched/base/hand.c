@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "engines/common/hand.h"
+#include "librsched/base/hand.h"
 
 #include <errno.h>
 #include <linux/capability.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +147,7 @@ static bool receive(struct rs_hands *hands)
     hand->from = letter.from;
     /* Anybody may write to the socket, and may see all nonces. */
     if (letter.magic != MAGIC || letter.to != hands->nonce || hand->uid != geteuid() ||
-        hand->fds[RS_HAND_FDS - 1] < 0) {
+        hand->fds[0] < 0) {
         rs_hand_destroy(hand);
         return true;
     }
@@ -163,9 +162,14 @@ void rs_hands_collect(struct rs_hands *hands)
         ;
 }
 
-/* The queue is short, and peers that wait for room in ours empty theirs. All that a
- * user's processes have on its way may be no more descriptors than one of them
- * may have open (ETOOMANYREFS). */
+/* All that a user's processes have on its way may be no more descriptors than one of
+ * them may have open (ETOOMANYREFS). */
+bool rs_hand_may_be_later(int error)
+{
+    return error == EAGAIN || error == ETOOMANYREFS;
+}
+
+/* The queue is short, and peers that wait for room in ours empty theirs. */
 static int send_letter(struct rs_hands *hands, const struct msghdr *message)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -173,7 +177,7 @@ static int send_letter(struct rs_hands *hands, const struct msghdr *message)
 
         if (sendmsg(hands->socket, message, MSG_NOSIGNAL) >= 0)
             return 0;
-        if (errno != EAGAIN && errno != ETOOMANYREFS)
+        if (!rs_hand_may_be_later(errno))
             break;
         rs_hands_collect(hands);
         poll(&p, 1, 1);
@@ -181,20 +185,58 @@ static int send_letter(struct rs_hands *hands, const struct msghdr *message)
     return -1;
 }
 
+/* A letter with descriptors, and what it is made of. */
+struct parcel {
+    struct letter letter;
+    struct sockaddr_un address;
+    struct iovec part;
+    union control control;
+    struct msghdr message;
+};
+
+static void pack(struct parcel *parcel, uint64_t from, uint64_t to, const int *fds,
+                 size_t count)
+{
+    struct cmsghdr *header = &parcel->control.header;
+
+    *parcel = (struct parcel){.letter = {MAGIC, from, to}};
+    parcel->part = (struct iovec){&parcel->letter, sizeof(parcel->letter)};
+    parcel->message = (struct msghdr){
+        .msg_name = &parcel->address,
+        .msg_namelen = rs_hands_address(to, &parcel->address),
+        .msg_iov = &parcel->part,
+        .msg_iovlen = 1,
+        .msg_control = &parcel->control,
+        .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+}
+
+int rs_hand_try(uint64_t to, uint64_t from, int fd)
+{
+    int from_here = rs_descriptor_keep(
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    struct parcel parcel;
+    int result, why;
+
+    if (from_here < 0)
+        return -1;
+    pack(&parcel, from, to, &fd, 1);
+    result = sendmsg(from_here, &parcel.message, MSG_NOSIGNAL) >= 0 ? 0 : -1;
+    why = errno;
+    close(from_here);
+    errno = why;
+    return result;
+}
+
 int rs_hands_send(struct rs_hands *hands, uint64_t to,
                   const int fds[RS_HAND_FDS])
 {
-    struct letter letter = {MAGIC, hands->nonce, to};
-    struct sockaddr_un address;
     int all[RS_HAND_FDS + 1], result;
     size_t count = RS_HAND_FDS;
-    struct iovec part = {&letter, sizeof(letter)};
-    union control control = {0};
-    struct msghdr message = {.msg_name = &address,
-                             .msg_namelen = rs_hands_address(to, &address),
-                             .msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control};
+    struct parcel parcel;
 
     if (hands->socket < 0) {
         errno = ENOTSOCK;
@@ -204,12 +246,8 @@ int rs_hands_send(struct rs_hands *hands, uint64_t to,
     all[count] =
         rs_descriptor_keep((int)syscall(SYS_pidfd_open, getpid(), 0));
     count += all[count] >= 0;
-    control.header.cmsg_level = SOL_SOCKET;
-    control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(&control.header), all, count * sizeof(int));
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    result = send_letter(hands, &message);
+    pack(&parcel, hands->nonce, to, all, count);
+    result = send_letter(hands, &parcel.message);
     if (count > RS_HAND_FDS)
         close(all[RS_HAND_FDS]); /* leaves errno alone: it is open */
     return result;

@@ -13,9 +13,10 @@
  * is short; so whoever waits for peers that may send to it takes what has come
  * (the engine's `collect`).
  */
-#ifndef RS_COMMON_HAND_H
-#define RS_COMMON_HAND_H
+#ifndef RS_BASE_HAND_H
+#define RS_BASE_HAND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -31,7 +32,7 @@ struct rs_hand {
                       none here */
     uid_t uid;            /* its user, likewise; (uid_t)-1: not known */
     int pidfd;            /* of it, or -1; owned, as these */
-    int fds[RS_HAND_FDS]; /* what it has sent */
+    int fds[RS_HAND_FDS]; /* what it has sent, the first one at least; else -1 */
 };
 
 struct rs_hands {
@@ -52,6 +53,13 @@ void rs_hands_fini(struct rs_hands *hands);
  * @return 0, or -1 with errno */
 int rs_hands_send(struct rs_hands *hands, uint64_t to,
                   const int fds[RS_HAND_FDS]);
+
+/** Hand one descriptor, which stays the caller's, to the process whose nonce is `to`, as
+ * if it came from the nonce `from`, of which its memory may be told. Needs no socket of this
+ * process and never waits. @return 0, or -1 with errno; where rs_hand_may_be_later() there may
+ * be room for it later */
+int rs_hand_try(uint64_t to, uint64_t from, int fd);
+bool rs_hand_may_be_later(int error);
 
 /** Make room for what others have to send. Never waits. */
 void rs_hands_collect(struct rs_hands *hands);
