@@ -23,8 +23,28 @@
 #define RSCHED_WITH_HWLOC ": built without hwloc"
 #endif
 
+/* Of RDMA devices; each has a name of its own here, as engines are closed. */
+struct ports {
+    struct rsched_engine_port of[RSCHED_MAX_RAILS];
+    char names[RSCHED_MAX_RAILS][96];
+    uint32_t count;
+};
+
+static void keep_ports(const struct rsched_engine_ops *ops,
+                       const struct rsched_engine *engine, struct ports *ports)
+{
+    if (ops->ports == NULL)
+        return;
+    ports->count = ops->ports(engine, ports->of);
+    for (uint32_t i = 0; i < ports->count; i++) {
+        snprintf(ports->names[i], sizeof(ports->names[i]), "%s",
+                 ports->of[i].name);
+        ports->of[i].name = ports->names[i];
+    }
+}
+
 /* Each is opened, since nothing else tells whether it works here. */
-static void print_engines(const struct rs_ways *ways)
+static void print_engines(const struct rs_ways *ways, struct ports *ports)
 {
     const struct rsched_engine_env env = {
         .chunk_bytes = 1 << 16, .ring_bytes = 1 << 19, .ways = ways};
@@ -38,8 +58,10 @@ static void print_engines(const struct rs_ways *ways)
 
         printf("  %-11s %s%s\n", ops->name, error == 0 ? "" : "not here: ",
                error == 0 ? ops->help : rsched_last_error());
-        if (error == 0)
+        if (error == 0) {
+            keep_ports(ops, engine, ports);
             ops->close(engine);
+        }
     }
     for (size_t i = 0; (absence = rsched_engine_absence_at(i)) != NULL; i++)
         printf("  %-11s not here: %s\n", absence->name, absence->reason);
@@ -235,29 +257,6 @@ static void print_inline(const struct rsched_engine_port *port)
     printf(port->max_pieces > 1 ? "\n" : "; all is packed, as a request has one piece\n");
 }
 
-/* The engine's own word for why there is none stands with the engines. */
-static void print_ports(void)
-{
-    const struct rsched_engine_env env = {.chunk_bytes = 1 << 16,
-                                          .ring_bytes = 1 << 19};
-    struct rsched_engine_port ports[RSCHED_MAX_RAILS];
-    const struct rsched_engine_ops *ops;
-    uint32_t count = 0;
-
-    for (size_t i = 0; (ops = rsched_engine_at(i)) != NULL; i++) {
-        struct rsched_engine *engine;
-
-        if (ops->ports == NULL || ops->open(&env, &engine) != 0)
-            continue;
-        count = ops->ports(engine, ports);
-        for (uint32_t p = 0; p < count; p++)
-            print_inline(&ports[p]);
-        ops->close(engine);
-    }
-    if (count == 0)
-        printf("  %-19s%s\n", "inline", "not known without a device");
-}
-
 static void print_blocks(const char *what, unsigned blocks, const char *below,
                          uint64_t from, const char *above)
 {
@@ -322,7 +321,8 @@ static void print_verbs_ways(const struct rs_ways *ways)
     printf("; RSCHED_CHUNK, %" PRIu64 " B, decides\n", rs_config()->chunk_bytes);
 }
 
-static void print_rdma(const struct rs_ways *ways, const struct rs_sources *sources)
+static void print_rdma(const struct rs_ways *ways, const struct rs_sources *sources,
+                       const struct ports *ports)
 {
     static const unsigned blocks[] = {1, 4, 16, 64};
     bool usual = memcmp(sources, &rs_sources_usual, sizeof(*sources)) == 0;
@@ -330,7 +330,10 @@ static void print_rdma(const struct rs_ways *ways, const struct rs_sources *sour
     printf("\nmessages over RDMA devices, by the costs of strided memory\n");
     printf("  %-19s%s%s\n", "costs", usual ? "the usual ones" : rs_config()->machine,
            usual ? "" : ", which is RSCHED_MACHINE");
-    print_ports();
+    for (uint32_t i = 0; i < ports->count; i++)
+        print_inline(&ports->of[i]);
+    if (ports->count == 0) /* the engines say why */
+        printf("  %-19s%s\n", "inline", "not known without a device");
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         print_blocks("of", blocks[i], "packed",
                      rs_sources_gather_from(sources, blocks[i]), "gathered");
@@ -512,6 +515,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
          NULL, &config},
         {0}};
     struct rs_sources sources;
+    struct ports ports = {.count = 0};
     struct rs_ways ways;
     int first, error;
     int status = tool_parse_only(command, argc, argv, options, &first, 0, 0);
@@ -530,11 +534,11 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         return status;
     }
     printf("rsched %s\n", rsched_version());
-    print_engines(&ways);
+    print_engines(&ways, &ports);
     print_numa();
     print_ways(&ways);
     print_whole_ways(&ways);
-    print_rdma(&ways, &sources);
+    print_rdma(&ways, &sources, &ports);
     print_gpus();
     print_planners();
     print_patterns();

@@ -91,10 +91,11 @@ static double run_in_class(struct pair *pair, const struct station *s,
     do {
         before = pair_measure_line(pair);
         ns = run_block(pair, s, epochs);
-        /* NaN and errors would be lost in the larger value. */
-        if (pair_meet(pair, ns < 0) > 0)
+        /* Of an error both know by the larger value: to meet again would take an
+         * emulated machine some ms. */
+        ns = pair_meet(pair, ns < 0 ? HUGE_VAL : ns);
+        if (isinf(ns))
             return -1;
-        ns = pair_meet(pair, ns);
         after = pair_measure_line(pair);
         if (pair->any ||
             (pair_is_near(before) == pair->near && pair_is_near(after) == pair->near)) {

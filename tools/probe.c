@@ -324,9 +324,16 @@ static int run_verbs(struct request *request)
     if (request->memory == MEMORY_ALL)
         putchar('\n');
     status = probe_verbs_measure(probe);
-    if (status == TOOL_OK)
+    if (status == TOOL_OK) {
         probe_verbs_print(probe, stdout);
-    return status;
+        return TOOL_OK;
+    }
+    if (request->memory != MEMORY_ALL)
+        return status;
+    /* A device that does not work is no reason to lose all others. */
+    memset(probe->costs, 0, sizeof(probe->costs));
+    printf("RDMA devices: %s cannot be measured\n", probe->rail);
+    return TOOL_OK;
 }
 
 static int run(struct request *request)

@@ -26,7 +26,7 @@ bool probe_verbs_find(struct probe_verbs *probe);
  * G). @return TOOL_OK or a status */
 int probe_verbs_measure(struct probe_verbs *probe);
 
-/** A table of the parameters, and of the size at which direct writes are cheaper. */
+/** A table of the parameters. */
 void probe_verbs_print(const struct probe_verbs *probe, FILE *out);
 
 #endif
