@@ -472,7 +472,7 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     if (status == TOOL_OK)
         /* Of a device in software much less is enough, and all that there is time for. */
         status = read_number("longest", longest,
-                             request.memory == MEMORY_VERBS ? 8192 : 65536, UINT64_C(1) << 30,
+                             request.memory == MEMORY_VERBS ? 4096 : 65536, UINT64_C(1) << 30,
                              &request.longest);
     if (status == TOOL_OK && request.compare != NULL)
         status = read_ways(request.compare, request.memory, &request.compared);

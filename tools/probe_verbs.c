@@ -14,7 +14,7 @@
 enum {
     SHORTEST = 8,
     DIRECT_SHORTEST = 2048, /* longer than a chunk, as what goes directly is */
-    WINDOW = 8,
+    WINDOW = 4, /* exchanges in flight; to make more takes emulated machines seconds */
 };
 
 /* Of all exchanges of a window together. */
