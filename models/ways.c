@@ -11,7 +11,10 @@ const struct rs_ways *rs_machine_ways(const struct rsched_machine *machine)
 {
     const struct rs_ways *ways = &machine->ways;
 
-    return rs_ways_have_host(ways) || rs_ways_have_gpu(ways) ? ways : NULL;
+    return rs_ways_have_host(ways) || rs_ways_have_gpu(ways) ||
+                   rs_ways_have_verbs(ways)
+               ? ways
+               : NULL;
 }
 
 static int read_range(const struct rs_yaml *yaml,
@@ -62,16 +65,16 @@ static int read_cost(const struct rs_yaml *yaml,
     return error;
 }
 
-/* L, o, O, g and G; S of GPU memory, or what a block costs in host memory. */
+/* L, o, O, g and G; S of GPU memory, or what a block costs in host memory, or nothing
+ * else: what blocks cost a device stands in `sources`. */
 static int read_costs(const struct rs_yaml *yaml,
-                      const struct rs_yaml_node *node, bool gpu,
+                      const struct rs_yaml_node *node, const char *also,
                       struct rs_way_costs *costs)
 {
-    const char *also = gpu ? "S" : "block";
     const struct rs_yaml_key keys[] = {
         {"L", true}, {"o", true}, {"O", true},      {"g", true},
         {"G", true}, {also, false}, {NULL, false}};
-    const struct rs_yaml_node *value[6];
+    const struct rs_yaml_node *value[6] = {NULL};
     int error = rs_yaml_map(yaml, node, "a way", keys, value);
 
     if (error == 0)
@@ -80,9 +83,10 @@ static int read_costs(const struct rs_yaml *yaml,
         error = read_cost(yaml, value[1], "o", value[2], "O", &costs->work);
     if (error == 0)
         error = read_cost(yaml, value[3], "g", value[4], "G", &costs->gap);
-    if (error == 0)
+    if (error == 0 && value[5] != NULL)
         error = rs_machine_read_time(yaml, value[5], also,
-                                     gpu ? &costs->sync : &costs->block);
+                                     strcmp(also, "S") == 0 ? &costs->sync
+                                                            : &costs->block);
     costs->given = error == 0;
     return error;
 }
@@ -103,11 +107,11 @@ static int read_way(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
 {
     struct rs_yaml_key keys[RS_NUM_DISTANCES + 1] = {{NULL, false}};
     const struct rs_yaml_node *value[RS_NUM_DISTANCES];
-    bool gpu = first == 0;
+    const char *also = first == 0 ? "S" : "block";
     int error = 0;
 
     if (!names_distance(node)) {
-        error = read_costs(yaml, node, gpu, &at[first]);
+        error = read_costs(yaml, node, also, &at[first]);
         for (int d = (int)first + 1; d < RS_NUM_DISTANCES && error == 0; d++)
             at[d] = at[first];
         return error;
@@ -117,7 +121,7 @@ static int read_way(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
     error = rs_yaml_map(yaml, node, "a way", keys, value);
     for (enum rs_distance d = first; d < RS_NUM_DISTANCES && error == 0; d++) {
         if (value[d - first] != NULL)
-            error = read_costs(yaml, value[d - first], gpu, &at[d]);
+            error = read_costs(yaml, value[d - first], also, &at[d]);
     }
     return error;
 }
@@ -145,7 +149,7 @@ static int read_host_way(const struct rs_yaml *yaml,
 int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
                  struct rs_ways *ways)
 {
-    enum { NONTEMPORAL = RS_NUM_WAYS, NUM_KEYS };
+    enum { VERBS = RS_NUM_WAYS, NONTEMPORAL = VERBS + RS_NUM_VERBS_WAYS, NUM_KEYS };
     struct rs_yaml_key keys[NUM_KEYS + 1] = {{NULL, false}};
     const struct rs_yaml_node *value[NUM_KEYS];
     struct rs_ways read = {0};
@@ -155,6 +159,8 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
 
     for (enum rs_way way = 0; way < RS_NUM_WAYS; way++)
         keys[way].name = rs_way_name(way);
+    for (int way = 0; way < RS_NUM_VERBS_WAYS; way++)
+        keys[VERBS + way].name = rs_verbs_way_name((enum rs_verbs_way)way);
     keys[NONTEMPORAL].name = "nontemporal";
     error = rs_yaml_map(yaml, node, "ways", keys, value);
     for (enum rs_way way = 0; way < RS_NUM_HOST_WAYS && error == 0; way++) {
@@ -168,8 +174,12 @@ int rs_ways_read(const struct rs_yaml *yaml, const struct rs_yaml_node *node,
             error = read_way(yaml, value[RS_NUM_HOST_WAYS + way], 0,
                              read.gpu[way]);
     }
+    for (int way = 0; way < RS_NUM_VERBS_WAYS && error == 0; way++) {
+        if (value[VERBS + way] != NULL)
+            error = read_costs(yaml, value[VERBS + way], NULL, &read.verbs[way]);
+    }
     if (error == 0 && value[RS_WAY_LANDING] == NULL &&
-        (host || !rs_ways_have_gpu(&read)))
+        (host || (!rs_ways_have_gpu(&read) && !rs_ways_have_verbs(&read))))
         error = rs_yaml_fail(yaml, node, "ways has no key 'landing'");
     if (error == 0)
         error = rs_yaml_whole(yaml, value[NONTEMPORAL], "nontemporal",
@@ -267,6 +277,12 @@ void rs_ways_write(const struct rs_ways *ways, FILE *out)
             write_way(out, way, 0, ways->gpu[way - RS_NUM_HOST_WAYS]);
         else
             write_host_way(out, way, ways);
+    }
+    for (int way = 0; way < RS_NUM_VERBS_WAYS; way++) {
+        if (!ways->verbs[way].given)
+            continue;
+        fprintf(out, "  %s:\n    ", rs_verbs_way_name((enum rs_verbs_way)way));
+        write_costs(out, &ways->verbs[way]);
     }
     if (ways->host[0].nontemporal > 0)
         fprintf(out, "  nontemporal: %llu\n",

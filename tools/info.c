@@ -10,8 +10,10 @@
 #include "librsched/base/coordinator.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
+#include "librsched/base/sources.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
+#include "models/sources.h"
 #include "tools/gpus.h"
 #include "tools/tool.h"
 
@@ -21,8 +23,28 @@
 #define RSCHED_WITH_HWLOC ": built without hwloc"
 #endif
 
+/* Of RDMA devices; each has a name of its own here, as engines are closed. */
+struct ports {
+    struct rsched_engine_port of[RSCHED_MAX_RAILS];
+    char names[RSCHED_MAX_RAILS][96];
+    uint32_t count;
+};
+
+static void keep_ports(const struct rsched_engine_ops *ops,
+                       const struct rsched_engine *engine, struct ports *ports)
+{
+    if (ops->ports == NULL)
+        return;
+    ports->count = ops->ports(engine, ports->of);
+    for (uint32_t i = 0; i < ports->count; i++) {
+        snprintf(ports->names[i], sizeof(ports->names[i]), "%s",
+                 ports->of[i].name);
+        ports->of[i].name = ports->names[i];
+    }
+}
+
 /* Each is opened, since nothing else tells whether it works here. */
-static void print_engines(const struct rs_ways *ways)
+static void print_engines(const struct rs_ways *ways, struct ports *ports)
 {
     const struct rsched_engine_env env = {
         .chunk_bytes = 1 << 16, .ring_bytes = 1 << 19, .ways = ways};
@@ -36,8 +58,10 @@ static void print_engines(const struct rs_ways *ways)
 
         printf("  %-11s %s%s\n", ops->name, error == 0 ? "" : "not here: ",
                error == 0 ? ops->help : rsched_last_error());
-        if (error == 0)
+        if (error == 0) {
+            keep_ports(ops, engine, ports);
             ops->close(engine);
+        }
     }
     for (size_t i = 0; (absence = rsched_engine_absence_at(i)) != NULL; i++)
         printf("  %-11s not here: %s\n", absence->name, absence->reason);
@@ -218,8 +242,109 @@ static void print_ways(const struct rs_ways *ways)
     print_gpu_switches(ways, WINDOW);
 }
 
+/* ---- over RDMA devices (engines/rdma) ---- */
+
+static void print_inline(const struct rsched_engine_port *port)
+{
+    const uint32_t meta = 8; /* of a slot, which travels too */
+
+    printf("  %-19s", port->name);
+    if (port->max_inline <= meta || port->max_pieces < 2)
+        printf("nothing travels inline");
+    else
+        printf("up to %" PRIu32 " B in less than %" PRIu32 " blocks travel inline",
+               port->max_inline - meta, port->max_pieces);
+    printf(port->max_pieces > 1 ? "\n" : "; all is packed, as a request has one piece\n");
+}
+
+static void print_blocks(const char *what, unsigned blocks, const char *below,
+                         uint64_t from, const char *above)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%s %u block%s", what, blocks,
+             blocks == 1 ? "" : "s");
+    printf("  %-19s", text);
+    if (from > 1)
+        printf("%s", below);
+    if (from > 1 && from != UINT64_MAX)
+        printf(", from %" PRIu64 " B ", from);
+    puts(from != UINT64_MAX ? above : "");
+}
+
+/* What is not longer than a chunk lands, whatever it costs. */
+static uint64_t direct_from(const struct rs_sources *sources, unsigned blocks)
+{
+    uint64_t from = rs_sources_scatter_from(sources, blocks);
+    uint64_t chunk = rs_config()->chunk_bytes;
+
+    if (!rs_config()->direct)
+        return UINT64_MAX;
+    return from > chunk ? from : chunk + 1;
+}
+
+static enum rs_way verbs_way_at(const void *arg, uint64_t bytes)
+{
+    const struct rs_ways *ways = arg;
+
+    return (enum rs_way)(rs_way_time(&ways->verbs[RS_VERBS_DIRECT], bytes) <
+                                 rs_way_time(&ways->verbs[RS_VERBS_LANDING], bytes)
+                             ? RS_VERBS_DIRECT
+                             : RS_VERBS_LANDING);
+}
+
+/* Costs do not choose between them; they say what RSCHED_CHUNK would be good. */
+static void print_verbs_ways(const struct rs_ways *ways)
+{
+    struct rs_way_switch list[RS_WAY_SWITCHES];
+    size_t count;
+
+    for (int way = 0; way < RS_NUM_VERBS_WAYS; way++) {
+        const struct rs_way_costs *c = &ways->verbs[way];
+
+        if (c->given)
+            printf("  %-19sL %.3f us, o %.3f us, g %.3f us; 64 KiB in %.3f us\n",
+                   rs_verbs_way_name((enum rs_verbs_way)way),
+                   (double)c->latency / 1e6, (double)c->work.message / 1e6,
+                   (double)c->gap.message / 1e6,
+                   (double)rs_way_time(c, UINT64_C(64) << 10) / 1e6);
+    }
+    if (!ways->verbs[RS_VERBS_LANDING].given || !ways->verbs[RS_VERBS_DIRECT].given)
+        return;
+    count = rs_way_switches(verbs_way_at, ways, list);
+    printf("  %-19s", "the cheaper one");
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            printf(", from %" PRIu64 " B ", list[i].bytes);
+        printf("%s", rs_verbs_way_name((enum rs_verbs_way)list[i].way));
+    }
+    printf("; RSCHED_CHUNK, %" PRIu64 " B, decides\n", rs_config()->chunk_bytes);
+}
+
+static void print_rdma(const struct rs_ways *ways, const struct rs_sources *sources,
+                       const struct ports *ports)
+{
+    static const unsigned blocks[] = {1, 4, 16, 64};
+    bool usual = memcmp(sources, &rs_sources_usual, sizeof(*sources)) == 0;
+
+    printf("\nmessages over RDMA devices, by the costs of strided memory\n");
+    printf("  %-19s%s%s\n", "costs", usual ? "the usual ones" : rs_config()->machine,
+           usual ? "" : ", which is RSCHED_MACHINE");
+    for (uint32_t i = 0; i < ports->count; i++)
+        print_inline(&ports->of[i]);
+    if (ports->count == 0) /* the engines say why */
+        printf("  %-19s%s\n", "inline", "not known without a device");
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        print_blocks("of", blocks[i], "packed",
+                     rs_sources_gather_from(sources, blocks[i]), "gathered");
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        print_blocks("into", blocks[i], "through slots",
+                     direct_from(sources, blocks[i]), "written directly");
+    print_verbs_ways(ways);
+}
+
 /* As exchanges find them. */
-static int find_ways(struct rs_ways *ways)
+static int find_ways(struct rs_ways *ways, struct rs_sources *sources)
 {
     const char *name = rs_config()->machine;
     struct rsched_machine *machine = NULL;
@@ -229,6 +354,7 @@ static int find_ways(struct rs_ways *ways)
         error = rsched_machine_open(name, &machine);
     if (error == 0)
         error = rs_ways_open(machine, ways);
+    *sources = machine != NULL ? *rs_machine_sources(machine) : rs_sources_usual;
     rsched_machine_destroy(machine);
     return error;
 }
@@ -388,6 +514,8 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         {"config", 0, NULL, "every setting: value, default, origin, help",
          NULL, &config},
         {0}};
+    struct rs_sources sources;
+    struct ports ports = {.count = 0};
     struct rs_ways ways;
     int first, error;
     int status = tool_parse_only(command, argc, argv, options, &first, 0, 0);
@@ -397,7 +525,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
     /* The list of settings is there for those who have a wrong one, too. */
     error = rsched_config_check();
     if (error == 0)
-        error = find_ways(&ways);
+        error = find_ways(&ways, &sources);
     status = error != 0 ? tool_library(error) : TOOL_OK;
     if (status != TOOL_OK && !config)
         return status;
@@ -406,10 +534,11 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
         return status;
     }
     printf("rsched %s\n", rsched_version());
-    print_engines(&ways);
+    print_engines(&ways, &ports);
     print_numa();
     print_ways(&ways);
     print_whole_ways(&ways);
+    print_rdma(&ways, &sources, &ports);
     print_gpus();
     print_planners();
     print_patterns();

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "librsched/base/config.h"
 #include "librsched/base/cpus.h"
 #include "tools/pair_inside.h"
 #include "tools/tool.h"
@@ -125,6 +126,9 @@ double pair_meet(struct pair *pair, double value)
 
 double pair_measure_line(struct pair *pair)
 {
+    /* What strangers exchange does not go that way. */
+    if (pair->settings != NULL)
+        return 0;
     return pair_meet(pair, rs_line_round_trip(&pair->memory->line, pair->side));
 }
 
@@ -198,10 +202,22 @@ static int pin(int core)
     return TOOL_FAILED;
 }
 
+/* Two names of nodes: there is nobody else whose they could be. */
+static int become_stranger(const struct pair *pair)
+{
+    bool good = rs_config_set("RSCHED_NODE", pair->side == 0 ? "probe-0" : "probe-1");
+
+    for (const char *const *s = pair->settings; *s != NULL && good; s += 2)
+        good = rs_config_set(s[0], s[1]);
+    return good ? TOOL_OK : tool_bad("a setting is not as it was");
+}
+
 static int run_side(struct pair *pair, pair_fn *main, void *arg, uint64_t job)
 {
     int status = pin(pair->where->cores[pair->side]);
 
+    if (status == TOOL_OK && pair->settings != NULL)
+        status = become_stranger(pair);
     if (status == TOOL_OK)
         status = open_context(pair, job);
     if (status == TOOL_OK) {
@@ -269,6 +285,12 @@ static void return_buffers(void)
 
 int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
 {
+    return pair_run_strangers(where, NULL, main, arg);
+}
+
+int pair_run_strangers(const struct rs_numa_pair *where, const char *const *settings,
+                       pair_fn *main, void *arg)
+{
     struct pair *pair = calloc(1, sizeof(*pair));
     struct rs_cpus allowed;
     int status;
@@ -276,6 +298,7 @@ int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg)
     if (pair == NULL)
         return tool_bad("no memory");
     pair->where = where;
+    pair->settings = settings;
     return_buffers();
     if (!rs_cpus_allowed(&allowed)) {
         tool_bad("the cores of this process: %s", strerror(errno));

@@ -26,6 +26,12 @@ typedef int pair_fn(struct pair *pair, void *arg);
  * @return the status of this one, or TOOL_FAILED if there cannot be two */
 int pair_run(const struct rs_numa_pair *where, pair_fn *main, void *arg);
 
+/** The same of two that share nothing that exchanges may use, as on two nodes, so
+ * that devices are needed between them. This process is one of them from then on.
+ * @param settings names and values, NULL behind them, that are in force in both */
+int pair_run_strangers(const struct rs_numa_pair *where, const char *const *settings,
+                       pair_fn *main, void *arg);
+
 /** Whether this is the caller's process, that which prints. */
 bool pair_is_first(const struct pair *pair);
 
@@ -72,7 +78,8 @@ struct pair_time {
                   of the blocks, since other work on the machine only adds to it */
     uint64_t way_bytes[RSCHED_NUM_WAYS]; /* that side 0 has sent in one exchange of
                                             the window: in all epochs, or since the
-                                            ways of GPU memory were updated */
+                                            ways of GPU memory were updated. Of
+                                            strangers, what each side has sent */
 };
 
 /** The costs that decide how messages in GPU memory go, from now on. */
@@ -99,5 +106,10 @@ int pair_measure(struct pair *pair, const struct pair_work *work,
  * @return as pair_measure()
  */
 int pair_measure_copies(struct pair *pair, uint64_t bytes, bool halves, double *ps);
+
+/** Measure what both wait for once they have started an epoch of such work at a time.
+ * @param ps the mean of both, the least of the blocks
+ * @return as pair_measure() */
+int pair_measure_wait(struct pair *pair, const struct pair_work *work, double *ps);
 
 #endif

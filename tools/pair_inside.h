@@ -37,6 +37,7 @@ struct pair {
     uint64_t tags;
     bool near, any; /* class of blocks */
     const struct rs_numa_pair *where;
+    const char *const *settings; /* NULL, or: of strangers */
     unsigned blocks, mixed;
     unsigned num_lines;
     double lines[PAIR_LINES];
@@ -45,7 +46,7 @@ struct pair {
 /** Wait for the other one. @return the larger of the values that the two have brought */
 double pair_meet(struct pair *pair, double value);
 
-/** @return ns of a line's round trip, the same for both */
+/** @return ns of a line's round trip, the same for both; 0 for strangers */
 double pair_measure_line(struct pair *pair);
 
 bool pair_is_near(double ns);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsched probe: what the ways within this node cost, of host memory and of GPUs'. */
+/* rsched probe: what the ways within this node cost, of host memory and of GPUs', and
+ * those over its RDMA devices. */
 #include "tools/probe.h"
 
 #include <stdlib.h>
@@ -9,11 +10,18 @@
 #include "librsched/base/config.h"
 #include "librsched/base/units.h"
 #include "tools/probe_gpu.h"
+#include "tools/probe_verbs.h"
 #include "tools/tool.h"
 
 enum { ROUNDS = 7, MEBI = 1 << 20 };
 
-enum memory { MEMORY_HOST, MEMORY_GPU, MEMORY_ALL };
+enum memory { MEMORY_HOST, MEMORY_GPU, MEMORY_VERBS, MEMORY_ALL };
+
+/* Whether what is said is measured, by itself or with all. */
+static bool is_asked(enum memory said, enum memory which)
+{
+    return said == which || said == MEMORY_ALL;
+}
 
 struct request {
     const char *output, *svg, *class, *compare;
@@ -26,6 +34,7 @@ struct request {
     size_t num_pairs;
     struct gpus_pairs gpu_pairs;
     struct probe_gpu *gpu_probes; /* of each of them */
+    struct probe_verbs *verbs;
 };
 
 void probe_show_round(const struct pair *pair, const char *what, unsigned round,
@@ -198,9 +207,10 @@ static void write_machine(const struct request *request, FILE *out)
     fputs("rsched: machine/1\n"
           "name: probed\n"
           "description: a host as rsched probe has measured it", out);
-    if (request->memory != MEMORY_GPU)
+    if (is_asked(request->memory, MEMORY_HOST))
         gather_host(request, &ways, out);
     gather_gpus(request, &ways);
+    memcpy(ways.verbs, request->verbs->costs, sizeof(ways.verbs));
     fputs("\nextends: host\n", out);
     rs_ways_write(&ways, out);
 }
@@ -294,14 +304,49 @@ static int run_gpus(struct request *request)
     return status;
 }
 
+/* The same over RDMA devices. */
+static int run_verbs(struct request *request)
+{
+    struct probe_verbs *probe = request->verbs;
+    int status;
+
+    probe->cores = request->pairs[0];
+    probe->rounds = request->rounds;
+    probe->longest = request->longest;
+    if (!probe_verbs_find(probe) && request->memory == MEMORY_ALL) {
+        printf("\nRDMA devices: not here: %s\n", probe->reason);
+        return TOOL_OK;
+    }
+    if (probe->rail[0] == '\0') {
+        tool_bad("RDMA devices: not here: %s", probe->reason);
+        return TOOL_FAILED;
+    }
+    if (request->memory == MEMORY_ALL)
+        putchar('\n');
+    status = probe_verbs_measure(probe);
+    if (status == TOOL_OK) {
+        probe_verbs_print(probe, stdout);
+        return TOOL_OK;
+    }
+    if (request->memory != MEMORY_ALL)
+        return status;
+    /* A device that does not work is no reason to lose all others. */
+    memset(probe->costs, 0, sizeof(probe->costs));
+    printf("RDMA devices: %s cannot be measured\n", probe->rail);
+    return TOOL_OK;
+}
+
 static int run(struct request *request)
 {
     int status = TOOL_OK;
 
-    if (request->memory != MEMORY_GPU)
+    if (is_asked(request->memory, MEMORY_HOST))
         status = run_host(request);
-    if (status == TOOL_OK && request->memory != MEMORY_HOST)
+    if (status == TOOL_OK && is_asked(request->memory, MEMORY_GPU))
         status = run_gpus(request);
+    if (status == TOOL_OK && request->compare == NULL &&
+        is_asked(request->memory, MEMORY_VERBS))
+        status = run_verbs(request);
     if (status == TOOL_OK && request->compare == NULL)
         status = write_file(request->output, request, write_machine);
     if (status == TOOL_OK && request->compare == NULL)
@@ -349,7 +394,7 @@ static int read_number(const char *option, const char *text, uint64_t least,
 static const char *find_forcing(enum memory memory)
 {
     const struct rs_config *c = rs_config();
-    bool host = memory != MEMORY_GPU, gpu = memory != MEMORY_HOST;
+    bool host = is_asked(memory, MEMORY_HOST), gpu = is_asked(memory, MEMORY_GPU);
 
     if (host && c->mapped_bytes != RS_LIMIT_AUTO)
         return "RSCHED_MAPPED";
@@ -365,6 +410,8 @@ static const char *find_forcing(enum memory memory)
         return "RSCHED_GPU_WAY";
     if (gpu && !c->gdrcopy)
         return "RSCHED_GDRCOPY";
+    if (is_asked(memory, MEMORY_VERBS) && !c->direct)
+        return "RSCHED_DIRECT";
     return NULL;
 }
 
@@ -392,8 +439,8 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
          &request.class, NULL},
         {"rounds", 0, "N", "of which the lower quartile counts (7)", &rounds, NULL},
         {"longest", 0, "BYTES", "longest message (33554432)", &longest, NULL},
-        {"memory", 0, "KIND", "host, gpu or all: which is measured (all)", &memory,
-         NULL},
+        {"memory", 0, "KIND", "host, gpu, verbs (over RDMA devices) or all: what is measured (all)",
+         &memory, NULL},
         {"compare", 0, "MACHINE",
          "measure whole exchanges and set them beside what it says",
          &request.compare, NULL},
@@ -408,20 +455,24 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     if (request.class != NULL &&
         tool_word("class", request.class, "near|far|any") < 0)
         return TOOL_BAD_INPUT;
-    kind = tool_word("memory", memory, "host|gpu|all");
+    kind = tool_word("memory", memory, "host|gpu|verbs|all");
     if (kind < 0)
         return TOOL_BAD_INPUT;
     request.memory = (enum memory)kind;
     if (request.compare != NULL &&
         (request.output != NULL || request.svg != NULL))
         return tool_bad("probe: --compare writes no machine and draws nothing");
-    if (request.memory == MEMORY_GPU && request.svg != NULL)
+    if (!is_asked(request.memory, MEMORY_HOST) && request.svg != NULL)
         return tool_bad("probe: --svg draws host memory only");
+    if (request.memory == MEMORY_VERBS && request.compare != NULL)
+        return tool_bad("probe: --compare is about ways within a node");
     status = check_settings(request.memory);
     if (status == TOOL_OK)
         status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
     if (status == TOOL_OK)
-        status = read_number("longest", longest, 65536, UINT64_C(1) << 30,
+        /* Of a device in software much less is enough, and all that there is time for. */
+        status = read_number("longest", longest,
+                             request.memory == MEMORY_VERBS ? 4096 : 65536, UINT64_C(1) << 30,
                              &request.longest);
     if (status == TOOL_OK && request.compare != NULL)
         status = read_ways(request.compare, request.memory, &request.compared);
@@ -440,10 +491,13 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     }
     request.probes = calloc(request.num_pairs, sizeof(*request.probes));
     request.gpu_probes = calloc(RS_NUM_DISTANCES, sizeof(*request.gpu_probes));
-    status = request.probes == NULL || request.gpu_probes == NULL
+    request.verbs = calloc(1, sizeof(*request.verbs));
+    status = request.probes == NULL || request.gpu_probes == NULL ||
+                     request.verbs == NULL
                  ? tool_bad("no memory")
                  : run(&request);
     free(request.probes);
     free(request.gpu_probes);
+    free(request.verbs);
     return status;
 }

@@ -10,6 +10,9 @@ void probe_print_head(FILE *out)
           "are from these, as root\nof the mean square\n\n", out);
 }
 
+/* Below that tenths of GB/s say nothing: of devices in software. */
+#define SLOW 100000000
+
 /* The rate of what costs nothing, as a fit has it: in whole MB/s. */
 #define RATE_FREE (RS_RATE_MOST / 1000000 * 1000000)
 
@@ -23,7 +26,8 @@ void probe_print_cost(const char *name, const char *bytes_name,
             fprintf(out, ", from %llu B ",
                     (unsigned long long)cost->ranges[i].from);
         if (cost->ranges[i].rate < RATE_FREE)
-            fprintf(out, "%.1f", (double)cost->ranges[i].rate / 1e9);
+            fprintf(out, "%.*f", cost->ranges[i].rate < SLOW ? 4 : 1,
+                    (double)cost->ranges[i].rate / 1e9);
         else
             fputc('-', out);
     }

@@ -171,6 +171,19 @@ void rs_rdma_address(struct rsched_engine *engine, unsigned char *address)
     memcpy(address, &a, sizeof(a));
 }
 
+uint32_t rs_rdma_tell_ports(const struct rsched_engine *engine,
+                            struct rsched_engine_port *ports)
+{
+    for (uint32_t i = 0; i < engine->num_rails; i++) {
+        const struct rs_rdma_port *port = engine->rails[i].port;
+
+        ports[i] = (struct rsched_engine_port){.name = port->name,
+                                               .max_pieces = port->max_pieces,
+                                               .max_inline = port->max_inline};
+    }
+    return engine->num_rails;
+}
+
 static int check_address(const struct rsched_engine *engine, int peer,
                          const struct address *a)
 {

@@ -41,6 +41,8 @@ int rs_rdma_open(const char *name, const struct rsched_engine_env *env,
                  rs_rdma_ports_fn *ports, struct rsched_engine **engine);
 void rs_rdma_close(struct rsched_engine *);
 void rs_rdma_address(struct rsched_engine *, unsigned char *address);
+uint32_t rs_rdma_tell_ports(const struct rsched_engine *,
+                            struct rsched_engine_port *ports);
 int rs_rdma_connect(struct rsched_engine *, int peer,
                     const unsigned char *address, struct rsched_connection **);
 void rs_rdma_offer(struct rsched_connection *, unsigned char *offer);
@@ -106,6 +108,7 @@ int rs_rdma_any_tx_create(struct rsched_connection *,
     .is_whole = rs_rdma_is_whole,                                           \
     .memory = rs_rdma_memory_bytes,                                         \
     .offer = rs_rdma_offer,                                                 \
+    .ports = rs_rdma_tell_ports,                                            \
     .rails = rs_rdma_rails,                                                 \
     .rails_agree = rs_rdma_rails_agree,                                     \
     .rails_connected = rs_rdma_rails_connected,                             \

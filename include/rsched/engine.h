@@ -219,6 +219,13 @@ struct rsched_engine_env {
                                            likewise; NULL: the usual costs */
 };
 
+/** A port of a device, and what it takes: of a request. */
+struct rsched_engine_port {
+    const char *name;    /**< valid as long as the engine */
+    uint32_t max_pieces; /**< that are gathered */
+    uint32_t max_inline; /**< bytes that travel within it */
+};
+
 /** What start and progress of a lane return, if it is not an error. */
 enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
 
@@ -246,6 +253,13 @@ struct rsched_engine_ops {
                 struct rsched_engine **engine);
     /** All connections have been disconnected. */
     void (*close)(struct rsched_engine *engine);
+
+    /** Tell the ports that the engine has open, the rails of its connections in
+     * their order. NULL: it has none.
+     * @param ports room for RSCHED_MAX_RAILS
+     * @return how many */
+    uint32_t (*ports)(const struct rsched_engine *engine,
+                      struct rsched_engine_port *ports);
 
     /** Write what a peer must know to connect. */
     void (*address)(struct rsched_engine *engine, unsigned char *address);

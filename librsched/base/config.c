@@ -494,6 +494,21 @@ const struct rs_config *rs_config(void)
     return &config;
 }
 
+bool rs_config_set(const char *name, const char *value)
+{
+    pthread_once(&once, read_environment);
+    for (size_t i = 0; i < NUM_SETTINGS; i++) {
+        if (strcmp(table[i].shown.name, name) != 0)
+            continue;
+        if (!set_value(&table[i], value))
+            return false;
+        table[i].shown.value = value;
+        table[i].shown.origin = "program";
+        return true;
+    }
+    return false;
+}
+
 uint64_t rs_config_agreement_hash(void)
 {
     uint64_t hash = 0;

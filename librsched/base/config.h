@@ -104,6 +104,12 @@ static inline bool rs_config_tries(bool guessed)
  * @return whether it was one; *ps is written then only. */
 bool rs_config_parse_time(const char *text, uint64_t *ps);
 
+/** Have another value than the environment says, in a process that was forked to be
+ * measured: before it makes a context, and while it has one thread.
+ * @param value stays valid
+ * @return whether there is such a setting, and it may be so */
+bool rs_config_set(const char *name, const char *value);
+
 /** A hash over the settings that both ends of an edge must agree on. */
 uint64_t rs_config_agreement_hash(void);
 

@@ -46,3 +46,32 @@ bool rs_sources_scatter(const struct rs_sources *sources, uint64_t bytes,
     return line(0, sources->scatter_block, blocks) <
            copy_of(sources, bytes, blocks);
 }
+
+/* What a copy costs grows with the bytes, and the other side not at all. */
+static uint64_t find_first(bool (*is)(const struct rs_sources *, uint64_t, uint64_t),
+                           const struct rs_sources *sources, uint64_t blocks)
+{
+    uint64_t low = 1, high = UINT64_C(1) << 30;
+
+    if (!is(sources, high, blocks))
+        return UINT64_MAX;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+
+        if (is(sources, middle, blocks))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+uint64_t rs_sources_gather_from(const struct rs_sources *sources, uint64_t blocks)
+{
+    return find_first(rs_sources_gather, sources, blocks);
+}
+
+uint64_t rs_sources_scatter_from(const struct rs_sources *sources, uint64_t blocks)
+{
+    return find_first(rs_sources_scatter, sources, blocks);
+}

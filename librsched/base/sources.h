@@ -39,4 +39,9 @@ bool rs_sources_gather(const struct rs_sources *sources, uint64_t bytes,
 bool rs_sources_scatter(const struct rs_sources *sources, uint64_t bytes,
                         uint64_t blocks);
 
+/** The shortest message of so many blocks, at least 1, that is gathered; of 1 GiB at
+ * most, or UINT64_MAX: none is. Likewise one that is written into the blocks. */
+uint64_t rs_sources_gather_from(const struct rs_sources *sources, uint64_t blocks);
+uint64_t rs_sources_scatter_from(const struct rs_sources *sources, uint64_t blocks);
+
 #endif

@@ -29,6 +29,11 @@ const char *rs_way_name(enum rs_way way)
     return names[way];
 }
 
+const char *rs_verbs_way_name(enum rs_verbs_way way)
+{
+    return way == RS_VERBS_LANDING ? "verbs-landing" : "verbs-direct";
+}
+
 const char *rs_distance_name(enum rs_distance distance)
 {
     static const char *const names[RS_NUM_DISTANCES] = {
@@ -89,6 +94,12 @@ bool rs_ways_have_gpu(const struct rs_ways *ways)
         }
     }
     return false;
+}
+
+bool rs_ways_have_verbs(const struct rs_ways *ways)
+{
+    return ways->verbs[RS_VERBS_LANDING].given ||
+           ways->verbs[RS_VERBS_DIRECT].given;
 }
 
 static uint64_t add(uint64_t a, uint64_t b)

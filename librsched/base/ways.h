@@ -64,6 +64,14 @@ enum rs_way {
 
 enum { RS_NUM_GPU_WAYS = RS_NUM_WAYS - RS_NUM_HOST_WAYS };
 
+/* Over RDMA devices, between processes that share no memory. Costs choose between none
+ * of these: RSCHED_CHUNK does (docs/architecture.md). */
+enum rs_verbs_way {
+    RS_VERBS_LANDING, /* through slots at the receiver */
+    RS_VERBS_DIRECT,  /* written into the receive buffer */
+    RS_NUM_VERBS_WAYS
+};
+
 /* How far the two ends of a put are apart. Those in host memory are on the NUMA
  * nodes on which their processes run, and never on one GPU (numa.h); where one
  * lies in GPU memory, what lies in host memory is near the GPU if it is on the
@@ -106,10 +114,14 @@ struct rs_ways {
     bool host_guessed; /* they are built in: nobody measured them here */
     bool nontemporal_given; /* a file says it, be it beside ways of GPU memory only */
     struct rs_way_costs gpu[RS_NUM_GPU_WAYS][RS_NUM_DISTANCES];
+    struct rs_way_costs verbs[RS_NUM_VERBS_WAYS];
 };
 
 /** The word for a way in files and tables: "self", "landing", ... */
 const char *rs_way_name(enum rs_way way);
+
+/** "verbs-landing", "verbs-direct". */
+const char *rs_verbs_way_name(enum rs_verbs_way way);
 
 /** "same-gpu", "same-numa", "other-numa". */
 const char *rs_distance_name(enum rs_distance distance);
@@ -144,6 +156,9 @@ bool rs_ways_host_is_even(const struct rs_ways *ways);
  * memory, at any distance. */
 bool rs_ways_have_host(const struct rs_ways *ways);
 bool rs_ways_have_gpu(const struct rs_ways *ways);
+
+/** Whether it is known what RDMA devices cost. */
+bool rs_ways_have_verbs(const struct rs_ways *ways);
 
 /** message + O(bytes), in ps; UINT64_MAX at most. */
 uint64_t rs_way_cost_at(const struct rs_way_cost *cost, uint64_t bytes);

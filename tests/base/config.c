@@ -374,3 +374,22 @@ Test(config, the_hash_compares_values_that_both_ends_need)
     cr_assert_neq(hash_with("RSCHED_RING=4k"), hash_with("RSCHED_CHUNK=4k"));
     cr_assert_eq(hash_with("RSCHED_CHUNK=4k"), hash_with("RSCHED_CHUNK=4096"));
 }
+
+static const char *sets(const void *arg)
+{
+    (void)arg;
+    if (!rs_config_set("RSCHED_CHUNK", "1k") || rs_config()->chunk_bytes != 1024)
+        return "a chunk is not set";
+    if (rs_config_set("RSCHED_CHUNK", "1") || rs_config()->chunk_bytes != 1024)
+        return "a chunk of a byte";
+    if (rs_config_set("RSCHED_CHUNKS", "1k"))
+        return "a setting that there is not";
+    if (!rs_config_set("RSCHED_NODE", "one") || strcmp(rs_config()->node, "one") != 0)
+        return "a text is not set";
+    return NULL;
+}
+
+Test(config, a_process_may_have_other_values_than_its_environment)
+{
+    in_child(SETTINGS("RSCHED_CHUNK=4k"), sets, NULL);
+}

@@ -104,6 +104,30 @@ else
     fi
 fi
 
+# Over RDMA devices, where there are none, too. One block: 0.83 us = 0.005 us + B/10000,
+# B in bytes per us. Four blocks into blocks: 0.4 us = 0.02 us + B/10000, below a chunk.
+expect "usual" "$plain" "  costs              the usual ones"
+expect "gathered" "$plain" "  of 1 block         packed, from 8251 B gathered"
+expect "gathered" "$plain" "  of 64 blocks       packed, from 24001 B gathered"
+expect "scattered" "$plain" "  into 4 blocks      through slots, from 65537 B written directly"
+small=$(RSCHED_CHUNK=64 "$rsched" info) || status=1
+expect "short chunks" "$small" "  into 4 blocks      through slots, from 3801 B written directly"
+never=$(RSCHED_DIRECT=no "$rsched" info) || status=1
+expect "never directly" "$never" "  into 1 block       through slots"
+printf '%s\n' 'rsched: machine/1' 'name: rails' 'extends: host' 'sources:' \
+    '  gather: {o: 0 us, block: 0 us}' '  scatter: {block: 8 us}' \
+    '  pack: {block: 0 us, rate: 1000 MB/s}' 'ways:' \
+    '  verbs-landing: {L: 1 us, o: 1 us, O: [{rate: 1 GB/s}], g: 1 us, G: [{rate: 1 GB/s}]}' \
+    '  verbs-direct: {L: 2 us, o: 1 us, O: [{rate: 2 GB/s}], g: 1 us, G: [{rate: 2 GB/s}]}' >"$file"
+rails=$(RSCHED_MACHINE=$file "$rsched" info) || status=1
+expect "whose costs" "$rails" "  costs              $file, which is RSCHED_MACHINE"
+expect "all gathered" "$rails" "  of 4 blocks        gathered"
+expect "dear writes" "$rails" "  into 16 blocks     through slots, from 128001 B written directly"
+expect "costs" "$rails" "  verbs-landing      L 1.000 us, o 1.000 us, g 1.000 us; 64 KiB in 67.536 us"
+expect "the cheaper one" "$rails" \
+    "  the cheaper one    verbs-landing, from 2001 B verbs-direct; RSCHED_CHUNK, 65536 B, decides"
+expect "host memory" "$rails" "$mapped"
+
 refused=$("$rsched" probe --compare cgdr-k80-edr 2>&1) && status=1
 case $refused in
 *"its ways say nothing of host memory"*) ;;

@@ -388,6 +388,18 @@ Test(coordinator, a_machine_keeps_them)
     cr_assert_not(rs_ways_have_host(&ways));
 }
 
+Test(coordinator, a_machine_keeps_those_over_devices)
+{
+    struct rs_ways ways = written_and_read(
+        "  verbs-landing: {L: 1 us, o: 3 us, O: [{rate: 4 MB/s}], g: 5 us, "
+        "G: [{rate: 6 MB/s}]}\n");
+
+    cr_assert(rs_ways_have_verbs(&ways));
+    cr_assert_not(rs_ways_have_host(&ways));
+    cr_assert_eq(rs_way_time(&ways.verbs[RS_VERBS_LANDING], 4), 5000000);
+    cr_assert_not(ways.verbs[RS_VERBS_DIRECT].given);
+}
+
 Test(coordinator, mistakes_are_told_with_their_place)
 {
     static const char *const bad[][2] = {
@@ -400,6 +412,8 @@ Test(coordinator, mistakes_are_told_with_their_place)
         {"  staged: {L: 1 us, S: 2 s, o: 3 us, O: [{rate: 4 MB/s}], g: 5 us, "
          "G: [{rate: 6 MB/s}]}\n", "S is above 1 s"},
         {"  landing: " COSTS "\n", "'S'"},
+        {"  verbs-direct: " COSTS "\n", "'S'"},
+        {"  verbs-landing: {same-numa: " COSTS "}\n", "'same-numa'"},
         {"  landing: {same-gpu: " COSTS "}\n", "'same-gpu'"},
         {"  pull: {L: 1 us, o: 3 us, O: [{rate: 4 MB/s}], g: 5 us, G: [{rate: "
          "6 MB/s}]}\n  staged: " COSTS "\n", "no key 'landing'"},

@@ -113,6 +113,8 @@ Test(sources, the_cheaper_one_is_taken)
 
     cr_assert(!rs_sources_gather(s, 8192, 1));
     cr_assert(rs_sources_gather(s, 8300, 1));
+    cr_assert_eq(rs_sources_gather_from(s, 1), 8251);
+    cr_assert_eq(rs_sources_scatter_from(s, 4), 3801);
     cr_assert(!rs_sources_gather(s, 1 << 20, (1 << 20) / 128));
     cr_assert(rs_sources_gather(s, 1 << 20, (1 << 20) / 512));
     cr_assert(rs_sources_scatter(s, 65536, 64));
@@ -120,7 +122,9 @@ Test(sources, the_cheaper_one_is_taken)
     /* No cost is too large to be compared. */
     cr_assert(!rs_sources_gather(&never, UINT64_MAX, UINT64_MAX));
     cr_assert(!rs_sources_scatter(&never, UINT64_MAX, UINT64_MAX));
+    cr_assert_eq(rs_sources_gather_from(&never, 1), UINT64_MAX);
     never.pack_block = UINT64_MAX;
     never.pack_rate = 1;
     cr_assert(rs_sources_scatter(&never, UINT64_MAX, UINT64_MAX));
+    cr_assert_eq(rs_sources_scatter_from(&never, 1), 1);
 }

@@ -58,6 +58,16 @@ grep -q 'ways, round 1 of 1' "$folder/terminal" || fail "no progress on a termin
 grep -q "^mapped memory: from 1 B " "$folder/table" || fail "no switch points"
 grep -c "<circle" "$folder/ways.svg" | grep -qE "[0-9]{2}" || fail "no points"
 
+# Over RDMA devices: if there is none that is not hidden, it says so, beside all others,
+# or fails before anything is measured.
+grep -qE '^RDMA devices: not here: .|^RDMA device .* and back, ' "$folder/table" ||
+    fail "no word of RDMA devices"
+RSCHED_DEVICES=none0 "$rsched" probe --memory verbs --output "$folder/none.yaml" \
+    >"$folder/out" 2>"$folder/log"
+[ $? = 1 ] && [ ! -s "$folder/out" ] && [ ! -e "$folder/none.yaml" ] &&
+    [ "$(wc -l <"$folder/log")" = 1 ] && grep -q '^rsched: RDMA devices: not here: .' "$folder/log" ||
+    fail "no device: $(cat "$folder/log")"
+
 # What was measured is what is used, and what `info` shows.
 mapped=$(sed -n 's/^mapped memory: from 1 B //p' "$folder/table")
 RSCHED_WAYS="$folder/ways.yaml" "$rsched" info >"$folder/info" 2>"$folder/log" ||
@@ -143,16 +153,19 @@ bad "--longest x: " probe --longest x
 bad "there is no key 'ways' in it" probe --compare tofu-k
 bad "$folder/none.yaml" probe --compare "$folder/none.yaml"
 bad "class" probe --class middling
+bad "memory" probe --memory rdma
+bad "--compare is about ways within a node" probe --memory verbs --compare host
+bad "--svg draws host memory only" probe --memory verbs --svg "$folder/verbs.svg"
 
 # A machine file is about the machine, not about settings.
 for setting in RSCHED_MAPPED=0 RSCHED_CMA=4k RSCHED_NONTEMPORAL=1M RSCHED_TRIALS=yes \
-    RSCHED_SLOT_STORES=ordinary RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no; do
+    RSCHED_SLOT_STORES=ordinary RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no RSCHED_DIRECT=no; do
     export "${setting?}"
     bad "rsched: probe: $setting says which way" probe --output "$folder/forced.yaml"
     bad "rsched: probe: $setting says which way" probe --compare "$folder/ways.yaml"
     unset "${setting%=*}"
 done
 [ ! -e "$folder/forced.yaml" ] || fail "a file about a setting"
-RSCHED_CMA=auto RSCHED_TRIALS=no RSCHED_GPU_WAY=staged "$rsched" probe --memory host --rounds 1 \
+RSCHED_CMA=auto RSCHED_TRIALS=no RSCHED_GPU_WAY=staged RSCHED_DIRECT=no "$rsched" probe --memory host --rounds 1 \
     --longest 65536 >/dev/null || fail "settings that say nothing of host memory"
 exit $failed

@@ -4,7 +4,8 @@
  * a /proc, or whose memory is nobody's to look at. Run as `spaces NAME [cma]`, one of the kinds below; with `cma` the
  * kernel reads wherever it may. They share memory all the same, and what must not work
  * between some of them (sockets of other network namespaces) is an error that
- * says so. SKIP where the kernel does not let us make such a namespace.
+ * says so; over RDMA devices they exchange all the same. SKIP where the kernel does
+ * not let us make such a namespace.
  */
 #include <errno.h>
 #include <grp.h>
@@ -17,6 +18,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include <rsched/engine.h>
 
 #include "tests/runtime/apart.h"
 #include "tests/runtime/halo.h"
@@ -38,6 +41,7 @@ struct kind {
     const char *name;
     int spaces; /* CLONE_NEW* */
     bool unreachable;
+    bool devices; /* all that both can use are RDMA devices */
     bool secret; /* not to be dumped: /proc is closed, and its memory */
     bool crowd;  /* many ranks, not two */
     bool groups; /* each rank has one of its own; none is root */
@@ -61,6 +65,10 @@ static const struct kind kinds[] = {
     {.name = "network",
      .spaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
      .unreachable = true},
+    /* But devices. A user's memory that is locked is limited in a namespace of his own. */
+    {.name = "devices",
+     .spaces = CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET,
+     .devices = true},
 };
 
 /* The kernel is asked to read wherever it may. */
@@ -111,6 +119,30 @@ static bool is_read_by_peer(const struct rank *self)
     reads = process_vm_readv(peer, &here, 1, &there, 1, 0) == (ssize_t)sizeof(found) &&
             found == 0x123456 + 1 - (unsigned)self->rank;
     return send(end, &reads, 1, 0) == 1 && recv(end, &is_read, 1, 0) == 1 && is_read;
+}
+
+/* Nobody has said that they are on two nodes. */
+static int exchange_by_devices(struct rank *self)
+{
+    struct rsched_stats stats;
+    uint64_t by_devices = 0;
+    struct halo *halo;
+
+    RANK_CHECK(getenv("RSCHED_NODE") == NULL);
+    RANK_CHECK(halo_create(self, edges, NUM_EDGES, 3, 0, &halo) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    rsched_exchange_get_stats(halo->x, &stats);
+    for (size_t i = 0; rsched_engine_at(i) != NULL; i++) {
+        if (!rsched_engine_at(i)->within_node)
+            by_devices += stats.engine_bytes[i];
+    }
+    printf("rank %d has sent %llu bytes, %llu over devices\n", self->rank,
+           (unsigned long long)stats.bytes, (unsigned long long)by_devices);
+    RANK_CHECK(by_devices >= (uint64_t)EPOCHS * 2 * BYTES &&
+               by_devices == stats.bytes);
+    halo_destroy(halo);
+    return 0;
 }
 
 static int exchange(struct rank *self)
@@ -176,6 +208,8 @@ static int run(struct rank *self)
 
     if (kind->crowd)
         return exchange_in_crowd(self);
+    if (kind->devices)
+        return exchange_by_devices(self);
     return kind->unreachable ? fail_to_exchange(self) : exchange(self);
 }
 
@@ -258,7 +292,8 @@ int main(int argc, char **argv)
         }
     }
     setenv("RSCHED_MAPPED", "1", 1);
-    if (!kind->crowd && !kind->groups &&
+    /* Devices do not see whose namespaces they are, and a guest takes long. */
+    if (!kind->crowd && !kind->groups && !kind->devices &&
         ranks_run(2, false, play, (void *)(uintptr_t)kind) != 0) {
         fprintf(stderr, "failed: one in namespaces of its own\n");
         return 1;
