@@ -190,8 +190,8 @@ struct parcel {
     struct letter letter;
     struct sockaddr_un address;
     struct iovec part;
-    union control control;
     struct msghdr message;
+    union control control; /* last, as it ends with an array of no length */
 };
 
 static void pack(struct parcel *parcel, uint64_t from, uint64_t to, const int *fds,
