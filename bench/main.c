@@ -159,12 +159,12 @@ static void check_calls(struct job *job, char *reply, size_t size)
 }
 
 static void set_case(struct job *job, const char *name, long argument,
-                     bool given, size_t offset, char *reply, size_t size)
+                     bool given, const unsigned offsets[2], char *reply, size_t size)
 {
     long long bytes = 0;
 
     work_fini(&job->work);
-    if (work_init(&job->work, name, argument, given, offset) != 0) {
+    if (work_init(&job->work, name, argument, given, offsets) != 0) {
         snprintf(reply, size, "error no such case: %s %ld", name, argument);
         return;
     }
@@ -269,13 +269,13 @@ static void serve(struct job *job)
 {
     char text[256], reply[256], name[64], how[16];
     int batches, exchanges;
-    unsigned offset;
+    unsigned offsets[2];
     long argument;
 
     while (fgets(text, sizeof(text), job->commands) != NULL) {
-        if (sscanf(text, "case %63s %ld %15s %u", name, &argument, how,
-                   &offset) == 4)
-            set_case(job, name, argument, strcmp(how, "given") == 0, offset,
+        if (sscanf(text, "case %63s %ld %15s %u %u", name, &argument, how,
+                   &offsets[0], &offsets[1]) == 5)
+            set_case(job, name, argument, strcmp(how, "given") == 0, offsets,
                      reply, sizeof(reply));
         else if (sscanf(text, "block %63s %d %d %15s", name, &batches,
                         &exchanges, how) == 4)
@@ -328,11 +328,12 @@ static void run_once(struct job *job, char **arguments)
 {
     char reply[128] = "";
     const struct call *call = calls_find(arguments[2]);
+    const unsigned offsets[2] = {0};
     long exchanges = strtol(arguments[3], NULL, 10);
     struct call_state state;
 
-    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, 0, reply,
-             sizeof(reply));
+    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, offsets,
+             reply, sizeof(reply));
     if (strncmp(reply, "ok", 2) != 0 || call == NULL || !usable(job, call)) {
         fprintf(stderr, "rsched-bench: --once %s %s %s: %s\n", arguments[0],
                 arguments[1], arguments[2], reply);

@@ -275,7 +275,7 @@ static void put_buffer(struct work *w, int which)
 }
 
 int work_init(struct work *w, const char *name, long argument, bool given,
-              size_t offset)
+              const unsigned offsets[2])
 {
     int ones[MAX_MESSAGES];
 
@@ -286,8 +286,8 @@ int work_init(struct work *w, const char *name, long argument, bool given,
         return -1;
     w->size = (w->size + PAGE) / PAGE * PAGE;
     w->given = given;
-    w->send = get_buffer(w, 0, offset % PAGE);
-    w->receive = w->strided ? w->send : get_buffer(w, 1, offset % PAGE);
+    w->send = get_buffer(w, 0, offsets[0] % PAGE);
+    w->receive = w->strided ? w->send : get_buffer(w, 1, offsets[1] % PAGE);
     /* Real weights: compilers take MPI_UNWEIGHTED for an array of no length. */
     for (int s = 0; s < w->messages; s++)
         ones[s] = 1;

@@ -59,10 +59,11 @@ void box_copy(char *to, const struct box *to_box, const char *from,
 struct box box_packed(size_t at, size_t bytes);
 
 /** Collective over MPI_COMM_WORLD. The buffers are of MPI_Alloc_mem if they are
- * `given`, else of the C library, and begin `offset` bytes behind a page (below one
- * page). Returns 0, or -1 if there is no such case. */
+ * `given`, else of the C library, and begin so many bytes behind a page (below one
+ * page): the one that is sent from, and the one that is received into; strided messages
+ * have one buffer, at the first offset. Returns 0, or -1 if there is no such case. */
 int work_init(struct work *w, const char *name, long argument, bool given,
-              size_t offset);
+              const unsigned offsets[2]);
 void work_fini(struct work *w);
 
 /** Fill the send buffer with bytes that depend on sender, message and salt,

@@ -5,60 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <emmintrin.h>
 #endif
 
+#include "engines/common/long_copy.h"
 #include "librsched/base/error.h"
-
-/*
- * From 1.5 KiB to 64 KiB `rep movsb` is the fastest copy where the processor
- * says that it is (FSRM): measured between two processes that take turns, 0.67
- * of memcpy's time at 2 KiB, 0.86 at 4 KiB, 0.96 at 8 KiB, 1 from there on
- * (Zen 5, glibc 2.36). Loops of 32 or 64 byte moves, aligned or not, are slower
- * than either.
- */
-enum { STRING_COPY_LEAST = 1536, STRING_COPY_MOST = 65536 };
-
-/* Sanitizers cannot see what it touches. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED                                                            \
-    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
-#endif
-
-#if defined(__x86_64__) && !SANITIZED
-static bool has_fast_string_copy;
-
-static void __attribute__((constructor)) detect_string_copy(void)
-{
-    enum { LEAF = 7, FSRM = 1 << 4 };
-    unsigned a, b, c, d;
-
-    has_fast_string_copy =
-        __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
-}
 
 static inline void copy_bytes(char *to, const char *from, uint64_t bytes)
 {
-    if (has_fast_string_copy && bytes >= STRING_COPY_LEAST &&
-        bytes <= STRING_COPY_MOST)
-        __asm__ volatile("rep movsb"
-                         : "+D"(to), "+S"(from), "+c"(bytes)
-                         :
-                         : "memory");
+    if (bytes >= RS_COPY_LONG)
+        rs_copy_long(to, from, bytes);
     else
         memcpy(to, from, bytes);
 }
-#else
-static inline void copy_bytes(char *to, const char *from, uint64_t bytes)
-{
-    memcpy(to, from, bytes);
-}
-#endif
 
 /* Halo columns are mostly single numbers: the compiler makes moves of these
  * sizes, where a call of memcpy would cost more than the copy. */

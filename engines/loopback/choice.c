@@ -15,13 +15,23 @@ static uint64_t bytes_of(const struct rs_pieces *pieces)
     return bytes;
 }
 
-/* Let the peer follow. */
-static void tell_way(struct lane *l, uint64_t way)
+/* What is told: the way, plus 1, and whether its one copy is out of mapped memory. */
+enum { TOLD_MAPPED = 2 * RS_TRIAL_WAYS };
+
+static uint64_t in_words(const struct lane *l, unsigned way)
 {
-    if (l->told == way)
+    bool mapped = (way & RS_TRIAL_ONCE) != 0 && l->pull.readable == 0;
+
+    return (way + 1) | (mapped ? TOLD_MAPPED : 0);
+}
+
+/* Let the peer follow. */
+static void tell_way(struct lane *l, uint64_t told)
+{
+    if (l->told == told)
         return;
-    l->told = way;
-    atomic_store_explicit(&l->ring.words->way, way, memory_order_relaxed);
+    l->told = told;
+    atomic_store_explicit(&l->ring.words->way, told, memory_order_relaxed);
 }
 
 /* All slots: those that have never been read are written in no time. */
@@ -89,7 +99,8 @@ static unsigned start_trial(struct lane *l)
     return start.way;
 }
 
-/* The way that the peer goes, if it leads: it sends us about as much as we send it. What
+/* The way that the peer goes, if it leads: it sends us about as much as we send it, and
+ * what it copies once we could copy as it does, out of mapped memory or by the kernel. What
  * it has told when it last sent says nothing of when it sends no more. */
 static bool find_leader(struct lane *l, unsigned *way)
 {
@@ -104,8 +115,8 @@ static bool find_leader(struct lane *l, unsigned *way)
     l->led_at = back->ring.sequence + 1;
     /* Relaxed: it goes with nothing. */
     told = atomic_load_explicit(&back->ring.words->way, memory_order_relaxed);
-    *way = (unsigned)told - 1;
-    return told > 0 && told <= RS_TRIAL_WAYS &&
+    *way = (unsigned)(told % TOLD_MAPPED) - 1;
+    return *way < RS_TRIAL_WAYS && told == in_words(l, *way) &&
            (l->trial.ways & RS_TRIAL_SET(*way)) != 0;
 }
 
@@ -123,6 +134,6 @@ unsigned rs_lane_choose_way(struct lane *l)
         return way;
     }
     way = start_trial(l);
-    tell_way(l, way + 1);
+    tell_way(l, in_words(l, way));
     return way;
 }

@@ -49,7 +49,7 @@ struct rs_words {
     _Alignas(RS_LINE) atomic_uint_fast64_t src_ready;
     atomic_uint_fast64_t arrived;
     atomic_uint_fast64_t closed; /* the base of a lane that writes no more */
-    atomic_uint_fast64_t way; /* of a trial, plus 1, of its epoch; 0: it tries none */
+    atomic_uint_fast64_t way; /* of a trial, of its epoch: choice.c; 0: it tries none */
     /* Receiver. */
     _Alignas(RS_LINE) atomic_uint_fast64_t dst_ready;
     atomic_uint_fast64_t consumed;

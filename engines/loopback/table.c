@@ -201,9 +201,11 @@ int rs_pull_offer(struct lane *l)
 }
 
 /* Mapped memory is copied once by all costs that anybody has measured, but for
- * short blocks. */
+ * short blocks, and where so much goes through slots beside it that both ways have
+ * to be paid for.
+ * @param pull by the costs it is copied once */
 static bool is_worth_trials(const struct lane *l,
-                            const struct rs_way_parts *parts)
+                            const struct rs_way_parts *parts, bool pull)
 {
     const struct rsched_connection *c = l->lane.connection;
 
@@ -211,8 +213,10 @@ static bool is_worth_trials(const struct lane *l,
         return tries_kernel(c) &&
                l->bytes >= rs_connection_ways(c)->least_once &&
                parts->readable.bytes + parts->huge.bytes > l->bytes / 2;
-    return tries_mapped(c) && parts->mapped.bytes > l->bytes / 2 &&
-           rs_way_part_is_choppy(&parts->mapped);
+    if (!tries_mapped(c) || parts->mapped.bytes <= l->bytes / 2)
+        return false;
+    return rs_way_part_is_choppy(&parts->mapped) ||
+           (!pull && parts->mapped.scattered == 0);
 }
 
 /* What a trial has copied once, if that is not what the costs say. */
@@ -238,7 +242,7 @@ static int load(struct lane *l)
         return error;
     parts = parts_of(l);
     choice = choose(l, &parts);
-    pull->worth_trials = is_worth_trials(l, &parts);
+    pull->worth_trials = is_worth_trials(l, &parts, choice.pull);
     pull->guess = choice.pull || choice.cma || choice.huge;
     if (pull->worth_trials && !pull->guess)
         choice = other_choice(&parts);
@@ -297,14 +301,14 @@ static uint64_t saves_by_costs(const struct lane *l, const struct rs_way_parts *
 }
 
 /* As was found by trying: the bytes that could be mapped would take half of what they take
- * in two copies. */
+ * in two copies. Nearly nothing, so that it is looked at again, while nothing was found. */
 static uint64_t saves_by_trial(const struct lane *l, const struct rs_way_parts *then)
 {
     uint64_t now = rs_trial_time(&l->trial, true);
     uint64_t twice = rs_trial_time(&l->trial, false);
 
     if (now == 0 || twice == 0)
-        return 0;
+        return l->trial.possible;
     return less(now, (uint64_t)((double)twice *
                                 (1 - (double)then->mapped.bytes / 2 / (double)l->bytes)));
 }
@@ -315,6 +319,7 @@ uint64_t rs_loopback_tx_saves(struct rsched_lane *lane,
     struct lane *l = lane_of(lane);
     struct rs_way_parts now, then;
     uint64_t by_costs, by_trial;
+    bool pull;
 
     if (!l->keeps || l->pull.refused || rs_config()->mapped_bytes == 0 ||
         make_table(l) != 0)
@@ -322,11 +327,14 @@ uint64_t rs_loopback_tx_saves(struct rsched_lane *lane,
     now = parts_of(l);
     then = now;
     rs_table_parts_add(&then, l->pieces, l->num_pieces, pages, number);
-    if (then.mapped.bytes == now.mapped.bytes || !choose(l, &then).pull)
+    if (then.mapped.bytes == now.mapped.bytes)
+        return 0;
+    pull = choose(l, &then).pull;
+    if (!pull && !is_worth_trials(l, &then, false))
         return 0;
     if (rs_config()->mapped_bytes != RS_LIMIT_AUTO)
         return UINT64_MAX;
-    by_costs = saves_by_costs(l, &now, &then);
+    by_costs = pull ? saves_by_costs(l, &now, &then) : 0;
     by_trial = saves_by_trial(l, &then);
     return by_costs > by_trial ? by_costs : by_trial;
 }

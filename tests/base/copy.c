@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engines/common/copy.h"
+#include "engines/common/long_copy.h"
 #include "librsched/base/error.h"
 
 enum { ROOM = 1 << 16, LAYOUTS = 400, PIECES = 4 };
@@ -295,4 +296,28 @@ Test(base_copy, what_is_not_compiled_is_empty)
     for (int i = 0; i < 200; i++)
         cr_assert_eq(to[i], 1, "byte %d", i);
     rs_copies_fini(&copies);
+}
+
+/* Where the destination trails the source within pages, which makes string instructions
+ * slow, and where it does not. */
+Test(base_copy, long_ones_at_all_distances)
+{
+    enum { PAGE = 4096, MOST = 9000 };
+    static const uint64_t sizes[] = {RS_COPY_LONG, 1600, 4096, 8191, MOST};
+    static char from[MOST], to[MOST + 2 * PAGE];
+
+    for (int i = 0; i < MOST; i++)
+        from[i] = (char)(i * 7 + i / 256);
+    for (uintptr_t distance = 0; distance < PAGE; distance += distance < 80 ? 1 : 251) {
+        char *at = to + ((uintptr_t)from + distance - (uintptr_t)to) % PAGE;
+
+        cr_assert_eq(rs_copy_trails(at, from), distance > 0 && distance < 32);
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            memset(to, -1, sizeof(to));
+            rs_copy_long(at, from, sizes[i]);
+            cr_assert_arr_eq(at, from, sizes[i]);
+            cr_assert_eq(at[sizes[i]], -1);
+            cr_assert(at == to || at[-1] == -1);
+        }
+    }
 }

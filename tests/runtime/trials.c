@@ -204,6 +204,32 @@ static int run_slow_help(struct rank *self)
     return failed;
 }
 
+/* Memory that would be adopted by what has been measured, and not by the costs. */
+static const struct halo_edge offered[] = {{0, 1, 40000 | HALO_OFFERED},
+                                           {1, 0, 40000 | HALO_OFFERED}};
+
+static int run_offered(struct rank *self)
+{
+    enum { STEPS = 2000 };
+    const bool *adopts = self->arg;
+    struct rsched_stats stats;
+    struct halo *halo;
+    uint64_t adopted;
+    int failed = 0;
+
+    RANK_CHECK(halo_create(self, offered, 2, 7, 0, &halo) == 0);
+    for (int epoch = 1; epoch <= STEPS && failed == 0; epoch++)
+        failed = halo_step(halo, epoch);
+    rsched_exchange_get_stats(halo->x, &stats);
+    adopted = rsched_memory_adoptions(RSCHED_ADOPTED);
+    if ((adopted > 0) != *adopts || (stats.way_bytes[RSCHED_WAY_PULL] > 0) != *adopts)
+        failed |= RANK_FAIL("rank %d: %llu bytes adopted, %llu pulled", self->rank,
+                            (unsigned long long)adopted,
+                            (unsigned long long)stats.way_bytes[RSCHED_WAY_PULL]);
+    halo_destroy(halo);
+    return failed;
+}
+
 #define COST(rate) "{L: 1 us, o: 1 us, O: [{rate: " rate " MB/s}], g: 1 us, " \
                    "G: [{rate: " rate " MB/s}]}\n"
 #define HEAD "rsched: machine/1\nname: trials\nextends: host\nways:\n"
@@ -215,6 +241,7 @@ static int run_slow_help(struct rank *self)
 #define SHARED MAPPED "  shared: " COST("2000")
 #define PULL_ONLY HEAD "  landing: " COST("100") "  pull: " COST("1000")
 #define MAPPED_SLOWER HEAD "  landing: " COST("10000") "  pull: " COST("100")
+#define ONCE_SLOWER MAPPED_SLOWER "  cma: " COST("100")
 
 /* Two ranks, by costs in a file. */
 static int run_by(const char *costs, const char *trials,
@@ -312,6 +339,15 @@ static int check_deserted(const char *costs, uint64_t bytes, uint64_t later_byte
     return run_by(costs, "yes", run_deserted, NULL);
 }
 
+static int check_offered(const char *costs, const char *trials, bool adopts)
+{
+    int status = run_by(costs, trials, run_offered, &adopts);
+
+    if (status != 0)
+        fprintf(stderr, "failed: RSCHED_TRIALS=%s, %s", trials, costs);
+    return status != 0;
+}
+
 static int check_slow_help(void)
 {
     int failed;
@@ -335,6 +371,8 @@ int main(void)
 #ifdef __x86_64__ /* where slots are written in two ways */
     failed |= check_deserted(NO_KERNEL, 65536, 0, 65536);
     failed |= check_deserted(NO_KERNEL, 65536, 4000, 5000);
+    failed |= check_offered(MAPPED_SLOWER, "yes", true);
+    failed |= check_offered(MAPPED_SLOWER, "auto", false);
 #endif
     setenv("RSCHED_SLOT_STORES", "ordinary", 1);
     for (int i = 0; i < 2 * BLOCKS; i++)
@@ -369,6 +407,7 @@ int main(void)
     failed |= check(MAPPED_SLOWER, "auto",
                     (struct expected){false, false, 2 * BLOCKS, true});
     failed |= check_deserted(SLOTS_FASTER, 65536, 0, 65536);
+    failed |= check_offered(ONCE_SLOWER, "yes", true);
     failed |= check_slow_help();
     failed |= check_built_in("RSCHED_CMA", "0", false);
     failed |= check_built_in("RSCHED_NODE", "", true);
