@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/long_copy.h"
 
+#include <stdbool.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <emmintrin.h>
-#endif
 
-/* Sanitizers cannot see what it touches. */
+/* Sanitizers cannot see what the instruction touches. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -17,53 +14,78 @@
 #define SANITIZED 0
 #endif
 
-#if defined(__x86_64__)
-static bool has_fast_string_copy;
+#if defined(__x86_64__) && !SANITIZED
+#include <cpuid.h>
+#include <immintrin.h>
 
-static void __attribute__((constructor)) detect_string_copy(void)
+enum { LINE = 64 };
+
+/* `rep movsb` is fast for all lengths, and there are moves of 32 bytes. */
+static bool has_both;
+
+static void __attribute__((constructor)) detect(void)
 {
     enum { LEAF = 7, FSRM = 1 << 4 };
     unsigned a, b, c, d;
 
-    has_fast_string_copy =
-        __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
+    __builtin_cpu_init();
+    has_both = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0 &&
+               __builtin_cpu_supports("avx2");
 }
 
-static void copy_by_lines(char *to, const char *from, uint64_t bytes)
+enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
-    enum { LINE = 64, MOVES = LINE / sizeof(__m128i) };
+    if (!has_both)
+        return RS_COPY_MEMCPY;
+    return ((uintptr_t)to - (uintptr_t)from) % LINE == 0 ? RS_COPY_STRING : RS_COPY_LOOP;
+}
 
-    for (; bytes >= LINE; to += LINE, from += LINE, bytes -= LINE) {
-        __m128i line[MOVES];
+static void __attribute__((target("avx2")))
+copy_lines(char *to, const char *from, uint64_t bytes)
+{
+    enum { BOTH = 2 * LINE, MOVES = BOTH / sizeof(__m256i) };
+    uint64_t head = LINE - (uintptr_t)to % LINE;
 
-        for (int i = 0; i < MOVES; i++)
-            line[i] = _mm_loadu_si128((const __m128i *)(const void *)from + i);
-        for (int i = 0; i < MOVES; i++)
-            _mm_storeu_si128((__m128i *)(void *)to + i, line[i]);
+    memcpy(to, from, LINE);
+    to += head;
+    from += head;
+    bytes -= head;
+    for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {
+        __m256i part[MOVES];
+
+        for (size_t i = 0; i < MOVES; i++)
+            part[i] = _mm256_loadu_si256((const __m256i *)(const void *)from + i);
+        for (size_t i = 0; i < MOVES; i++)
+            _mm256_store_si256((__m256i *)(void *)to + i, part[i]);
     }
     memcpy(to, from, bytes);
 }
 
 void rs_copy_long(char *to, const char *from, uint64_t bytes)
 {
-    if (!has_fast_string_copy) {
+    switch (rs_copy_means(to, from)) {
+    case RS_COPY_STRING:
+        __asm__ volatile("rep movsb"
+                         : "+D"(to), "+S"(from), "+c"(bytes)
+                         :
+                         : "memory");
+        break;
+    case RS_COPY_LOOP:
+        copy_lines(to, from, bytes);
+        break;
+    case RS_COPY_MEMCPY:
         memcpy(to, from, bytes);
-        return;
+        break;
     }
-    if (rs_copy_trails(to, from)) {
-        copy_by_lines(to, from, bytes);
-        return;
-    }
-#if SANITIZED
-    memcpy(to, from, bytes);
-#else
-    __asm__ volatile("rep movsb"
-                     : "+D"(to), "+S"(from), "+c"(bytes)
-                     :
-                     : "memory");
-#endif
 }
 #else
+enum rs_copy_means rs_copy_means(const char *to, const char *from)
+{
+    (void)to;
+    (void)from;
+    return RS_COPY_MEMCPY;
+}
+
 void rs_copy_long(char *to, const char *from, uint64_t bytes)
 {
     memcpy(to, from, bytes);

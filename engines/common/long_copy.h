@@ -2,22 +2,28 @@
 /*
  * LONG COPY: which instructions copy 1.5 KiB and more.
  *
- * `rep movsb`, where the processor says that it is fast for all lengths (FSRM). Measured
- * between two processes that take turns it needs 0.67 of memcpy's time at 2 KiB, 0.86 at
- * 4 KiB, 0.96 at 8 KiB, 1 up to 64 KiB (Zen 5, glibc 2.36); of 4 MiB, which both read out
- * of the other's cache at once, 0.91 to 0.93 (Zen 4, far cores). Loops of 32 or 64 byte
- * moves, aligned or not, are slower than either.
+ * Where source and destination lie alike in their lines, `rep movsb`, if the processor says
+ * that it is fast for all lengths (FSRM). Measured between two processes that take turns it
+ * needs 0.67 of memcpy's time at 2 KiB, 0.86 at 4 KiB, 0.96 at 8 KiB, 1 up to 64 KiB
+ * (Zen 5, glibc 2.36); of 4 MiB, which both read out of the other's cache at once, 0.91 to
+ * 0.93 (Zen 4, far cores).
  *
- * But on a Zen 4 it goes byte by byte where the destination lies 1 to 15 bytes after the
- * source, within pages (modulo 4096): 8 KiB in the first cache take 2.3 to 5 us instead
- * of 0.1, and 0.2 to 0.4 where they lie 16 to 31 bytes after it. So does glibc's memcpy,
- * which is the same instruction from 2 KiB to the size of the second cache. A plain loop
- * takes 0.15 to 0.26 us at all distances.
+ * Where they do not, a loop of 32 byte moves that writes whole lines. On a Zen 4 the
+ * instruction goes byte by byte where the destination lies 1 to 15 bytes after the source
+ * within pages (modulo 4096), and so does glibc's memcpy, which is the same instruction
+ * from 2 KiB to the size of the second cache. Two threads that both read what the other has
+ * just written (near cores; us: memcpy, `rep movsb`, the loop):
+ *
+ *   bytes     0 bytes after          8 bytes after          24 bytes after
+ *   2048      0.08   0.08   0.08     0.17   1.25   0.14     0.15   0.18   0.11
+ *   8192      0.41   0.40   0.38     4.76   4.79   0.35     0.48   0.47   0.36
+ *   64 KiB    1.99   1.98   1.95     32.9   33.0   2.24     2.96   2.96   2.06
+ *   1 MiB     27.3   25.7   26.1     45.0   615    43.6     30.0   41.5   26.3
+ *   4 MiB     133    135    137      295    1951   220      153    310    151
  */
 #ifndef RS_ENGINES_LONG_COPY_H
 #define RS_ENGINES_LONG_COPY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { RS_COPY_LONG = 1536 };
@@ -25,13 +31,8 @@ enum { RS_COPY_LONG = 1536 };
 /** Copy at least RS_COPY_LONG bytes; the two do not overlap. */
 void rs_copy_long(char *to, const char *from, uint64_t bytes);
 
-/** Whether the destination lies so little after the source, within pages, that a loop
- * copies. */
-static inline bool rs_copy_trails(const char *to, const char *from)
-{
-    enum { PAGE = 4096, MOST = 31 };
-
-    return ((uintptr_t)to - (uintptr_t)from - 1) % PAGE < MOST;
-}
+/** What rs_copy_long() copies with, for tests. */
+enum rs_copy_means { RS_COPY_MEMCPY, RS_COPY_STRING, RS_COPY_LOOP };
+enum rs_copy_means rs_copy_means(const char *to, const char *from);
 
 #endif

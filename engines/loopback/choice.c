@@ -15,14 +15,13 @@ static uint64_t bytes_of(const struct rs_pieces *pieces)
     return bytes;
 }
 
-/* What is told: the way, plus 1, and whether its one copy is out of mapped memory. */
+/* What is told: the way, plus 1, and whether one copy would be out of mapped memory, not by
+ * the kernel. */
 enum { TOLD_MAPPED = 2 * RS_TRIAL_WAYS };
 
 static uint64_t in_words(const struct lane *l, unsigned way)
 {
-    bool mapped = (way & RS_TRIAL_ONCE) != 0 && l->pull.readable == 0;
-
-    return (way + 1) | (mapped ? TOLD_MAPPED : 0);
+    return (way + 1) | (l->maps ? TOLD_MAPPED : 0);
 }
 
 /* Let the peer follow. */
@@ -55,11 +54,23 @@ static void have_pages(struct lane *l)
     l->has_pages = true;
 }
 
+/* The times of the kernel say nothing of what is mapped. */
+static void note_kind(struct lane *l)
+{
+    bool maps = l->pull.table.reachable > l->pull.readable;
+
+    if (maps != l->maps)
+        rs_trial_forget(&l->trial);
+    l->maps = maps;
+}
+
 void rs_lane_load_trial(struct lane *l)
 {
     const struct rs_pull *p = &l->pull;
     unsigned twice = rs_stores_ways(l->bytes), once, ways = twice, guess = twice;
 
+    if (p->possible)
+        note_kind(l);
     if (p->possible && (l->prepared || rs_lane_may_pull(l))) {
         once = rs_stores_ways_once(bytes_of(&p->slots));
         ways = p->worth_trials ? twice | once : once;
@@ -99,9 +110,10 @@ static unsigned start_trial(struct lane *l)
     return start.way;
 }
 
-/* The way that the peer goes, if it leads: it sends us about as much as we send it, and
- * what it copies once we could copy as it does, out of mapped memory or by the kernel. What
- * it has told when it last sent says nothing of when it sends no more. */
+/* The way that the peer goes, if it leads: it sends us about as much as we send it, and if
+ * the receiver copied its message once, that would be as it would copy ours, out of mapped
+ * memory or by the kernel. What it has told when it last sent says nothing of when it sends no
+ * more. */
 static bool find_leader(struct lane *l, unsigned *way)
 {
     const struct lane *back = (const struct lane *)l->lane.back;

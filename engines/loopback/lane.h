@@ -60,6 +60,7 @@ struct lane {
     bool nontemporal;         /* tx: slots are written so in this epoch */
     bool has_pages;           /* tx: all slots have, though few may be used */
     uint64_t told;            /* tx: the way that the peer has been told of */
+    bool maps;                /* tx: one copy is of mapped memory, most of it */
     uint64_t led_at;          /* tx: behind where its ring was when it was last followed */
     uint64_t refused_at;      /* tx: the sequence of the slot waited for last */
     struct rs_block *block;   /* rx */

@@ -173,6 +173,7 @@ int rs_pull_read(struct lane *l)
 
     if (v->number == 0)
         return 0;
+    RS_FAILPOINT("rx:read");
     if (rs_iovecs_read(v, c->pid) != 0)
         error = errno;
     /* The number of a dead process may be another's by now. */

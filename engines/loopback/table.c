@@ -200,9 +200,9 @@ int rs_pull_offer(struct lane *l)
     return 0;
 }
 
-/* Mapped memory is copied once by all costs that anybody has measured, but for
- * short blocks, and where so much goes through slots beside it that both ways have
- * to be paid for.
+/* Mapped memory is copied once by all costs that anybody has measured, but for short
+ * blocks, and where so much goes through slots beside it that both ways have to be paid
+ * for: where costs say otherwise, they are doubted, too.
  * @param pull by the costs it is copied once */
 static bool is_worth_trials(const struct lane *l,
                             const struct rs_way_parts *parts, bool pull)
@@ -301,16 +301,18 @@ static uint64_t saves_by_costs(const struct lane *l, const struct rs_way_parts *
 }
 
 /* As was found by trying: the bytes that could be mapped would take half of what they take
- * in two copies. Nearly nothing, so that it is looked at again, while nothing was found. */
+ * in two copies. What has been found may change. */
 static uint64_t saves_by_trial(const struct lane *l, const struct rs_way_parts *then)
 {
     uint64_t now = rs_trial_time(&l->trial, true);
     uint64_t twice = rs_trial_time(&l->trial, false);
 
-    if (now == 0 || twice == 0)
-        return l->trial.possible;
-    return less(now, (uint64_t)((double)twice *
-                                (1 - (double)then->mapped.bytes / 2 / (double)l->bytes)));
+    uint64_t saves = 0;
+
+    if (now != 0 && twice != 0)
+        saves = less(now, (uint64_t)((double)twice * (1 - (double)then->mapped.bytes / 2 /
+                                                              (double)l->bytes)));
+    return saves > 0 || !l->trial.possible ? saves : RSCHED_SAVING_UNKNOWN;
 }
 
 uint64_t rs_loopback_tx_saves(struct rsched_lane *lane,

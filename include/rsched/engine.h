@@ -232,6 +232,9 @@ enum { RSCHED_LANE_PENDING = 0, RSCHED_LANE_DONE = 1 };
 /** Of order_start: nothing was enqueued. */
 enum { RSCHED_ORDER_FULL = 1 };
 
+/** Of tx_saves: a picosecond, so that it is asked again. */
+enum { RSCHED_SAVING_UNKNOWN = 1 };
+
 /** The functions of an engine. All are set but where it is said; one that makes
  * no sense for an engine fails with RSCHED_ENOTSUP. */
 struct rsched_engine_ops {
@@ -388,8 +391,9 @@ struct rsched_engine_ops {
     const struct rsched_piece *(*tx_blocks)(struct rsched_lane *lane,
                                             size_t *number);
     /** What a start would save, in ps by the costs of the ways, if these pages (of one
-     * block each, in the order of addresses) could be mapped by the peer;
-     * UINT64_MAX: it does not depend on costs. */
+     * block each, in the order of addresses) could be mapped by the peer, or by what was
+     * measured; UINT64_MAX: it does not depend on costs; RSCHED_SAVING_UNKNOWN: it may be
+     * known when it is asked again. */
     uint64_t (*tx_saves)(struct rsched_lane *lane,
                          const struct rsched_piece *pages, size_t number);
     /** Look again where the message lies. */

@@ -113,7 +113,8 @@ static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
         struct rsched_lane *lane = x->tx[i];
 
         if (lane->ops->tx_blocks != NULL &&
-            lane->ops->tx_saves(lane, pages->at, pages->number) > 0)
+            lane->ops->tx_saves(lane, pages->at, pages->number) >
+                RSCHED_SAVING_UNKNOWN)
             error = add_blocks(&wanted, lane, true);
     }
     if (error == 0) {

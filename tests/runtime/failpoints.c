@@ -48,11 +48,12 @@ static const struct point points[] = {
 enum { NUM_POINTS = sizeof(points) / sizeof(points[0]) };
 
 /* Those of an opening by rings have their cases in tests/mlx5/rings.c, of a region in
- * tests/cuda/region.c, of shared work in trials.c. */
+ * tests/cuda/region.c, of shared work and the kernel's reading in trials.c. */
 static bool is_elsewhere(const char *name)
 {
     return strncmp(name, "open:", 5) == 0 || strncmp(name, "region:", 7) == 0 ||
-           strcmp(name, "tx:claimed") == 0 || strcmp(name, "rx:offered") == 0;
+           strcmp(name, "tx:claimed") == 0 || strcmp(name, "rx:offered") == 0 ||
+           strcmp(name, "rx:read") == 0;
 }
 
 struct scene {
