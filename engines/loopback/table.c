@@ -306,7 +306,6 @@ static uint64_t saves_by_trial(const struct lane *l, const struct rs_way_parts *
 {
     uint64_t now = rs_trial_time(&l->trial, true);
     uint64_t twice = rs_trial_time(&l->trial, false);
-
     uint64_t saves = 0;
 
     if (now != 0 && twice != 0)

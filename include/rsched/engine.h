@@ -390,10 +390,10 @@ struct rsched_engine_ops {
      * tx_remap before the lane's start. */
     const struct rsched_piece *(*tx_blocks)(struct rsched_lane *lane,
                                             size_t *number);
-    /** What a start would save, in ps by the costs of the ways, if these pages (of one
-     * block each, in the order of addresses) could be mapped by the peer, or by what was
-     * measured; UINT64_MAX: it does not depend on costs; RSCHED_SAVING_UNKNOWN: it may be
-     * known when it is asked again. */
+    /** What a start would save, in ps, by the costs of the ways or by what was measured,
+     * if these pages (of one block each, in the order of addresses) could be mapped by
+     * the peer; UINT64_MAX: it does not depend on costs; RSCHED_SAVING_UNKNOWN: it may
+     * be known when it is asked again. */
     uint64_t (*tx_saves)(struct rsched_lane *lane,
                          const struct rsched_piece *pages, size_t number);
     /** Look again where the message lies. */
