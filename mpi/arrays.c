@@ -121,12 +121,22 @@ int MPI_Startall(int count, MPI_Request *handles)
     if (UNLIKELY(has_none(count, handles)))
         return PMPI_Startall(count, handles);
     for (int i = 0; i < count; i++) {
-        int error;
+        int error, num;
 
         request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL))
             return startall_mixed(count - i, handles + i);
-        error = rs_request_start(request);
+        if (request->message != NULL) {
+            if (LIKELY(rs_message_start_at_once(request)))
+                continue;
+            num = rs_startall_natively(count - i, handles + i, &error);
+            if (num > 0)
+                i += num - 1;
+            else
+                error = rs_message_start_slowly(request);
+        } else {
+            error = rs_request_start(request);
+        }
         if (UNLIKELY(error != MPI_SUCCESS))
             return error;
     }
@@ -231,6 +241,13 @@ static inline bool is_for_later(struct rs_request *request)
     return false;
 }
 
+/* Of an array of which something is ours: native calls may leave these alone. */
+static inline void clear_errors(MPI_Status *statuses, int begin, int end)
+{
+    for (int i = begin; i < end && statuses != MPI_STATUSES_IGNORE; i++)
+        statuses[i].MPI_ERROR = MPI_SUCCESS;
+}
+
 int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 {
     struct rs_request *request = NULL, *failed = NULL;
@@ -238,13 +255,21 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
 
     if (UNLIKELY(has_none(count, handles)))
         return waitall_natives(count, handles, statuses);
+    if (!rs_have_requests()) {
+        rs_settle();
+        return PMPI_Waitall(count, handles, statuses);
+    }
     for (int i = 0; i < count; i++) {
         request = rs_request_find_after(request, handles[i]);
         if (UNLIKELY(request == NULL)) {
             natives++;
-            if (statuses != MPI_STATUSES_IGNORE)
-                statuses[i].MPI_ERROR = MPI_SUCCESS;
-        } else if (request->message == NULL || request->state == RS_INACTIVE) {
+            if (natives <= i)
+                clear_errors(statuses, i, i + 1);
+            continue;
+        }
+        if (UNLIKELY(natives == i && i > 0))
+            clear_errors(statuses, 0, i);
+        if (request->message == NULL || request->state == RS_INACTIVE) {
             wait_ours(request, &handles[i], statuses, i, &failed);
         } else if (UNLIKELY(request->state == RS_NATIVE) && i == natives &&
                    rs_waitall_natively(count, handles, statuses, &result)) {
@@ -254,6 +279,13 @@ int MPI_Waitall(int count, MPI_Request *handles, MPI_Status *statuses)
         } else {
             later++;
         }
+    }
+    if (natives == count) { /* the native call goes on with all that is native */
+        rs_settle();
+        result = PMPI_Waitall(count, handles, statuses);
+        if (UNLIKELY(rs_flights_queue()))
+            rs_look_at_times();
+        return result;
     }
     for (int i = 0; i < count && later > 0; i++) {
         request = rs_request_find(handles[i]);

@@ -7,6 +7,7 @@ enum {
     LEAST_TRIES = 8, /* fewer are no attempt, whatever they cost */
     MOST_FUTILE = 5,
     LATER = 64, /* starts, where there is no time to lose yet */
+    LONG = 64,  /* starts, of which the receiver is told */
     HELD_NS = 10000, /* how long a receiver that holds is waited for, */
     HELD_LOOKS = 3,  /* and up to which look, but not at the first one: */
 };
@@ -18,6 +19,7 @@ void rs_incarnation_rest(struct rs_pair *pair, unsigned starts)
     pair->skip = starts;
     pair->tries = 0;
     rs_pair_want(&pair->view, false);
+    rs_pair_rest(&pair->view, starts >= LONG);
 }
 
 /* Whether the starts of this attempt are so many goes of each lane in use (O1) at least. */
@@ -87,8 +89,8 @@ bool rs_incarnation_await_ready(struct rs_pair *pair)
 
 static void try_as_sender(struct rs_pair *pair)
 {
-    if (pair->skip > 0)
-        pair->skip--;
+    if (pair->skip > 0 && --pair->skip == 0)
+        rs_pair_rest(&pair->view, false);
     if (pair->skip > 0 || is_parked(pair))
         return;
     if (pair->rests_until > 0 && (pair->tries == 0 || has_tried(pair, LEAST_TRIES)) &&
@@ -128,12 +130,17 @@ static void prepare(struct rs_pair *pair)
         rs_incarnation_open(pair);
 }
 
+static void begin_step(void)
+{
+    if (!is_new_step)
+        return;
+    is_new_step = false;
+    rs_pairs_visit(prepare);
+}
+
 void rs_incarnation_try(struct rs_pair *pair)
 {
-    if (is_new_step) {
-        is_new_step = false;
-        rs_pairs_visit(prepare);
-    }
+    begin_step();
     if (pair->view.sends) {
         try_as_sender(pair);
         pair->new_sends = false;
@@ -147,6 +154,37 @@ bool rs_incarnation_is_tried(const struct rs_pair *pair)
     return pair->skip == 0 && !pair->parked;
 }
 
+/* Of a pair that is attached and in no incarnation. */
+static bool sender_rests(struct rs_pair *pair)
+{
+    if (pair->skip <= 1)
+        return pair->skip == 0 && is_parked(pair);
+    pair->skip--;
+    return true;
+}
+
+/* The same. What the sender has left out it may have done a moment ago (O3). */
+static bool receiver_rests(const struct rs_lane *lane)
+{
+    const struct rs_pair_view *view = &lane->pair->view;
+
+    return rs_pair_is_at_rest(view) && rs_pair_is_unready(view) &&
+           (lane->barred || !rs_lane_is_barred(lane));
+}
+
+bool rs_incarnation_rests(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+
+    if (rs_num_open > 0)
+        return false;
+    if (pair->view.words == NULL)
+        return !pair->view.sends || !rs_note_is_due(lane);
+    begin_step();
+    return pair->view.open == 0 && lane->attached &&
+           (pair->view.sends ? sender_rests(pair) : receiver_rests(lane));
+}
+
 bool rs_incarnation_is_futile(const struct rs_pair *pair)
 {
     return pair->view.sends ? pair->futile > 0 || pair->lost
@@ -156,5 +194,7 @@ bool rs_incarnation_is_futile(const struct rs_pair *pair)
 void rs_incarnation_is_due(struct rs_pair *pair)
 {
     is_new_step = true;
-    rs_incarnation_open(pair);
+    if (pair->view.words == NULL || pair->view.open != 0 ||
+        !rs_pair_is_at_rest(&pair->view))
+        rs_incarnation_open(pair);
 }

@@ -160,7 +160,8 @@ static bool open_as_sender(struct rs_pair *pair)
 
 static void become_ready(struct rs_pair *pair)
 {
-    if (rs_pair_is_ready(&pair->view) || !receiver_is_clear(pair))
+    if (rs_pair_is_at_rest(&pair->view) || rs_pair_is_ready(&pair->view) ||
+        !receiver_is_clear(pair))
         return;
     rs_pair_grow(pair); /* G1 */
     rs_pair_ready(&pair->view);
@@ -420,7 +421,7 @@ void rs_incarnation_widen(struct rs_lane *lane)
         return;
     /* It is no sign that matching could change. */
     pair->penalty = pair->before;
-    pair->skip = 0;
+    rs_incarnation_rest(pair, 0);
 }
 
 /* ---- looking ---- */
@@ -583,52 +584,29 @@ static void hide(struct rs_pair *pair, int tag, enum rs_stay stay)
 
 /* ---- nonblocking receives ---- */
 
-/* What they covered, ever: sets of hashes, one for each kind of stay. They are
- * kept from MPI_Init on, because a lane that is made later does not know whether
- * one that was posted is complete. */
-enum { FILTER_BITS = 1 << 16 };
-typedef _Atomic uint64_t filter_bits[FILTER_BITS / 64];
-static filter_bits filters[2];
+rs_filter rs_filters[2];
 
-static unsigned filter_key(MPI_Comm comm, int peer, int tag)
+static void filter_add(rs_filter filter, MPI_Comm comm, int peer, int tag)
 {
-    uint64_t key = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
-
-    key ^= (uint64_t)(uint32_t)peer << 32 | (uint32_t)tag;
-    key *= UINT64_C(0xbf58476d1ce4e5b9);
-    return (unsigned)(key >> 48);
-}
-
-static bool filter_has(const filter_bits filter, MPI_Comm comm, int peer,
-                       int tag)
-{
-    unsigned key = filter_key(comm, peer, tag);
-
-    return atomic_load_explicit(&filter[key / 64], memory_order_relaxed) >>
-               key % 64 & 1;
-}
-
-static void filter_add(filter_bits filter, MPI_Comm comm, int peer, int tag)
-{
-    unsigned key = filter_key(comm, peer, tag);
+    unsigned key = rs_filter_key(comm, peer, tag);
 
     atomic_fetch_or_explicit(&filter[key / 64], UINT64_C(1) << key % 64,
                              memory_order_relaxed);
 }
 
-static bool filter_covers(const filter_bits filter, MPI_Comm comm, int peer,
+static bool filter_covers(const rs_filter filter, MPI_Comm comm, int peer,
                           int tag)
 {
-    return filter_has(filter, comm, peer, tag) ||
-           filter_has(filter, comm, MPI_ANY_SOURCE, tag) ||
-           filter_has(filter, comm, peer, MPI_ANY_TAG) ||
-           filter_has(filter, comm, MPI_ANY_SOURCE, MPI_ANY_TAG);
+    return rs_filter_has(filter, comm, peer, tag) ||
+           rs_filter_has(filter, comm, MPI_ANY_SOURCE, tag) ||
+           rs_filter_has(filter, comm, peer, MPI_ANY_TAG) ||
+           rs_filter_has(filter, comm, MPI_ANY_SOURCE, MPI_ANY_TAG);
 }
 
 enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag)
 {
-    return filter_covers(filters[1], comm, peer, tag)   ? RS_COMES
-           : filter_covers(filters[0], comm, peer, tag) ? RS_STAYS
+    return filter_covers(rs_filters[1], comm, peer, tag)   ? RS_COMES
+           : filter_covers(rs_filters[0], comm, peer, tag) ? RS_STAYS
                                                         : RS_STAYS_NOT;
 }
 
@@ -639,7 +617,7 @@ void rs_lane_lose_receive(struct rs_lane *lane)
     lane->posted--;
     /* The lane may be gone before it is complete, and made again. */
     if (pair->name->comm != MPI_COMM_NULL)
-        filter_add(filters[0], pair->name->comm, pair->peer, lane->tag);
+        filter_add(rs_filters[0], pair->name->comm, pair->peer, lane->tag);
     rs_lane_bar(lane, RS_STAYS);
 }
 
@@ -649,8 +627,8 @@ void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay)
     struct rs_pair *pair;
 
     if (stay != RS_STAYS_NOT &&
-        !filter_has(filters[stay == RS_COMES], comm, peer, tag))
-        filter_add(filters[stay == RS_COMES], comm, peer, tag);
+        !rs_filter_has(rs_filters[stay == RS_COMES], comm, peer, tag))
+        filter_add(rs_filters[stay == RS_COMES], comm, peer, tag);
     if (rs_num_pairs == 0)
         return;
     if (peer != MPI_ANY_SOURCE) {

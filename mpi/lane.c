@@ -324,6 +324,12 @@ void rs_pair_want(struct rs_pair_view *pair, bool wants)
         atomic_store_explicit(&pair->words->wants, number, memory_order_relaxed);
 }
 
+void rs_pair_rest(struct rs_pair_view *pair, bool rests)
+{
+    if (atomic_load_explicit(&pair->words->rests, memory_order_relaxed) != rests)
+        atomic_store_explicit(&pair->words->rests, rests, memory_order_relaxed);
+}
+
 bool rs_pair_is_wanted(const struct rs_pair_view *pair)
 {
     return atomic_load_explicit(&pair->words->wants, memory_order_relaxed) ==

@@ -89,6 +89,7 @@ struct rs_pair_words {
     _Atomic uint64_t final[RS_LANES];
     alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
     _Atomic uint32_t wants; /* sender: the incarnation that it would have opened */
+    _Atomic uint32_t rests; /* sender: it will not open the pair for long */
     _Atomic uint64_t left_out; /* sender: lanes that will never join, a set */
     alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
     alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
@@ -215,6 +216,8 @@ bool rs_pair_is_ready(const struct rs_pair_view *pair);
 bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
 /** Sender: say that it would open the pair now, or take that back. */
 void rs_pair_want(struct rs_pair_view *pair, bool wants);
+/** Sender: say that it will not open the pair for many starts, or that it might. */
+void rs_pair_rest(struct rs_pair_view *pair, bool rests);
 /** Receiver: whether the sender would have, at its last start. */
 bool rs_pair_is_wanted(const struct rs_pair_view *pair);
 /** Sender: the number of the incarnation that is to be opened, if the receiver is alone in it
@@ -267,6 +270,21 @@ static inline uint64_t rs_pair_barred(const struct rs_pair_view *pair)
      * join from then on. */
     return atomic_load_explicit(&pair->words->barred, memory_order_acquire) |
            atomic_load_explicit(&pair->words->left_out, memory_order_relaxed);
+}
+
+/** Receiver: whether it need not be ready, since the sender rests. */
+static inline bool rs_pair_is_at_rest(const struct rs_pair_view *pair)
+{
+    /* Relaxed: what makes the pair open is `mode`. */
+    return atomic_load_explicit(&pair->words->rests, memory_order_relaxed) != 0;
+}
+
+/** Whether neither side has a bit in the mode. For a receiver that is in no incarnation
+ * that does not change before it is ready. */
+static inline bool rs_pair_is_unready(const struct rs_pair_view *pair)
+{
+    return (atomic_load_explicit(&pair->words->mode, memory_order_relaxed) &
+            (RS_OPEN | RS_STOPPING)) == 0;
 }
 
 static inline bool rs_pair_is_alone(const struct rs_pair_view *pair)

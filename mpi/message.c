@@ -210,7 +210,9 @@ int rs_message_start_slowly(struct rs_request *request)
 
     if (request->state != RS_INACTIVE)
         return rs_name_raise(pair->name, MPI_ERR_REQUEST);
-    rs_notes_poll();
+    rs_notes_poll(1);
+    if (rs_message_rests(message))
+        return rs_message_start_natively(request);
     if (message->sends && message->need != UINT64_MAX) {
         if (!lane->attached)
             rs_note_offer(lane, message->gpu < 0 ? message->bytes : 0);

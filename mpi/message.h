@@ -27,6 +27,7 @@ enum rs_copying {
 };
 
 struct rs_message {
+    /* What each start and completion touches. */
     struct rs_lane *lane;
     struct rs_slots *slots; /* the lane's, once it is attached */
     void *buffer;   /* first byte, if the layout is contiguous */
@@ -34,8 +35,23 @@ struct rs_message {
     uint64_t need;  /* send: `bytes`, receive: 0; UINT64_MAX: always native;
                        RS_NEED_GPU: a send out of GPU memory */
     uint64_t number; /* of the put or grant */
+    struct rs_flat *layout; /* NULL: contiguous, and in host memory */
+    uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
     uint64_t order;  /* of the start, among those of the pair */
     uint64_t puts;   /* starts through the lane */
+    bool sends, synchronous;
+    bool announced; /* send: the last put; its bytes are not in the slot */
+    bool is_synced; /* `synced` has been started in the place of `native` (O1) */
+    bool is_copied; /* or the lane's, from a copy */
+    bool raised;    /* the native MPI calls the error handler itself */
+    int gpu;                /* in whose memory it lies; RS_GPU_NONE */
+    MPI_Request native;     /* the same request, natively */
+    uint64_t natives;       /* native starts */
+    uint64_t native_number; /* of the last native start: a send's among the lane's, a
+                               receive's among the pair's */
+    uint64_t covers; /* receive: the lane's, at the last native start */
+    uint64_t mark;   /* of the last array of native messages that it was in */
+
     uint64_t pulls;  /* receives that were pulled */
     uint64_t mapped; /* of them, all out of mapped memory */
     uint64_t packed; /* sends that were packed to be pulled */
@@ -45,9 +61,6 @@ struct rs_message {
     uint64_t timed;  /* send: number of one that is timed, or 0 */
     uint64_t took;   /* ns that its packing took */
     uint64_t opened; /* receives pulled out of GPU memory */
-    uint64_t got;    /* bytes of the last one; RS_STATUS_NATIVE */
-    struct rs_flat *layout; /* NULL: contiguous, and in host memory */
-    int gpu;                /* in whose memory it lies; RS_GPU_NONE */
     struct rsched_pull_source *source; /* send: NULL: none yet */
     struct rsched_pull_target *target; /* receive: likewise */
     struct rsched_gpu_source *gpu_source; /* the same of GPU memory */
@@ -55,27 +68,16 @@ struct rs_message {
     enum rs_copying copying;
     int copied; /* RS_COPY_SPREADS: the error that it will have */
     struct rs_message *next_copying;
-    bool sends, synchronous;
-    bool announced; /* send: the last put; its bytes are not in the slot */
-    bool raised; /* the native MPI calls the error handler itself */
     enum rs_call call;
     enum rs_reason reason; /* RS_ACCELERATED, or why it never can be any more */
-    uint64_t native_number; /* of the last native start: a send's among the lane's, a
-                               receive's among the pair's */
-    uint64_t covers; /* receive: the lane's, at the last native start */
     uint64_t waited; /* number of the put that is waited for */
     unsigned vain;   /* polls of it, or of the copy */
     uint64_t since;  /* the first look at the clock, ns */
     uint64_t excused; /* receive: its starts when it last excused a sender's wait */
     unsigned excuses; /* times since then */
-    uint64_t mark;    /* of the last array of native messages that it was in */
-    MPI_Request native; /* the same request, natively */
     MPI_Request synced; /* a long send, synchronous; or null */
-    bool is_synced;     /* that one has been started in its place (O1) */
-    bool is_copied;     /* or the lane's, from a copy */
     MPI_Status status;
     uint64_t status_bytes; /* that `status` is for */
-    uint64_t natives;      /* native starts */
     struct rs_request *request;
     struct rs_message *next, *previous; /* of the pair */
     struct rs_message *next_open; /* in a list that somebody makes */
@@ -143,11 +145,13 @@ void rs_message_go_native(struct rs_message *message);
  * shows that the lane is quiet (O1). After an error, which has been raised, it is
  * inactive. */
 int rs_message_start_natively(struct rs_request *request);
-/** The native request that has been started last, if none from a copy was. */
-MPI_Request *rs_message_native(struct rs_message *message);
+/** The same of one that rs_message_rests(), but for the native call: what is returned is to be
+ * started next, with others. */
+MPI_Request rs_message_start_in_array(struct rs_request *request);
 bool rs_message_poll_native(struct rs_request *request);
-/** It is over, with this error; the message's status has been set. */
-void rs_message_native_is_over(struct rs_request *request, int error);
+/** It is over, with this error and this status. */
+void rs_message_native_is_over(struct rs_request *request, int error,
+                               const MPI_Status *status);
 /** Only while nothing is open and nothing queues: nobody looks meanwhile. */
 void rs_message_wait_native(struct rs_request *request);
 /** Why it has been native so far. */
@@ -213,6 +217,19 @@ static inline void rs_message_never(struct rs_message *message, enum rs_reason r
 {
     message->need = UINT64_MAX;
     message->reason = reason;
+}
+
+/** Whether its start can only be native (rs_incarnation_rests()). */
+static inline bool rs_message_rests(const struct rs_message *message)
+{
+    return message->need < RS_NEED_GPU && message->gpu < 0 &&
+           rs_incarnation_rests(message->lane);
+}
+
+/** The native request that has been started last, if none from a copy was. */
+static inline MPI_Request *rs_message_native(struct rs_message *message)
+{
+    return message->is_synced ? &message->synced : &message->native;
 }
 
 static inline bool rs_message_is_open(const struct rs_message *message)
@@ -300,15 +317,20 @@ RS_INLINE bool rs_message_grant(struct rs_request *request,
     return true;
 }
 
-RS_INLINE int rs_message_start(struct rs_request *request)
+/* False: the inline part cannot. */
+RS_INLINE bool rs_message_start_at_once(struct rs_request *request)
 {
     struct rs_message *message = request->message;
 
-    if (LIKELY(request->state == RS_INACTIVE) &&
-        LIKELY(message->sends ? rs_message_put(request, message)
-                              : rs_message_grant(request, message)))
-        return MPI_SUCCESS;
-    return rs_message_start_slowly(request);
+    return LIKELY(request->state == RS_INACTIVE) &&
+           LIKELY(message->sends ? rs_message_put(request, message)
+                                 : rs_message_grant(request, message));
+}
+
+RS_INLINE int rs_message_start(struct rs_request *request)
+{
+    return rs_message_start_at_once(request) ? MPI_SUCCESS
+                                             : rs_message_start_slowly(request);
 }
 
 /* ---- going on ---- */

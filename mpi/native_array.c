@@ -1,11 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrays of which all that is ours is native messages: one native call completes them, as it
- * would without us. While nothing is open and nothing queues nobody has to look meanwhile. */
+/* Arrays of which all that is ours is native messages: one native call starts or completes them,
+ * as it would without us. While nothing is open and nothing queues nobody has to look meanwhile. */
 #include "mpi/request.h"
 
 #include <stdlib.h>
 
 enum { FEW = 64 };
+
+int rs_startall_natively(int count, const MPI_Request *handles, int *error)
+{
+    MPI_Request natives[FEW];
+    struct rs_request *request = NULL;
+    int num = 0;
+
+    for (; num < count && num < FEW; num++) {
+        request = rs_request_find_after(request, handles[num]);
+        if (request == NULL || request->message == NULL || request->state != RS_INACTIVE ||
+            !rs_message_rests(request->message))
+            break;
+        natives[num] = rs_message_start_in_array(request);
+    }
+    if (num == 0)
+        return 0;
+    /* After an error nobody knows which have been started. Those that have not are complete
+     * for the native MPI. */
+    *error = PMPI_Startall(num, natives);
+    rs_notes_poll((unsigned)num);
+    return num;
+}
 
 struct array {
     uint64_t mark; /* no other array has it */
@@ -19,11 +41,25 @@ struct array {
     MPI_Status few_statuses[FEW];
 };
 
-static bool allocate(struct array *array, int count)
+static bool allocate_many(struct array *array, size_t num)
+{
+    char *memory =
+        malloc(num * (sizeof(*array->ours) + sizeof(MPI_Request) + sizeof(MPI_Status)));
+
+    if (memory == NULL)
+        return false;
+    array->memory = memory;
+    array->ours = (struct rs_request **)(void *)memory;
+    memory += num * sizeof(*array->ours);
+    array->statuses = (MPI_Status *)(void *)memory;
+    array->handles = (MPI_Request *)(void *)(memory + num * sizeof(MPI_Status));
+    return true;
+}
+
+/* @param statuses that the native call may write, or MPI_STATUSES_IGNORE */
+static bool allocate(struct array *array, int count, MPI_Status *statuses)
 {
     static uint64_t marks;
-    size_t n = (size_t)count;
-    char *memory;
 
     array->mark = ++marks;
     array->num = count;
@@ -31,17 +67,17 @@ static bool allocate(struct array *array, int count)
     array->handles = array->few_handles;
     array->statuses = array->few_statuses;
     array->memory = NULL;
-    if (count <= FEW)
-        return true;
-    memory = malloc(n * (sizeof(*array->ours) + sizeof(MPI_Request) + sizeof(MPI_Status)));
-    if (memory == NULL)
+    if (count > FEW && !allocate_many(array, (size_t)count))
         return false;
-    array->memory = memory;
-    array->ours = (struct rs_request **)(void *)memory;
-    memory += n * sizeof(*array->ours);
-    array->statuses = (MPI_Status *)(void *)memory;
-    array->handles = (MPI_Request *)(void *)(memory + n * sizeof(MPI_Status));
+    if (statuses != MPI_STATUSES_IGNORE)
+        array->statuses = statuses;
     return true;
+}
+
+static void release(struct array *array)
+{
+    if (array->memory != NULL)
+        free(array->memory);
 }
 
 /* Not one that is complete, or inactive, or waits for something else, or is in the array
@@ -91,8 +127,7 @@ static void take(struct rs_request *request, MPI_Request handle, const MPI_Statu
     *rs_message_native(request->message) = handle;
     if (class_of(status->MPI_ERROR) == MPI_ERR_PENDING)
         return;
-    request->message->status = *status;
-    rs_message_native_is_over(request, status->MPI_ERROR);
+    rs_message_native_is_over(request, status->MPI_ERROR, status);
     request->error = MPI_SUCCESS;
     request->state = RS_INACTIVE;
 }
@@ -114,7 +149,7 @@ static int finish(struct array *array, MPI_Request *handles, MPI_Status *statuse
             if (failed == NULL && array->statuses[i].MPI_ERROR != MPI_SUCCESS)
                 failed = request;
         }
-        if (statuses != MPI_STATUSES_IGNORE)
+        if (statuses != MPI_STATUSES_IGNORE && statuses != array->statuses)
             statuses[i] = array->statuses[i];
     }
     if (result != MPI_SUCCESS || failed == NULL)
@@ -126,13 +161,14 @@ static int finish(struct array *array, MPI_Request *handles, MPI_Status *statuse
 
 /* False: the array is none of these, and need not be freed. Where there are no pairs there are no
  * messages of ours, and perhaps several threads. */
-static bool begin(struct array *array, int count, const MPI_Request *handles)
+static bool begin(struct array *array, int count, const MPI_Request *handles,
+                  MPI_Status *statuses)
 {
-    if (rs_num_pairs == 0 || rs_num_open > 0 || !allocate(array, count))
+    if (rs_num_pairs == 0 || rs_num_open > 0 || !allocate(array, count, statuses))
         return false;
     if (fill(array, handles))
         return true;
-    free(array->memory);
+    release(array);
     return false;
 }
 
@@ -141,7 +177,7 @@ static int end(struct array *array, bool over, MPI_Request *handles, MPI_Status 
 {
     if ((over && result == MPI_SUCCESS) || class_of(result) == MPI_ERR_IN_STATUS)
         result = finish(array, handles, statuses, result);
-    free(array->memory);
+    release(array);
     return result;
 }
 
@@ -149,7 +185,7 @@ bool rs_waitall_natively(int count, MPI_Request *handles, MPI_Status *statuses, 
 {
     struct array array;
 
-    if (rs_flights_queue() || !begin(&array, count, handles))
+    if (rs_flights_queue() || !begin(&array, count, handles, statuses))
         return false;
     *result = PMPI_Waitall(count, array.handles, array.statuses);
     *result = end(&array, true, handles, statuses, *result);
@@ -161,7 +197,8 @@ bool rs_testall_natively(int count, MPI_Request *handles, int *flag, MPI_Status 
 {
     struct array array;
 
-    if (!begin(&array, count, handles))
+    /* The caller's stay as they are if not all is complete. */
+    if (!begin(&array, count, handles, MPI_STATUSES_IGNORE))
         return false;
     *result = PMPI_Testall(count, array.handles, flag, array.statuses);
     *result = end(&array, *flag, handles, statuses, *result);

@@ -17,11 +17,6 @@ enum { COPY_PATIENCE = 16 };
 /* Those of the next go may be put before the receiver has taken all of this one. */
 enum { SLOTS_OF_ONE = 2 };
 
-MPI_Request *rs_message_native(struct rs_message *message)
-{
-    return message->is_synced ? &message->synced : &message->native;
-}
-
 /* ---- errors ---- */
 
 /* A call that completes several requests calls an error handler once, so the native
@@ -83,14 +78,12 @@ static void send_is_started(struct rs_message *message)
         rs_lane_want(lane, 0, SLOTS_OF_ONE * lane->active);
 }
 
-static int start_native(struct rs_request *request)
+/* The native request has been started. */
+static void is_started(struct rs_request *request)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
-    int error = PMPI_Start(rs_message_native(message));
 
-    if (error != MPI_SUCCESS)
-        return error;
     message->natives++;
     request->state = RS_NATIVE;
     lane->started = ++lane->pair->native_starts;
@@ -103,7 +96,15 @@ static int start_native(struct rs_request *request)
         lane->posted++;
         lane->pair->new_receives = false;
     }
-    return MPI_SUCCESS;
+}
+
+static int start_native(struct rs_request *request)
+{
+    int error = PMPI_Start(rs_message_native(request->message));
+
+    if (error == MPI_SUCCESS)
+        is_started(request);
+    return error;
 }
 
 void rs_message_go_native(struct rs_message *message)
@@ -234,33 +235,44 @@ int rs_message_start_natively(struct rs_request *request)
     return error;
 }
 
+MPI_Request rs_message_start_in_array(struct rs_request *request)
+{
+    struct rs_message *message = request->message;
+
+    message->is_synced = message->is_copied = false;
+    if (message->sends)
+        begin_go(message->lane);
+    is_started(request);
+    return message->native;
+}
+
 /* ---- going on ---- */
 
 /* A native receive or synchronous send that is over: not cancelled, and no failure of
  * which nobody knows what it means. */
-static bool is_matched(const struct rs_message *message, int error)
+static bool is_matched(const MPI_Status *status, int error)
 {
     int cancelled = 1;
 
     if (error == MPI_SUCCESS)
-        PMPI_Test_cancelled(&message->status, &cancelled);
+        PMPI_Test_cancelled(status, &cancelled);
     return !cancelled;
 }
 
-void rs_message_native_is_over(struct rs_request *request, int error)
+void rs_message_native_is_over(struct rs_request *request, int error,
+                               const MPI_Status *status)
 {
     struct rs_message *message = request->message;
     struct rs_lane *lane = message->lane;
 
     request->error = error;
-    message->got = message->status_bytes = RS_STATUS_NATIVE;
     request->state = RS_COMPLETE;
     if (!message->sends) {
         lane->posted--;
         lane->pair->new_receives = true;
         if (message->native_number > lane->pair->latest_over)
             lane->pair->latest_over = message->native_number;
-        if (lane->barred && is_matched(message, error))
+        if (lane->barred && is_matched(status, error))
             rs_lane_unbar(lane, message->covers);
         rs_incarnation_is_due(lane->pair);
         return;
@@ -268,8 +280,17 @@ void rs_message_native_is_over(struct rs_request *request, int error)
     lane->pair->new_sends = true;
     lane->active--;
     if ((message->synchronous || message->is_synced) &&
-        message->native_number == lane->natives && is_matched(message, error))
+        message->native_number == lane->natives && is_matched(status, error))
         lane->quiet = true; /* O1 */
+}
+
+/* The message's status is the native one. */
+static void is_over(struct rs_request *request, int error)
+{
+    struct rs_message *message = request->message;
+
+    message->got = message->status_bytes = RS_STATUS_NATIVE;
+    rs_message_native_is_over(request, error, &message->status);
 }
 
 bool rs_message_poll_native(struct rs_request *request)
@@ -289,7 +310,7 @@ bool rs_message_poll_native(struct rs_request *request)
         rs_incarnations_look();
         return false;
     }
-    rs_message_native_is_over(request, error);
+    is_over(request, error);
     rs_look_at_times();
     return true;
 }
@@ -301,5 +322,5 @@ void rs_message_wait_native(struct rs_request *request)
     int error = PMPI_Wait(rs_message_native(message), &message->status);
 
     release_errors(message, own);
-    rs_message_native_is_over(request, error);
+    is_over(request, error);
 }

@@ -492,11 +492,13 @@ static void take(struct rs_letter *letter)
     }
 }
 
-void rs_notes_poll(void)
+void rs_notes_poll(unsigned starts)
 {
     struct rs_letter *letter;
+    unsigned before = vain;
 
-    if (++vain > EAGER_POLLS && vain % SELDOM != 0)
+    vain += starts;
+    if (vain > EAGER_POLLS && vain / SELDOM == before / SELDOM)
         return;
     while ((letter = receive()) != NULL) {
         vain = 0;

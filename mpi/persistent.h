@@ -42,35 +42,38 @@ enum { RS_IDLE_LANES = 64 };
 enum { RS_RECENT_STARTS = 4 * RS_LANES };
 
 struct rs_lane {
-    struct rs_lane *next, *previous; /* of the pair */
-    struct rs_lane *next_same; /* in the table */
-    struct rs_lane **idle;     /* where it is among the pair's, or NULL */
+    /* What each start and completion touches. */
     struct rs_pair *pair;
-    int tag;
-    unsigned requests; /* that exist */
-    bool attached;
-    unsigned index;         /* of the shared words, if attached */
-    struct rs_slots *slots; /* then this one of the pair's */
+    struct rs_slots *slots; /* this one of the pair's, if attached */
     /* While it is in an incarnation: one more than the most bytes of a message
      * that it carries; else 0. */
     uint64_t limit;
+    uint64_t started; /* `native_starts` when it was last */
+    uint64_t natives; /* sender: messages sent natively */
+    bool attached;
     bool barred; /* by this side (N3, N7) */
     bool barred_for_good;
-    uint64_t started; /* `native_starts` when it was last */
+    bool quiet;         /* sender: all its messages have been matched (O1) */
+    unsigned requests;  /* that exist */
+    unsigned posted;    /* receiver: natively, and not complete (O2) */
+    unsigned active;    /* sender: native sends that the program has not completed */
+    unsigned in_go;     /* sender: native sends since none was active */
+    unsigned last;      /* which one of these is synchronous, or the next one (O1) */
+
+    struct rs_lane *next, *previous; /* of the pair */
+    struct rs_lane *next_same; /* in the table */
+    struct rs_lane **idle;     /* where it is among the pair's, or NULL */
+    int tag;
+    unsigned index; /* of the shared words, if attached */
 
     /* The sender's. */
+    unsigned misses;    /* times that there were not as many in a go as `last` */
+    unsigned torn;      /* a stop has come between those of this go, or of the last one */
     uint64_t starts;    /* before it was attached */
     uint64_t offer_at;  /* of these, the first one at which it may be offered */
-    bool quiet;         /* all its messages have been matched (O1) */
-    uint64_t natives;   /* messages sent natively */
     unsigned outside;   /* starts since it could join the open incarnation */
     MPI_Request sync;   /* the synchronous one, or null */
     uint64_t sync_number; /* `natives` with it */
-    unsigned active;    /* native sends that the program has not completed */
-    unsigned in_go;     /* native sends since none was active */
-    unsigned last;      /* which one of these is synchronous, or the next one (O1) */
-    unsigned misses;    /* times that they were not as many as that */
-    unsigned torn;      /* a stop has come between those of this go, or of the last one */
     char *copy;         /* its bytes */
     uint64_t wanted;    /* bytes that there was no room for, */
     unsigned wanted_num; /* and of slots (G1) */
@@ -82,8 +85,7 @@ struct rs_lane {
     struct rs_cohort *cohort; /* while it has requests, or NULL */
     bool placed;          /* its slots have room for messages */
     uint64_t slots_bytes; /* of all its slots; 0: it has none yet */
-    unsigned posted;    /* natively, and not complete (O2) */
-    unsigned stood;     /* times that one of them was for long */
+    unsigned stood;     /* times that a native receive was posted for long */
 };
 
 struct rs_pair {
@@ -255,12 +257,20 @@ uint64_t rs_lanes_slot_bytes(void);
 /** At a start on a lane that is not attached: offer it to its receiver, if it is
  * time for that. */
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
+/** Whether it may be time for that at this start, which is counted if not. */
+static inline bool rs_note_is_due(struct rs_lane *lane)
+{
+    if (lane->starts + 1 >= lane->offer_at)
+        return true;
+    lane->starts++;
+    return false;
+}
 /** Ask the receiver of a pair whether it opens GPU memory. */
 void rs_note_ask(struct rs_pair *pair, const struct rsched_pull_notice *notice);
 /** Answer an offer that has come already. */
 void rs_note_answer(struct rs_lane *lane);
-/** Take what has come; cheap when nothing is likely to. */
-void rs_notes_poll(void);
+/** At so many starts: take what has come; cheap when nothing is likely to. */
+void rs_notes_poll(unsigned starts);
 /** The receiver of a pair that goes: what is still to come for it is taken in
  * rs_notes_fini() at the latest. */
 void rs_notes_leave(const struct rs_pair *pair);
@@ -300,6 +310,9 @@ bool rs_incarnation_await_ready(struct rs_pair *pair);
 bool rs_incarnation_is_tried(const struct rs_pair *pair);
 /** Sender: not for so many starts. */
 void rs_incarnation_rest(struct rs_pair *pair, unsigned starts);
+/** At a start on a lane: whether it can only go natively, and nothing else need be looked at,
+ * since there is no attempt for now. For a sender it is one of the starts that it rests for. */
+bool rs_incarnation_rests(struct rs_lane *lane);
 /** Whether many starts have not opened the pair. */
 bool rs_incarnation_is_futile(const struct rs_pair *pair);
 
@@ -385,6 +398,29 @@ enum rs_stay {
 };
 /** Before a plain receive or a probe, any of them with wildcards. */
 void rs_before_receive(MPI_Comm comm, int peer, int tag, enum rs_stay stay);
+/** What nonblocking receives covered, ever: sets of hashes, RS_STAYS and RS_COMES. They are
+ * kept from MPI_Init on, because a lane that is made later does not know whether one that was
+ * posted is complete. */
+enum { RS_FILTER_BITS = 1 << 16 };
+typedef _Atomic uint64_t rs_filter[RS_FILTER_BITS / 64];
+extern rs_filter rs_filters[2] __attribute__((visibility("hidden")));
+
+static inline unsigned rs_filter_key(MPI_Comm comm, int peer, int tag)
+{
+    uint64_t key = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+
+    key ^= (uint64_t)(uint32_t)peer << 32 | (uint32_t)tag;
+    key *= UINT64_C(0xbf58476d1ce4e5b9);
+    return (unsigned)(key >> 48);
+}
+
+static inline bool rs_filter_has(const rs_filter filter, MPI_Comm comm, int peer, int tag)
+{
+    unsigned key = rs_filter_key(comm, peer, tag);
+
+    return atomic_load_explicit(&filter[key / 64], memory_order_relaxed) >> key % 64 & 1;
+}
+
 /** What was ever posted that covers it: the longest stay. */
 enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag);
 /** N3: a receive covers the lane and may be incomplete. */

@@ -26,21 +26,21 @@
 
 /* Without pairs a call only hands on, by a jump. What else it does is in a
  * function of its own, or it would keep its arguments before it knows. */
-#define HAND_ON(Name, to, args, args_and_to)                                 \
-    return __builtin_expect(rs_num_pairs == 0, 1) ? to args                  \
-                                                  : beside_##Name args_and_to;
-#define CALL(Name, params, ...)                                              \
+#define HAND_ON(Name, if_so, to, args, args_and_to)                          \
+    return __builtin_expect(if_so, 1) ? to args : beside_##Name args_and_to;
+#define CALL_IF(if_so, Name, params, ...)                                    \
     RS_BEHIND(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
-        HAND_ON(Name, native_##Name, (__VA_ARGS__),                          \
+        HAND_ON(Name, if_so, native_##Name, (__VA_ARGS__),                   \
                 (__VA_ARGS__, native_##Name))                                \
     }                                                                        \
     int MPI_##Name params                                                    \
     {                                                                        \
-        HAND_ON(Name, behind_##Name, (__VA_ARGS__),                          \
+        HAND_ON(Name, if_so, behind_##Name, (__VA_ARGS__),                   \
                 (__VA_ARGS__, behind_##Name))                                \
     }
+#define CALL(Name, params, ...) CALL_IF(rs_num_pairs == 0, Name, params, __VA_ARGS__)
 #define BESIDE(Name, ...)                                                    \
     static int __attribute__((noinline)) beside_##Name(                      \
         __VA_ARGS__, __typeof__(PMPI_##Name) *to)
@@ -128,6 +128,13 @@ static inline void before_receive(MPI_Comm comm, int peer, int tag)
     }
 }
 
+/* Whether nobody has to know of it, or everybody does. */
+static inline bool is_noted(MPI_Comm comm, int peer, int tag)
+{
+    return __builtin_expect(rs_num_pairs == 0, 1) &&
+           (!rs_process.persistent || rs_filter_has(rs_filters[0], comm, peer, tag));
+}
+
 /* It may cover a lane that is made later, so it is kept without pairs too. */
 static inline void before_posting(MPI_Comm comm, int peer, int tag,
                                   enum rs_stay stay)
@@ -147,8 +154,14 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag,
         return to(SEND_ARGS, status);                                        \
     }                                                                        \
     CALL(Recv##c, (RECEIVE_PARAMS, MPI_Status *status), SEND_ARGS, status)   \
-    BOTH(Irecv##c, before_posting(comm, peer, tag, RS_STAYS),                \
-         (RECEIVE_PARAMS, MPI_Request *request), (SEND_ARGS, request))
+    RS_NATIVE(Irecv##c)                                                      \
+    BESIDE(Irecv##c, RECEIVE_PARAMS, MPI_Request *request)                   \
+    {                                                                        \
+        before_posting(comm, peer, tag, RS_STAYS);                           \
+        return to(SEND_ARGS, request);                                       \
+    }                                                                        \
+    CALL_IF(is_noted(comm, peer, tag), Irecv##c,                             \
+            (RECEIVE_PARAMS, MPI_Request *request), SEND_ARGS, request)
 
 /* ---- both ---- */
 

@@ -23,7 +23,7 @@ static struct rs_request *kept; /* nonblocking and failed: an error will be
 /* ---- handle -> request ---- */
 
 static struct rs_entry no_entries[2];
-static struct rs_table no_table = {.shift = 63, .mask = 1, .entries = no_entries};
+static struct rs_table no_table = {.shift = RS_SHIFT_OF_NONE, .mask = 1, .entries = no_entries};
 _Atomic(struct rs_table *) rs_table = &no_table;
 
 static void put(struct rs_table *t, uintptr_t key, struct rs_request *request)

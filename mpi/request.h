@@ -16,6 +16,8 @@ struct rs_entry {
     struct rs_request *request;
 };
 
+enum { RS_SHIFT_OF_NONE = 63 }; /* of the table before the first request */
+
 struct rs_table {
     struct rs_table *older;
     unsigned shift; /* 64 - log2(size) */
@@ -47,6 +49,12 @@ RS_INLINE struct rs_request *rs_request_find(MPI_Request handle)
         i = (i + 1) & t->mask;
     }
     return t->entries[i].request;
+}
+
+/* Whether there ever were some. */
+static inline bool rs_have_requests(void)
+{
+    return atomic_load_explicit(&rs_table, memory_order_acquire)->shift != RS_SHIFT_OF_NONE;
 }
 
 /* What a program calls a request; NULL is wrong, and for the native call to say. */
@@ -91,6 +99,9 @@ int rs_request_raise(struct rs_request *request, int error);
 
 /* ---- arrays of native messages (native_array.c) ---- */
 
+/** Start those of an array, from the first one on, that can only go natively now, by one
+ * native call. Returns how many they are; only then *error is set. */
+int rs_startall_natively(int count, const MPI_Request *handles, int *error);
 /** MPI_Waitall and MPI_Testall of an array of which all that is ours is such. False: something
  * else is in it. */
 bool rs_waitall_natively(int count, MPI_Request *handles, MPI_Status *statuses, int *result);

@@ -48,6 +48,49 @@ static void case_was_ready(void)
     CHECK(tried(1) == 1);
 }
 
+/* While the sender rests for long neither side does anything for the pair to open, and then both
+ * do. */
+static void case_rests(void)
+{
+    enum { FEW_STARTS = 4, LONG_REST = 64 };
+    struct rs_lane *sends = &sender.lanes[OTHER], *receives = &receiver.lanes[OTHER];
+
+    sides_begin();
+    rs_incarnation_rest(&sender.pair, LONG_REST);
+    CHECK(!rs_incarnation_open(&receiver.pair) && rs_pair_is_unready(&receiver.pair.view));
+    rs_incarnation_is_due(&receiver.pair);
+    CHECK(rs_pair_is_unready(&receiver.pair.view));
+    rs_num_open++;
+    CHECK(!rs_incarnation_rests(sends) && !rs_incarnation_rests(receives));
+    rs_num_open--;
+    for (int i = 1; i < LONG_REST; i++)
+        CHECK(rs_incarnation_rests(sends) && rs_incarnation_rests(receives));
+    CHECK(!rs_incarnation_rests(sends) && sender.pair.skip == 1);
+    CHECK(tried(1) == 1 && !rs_incarnation_rests(receives));
+    rs_incarnation_is_due(&receiver.pair);
+    CHECK(!rs_pair_is_unready(&receiver.pair.view));
+    rs_incarnation_try(&sender.pair);
+    CHECK(sender.pair.view.open != 0 && !rs_incarnation_rests(sends));
+
+    /* A receiver that is ready takes that back before it posts (O3), and learns what has been
+     * left out. */
+    sides_begin();
+    rs_incarnation_open(&receiver.pair);
+    rs_incarnation_rest(&sender.pair, LONG_REST);
+    CHECK(!rs_incarnation_rests(receives));
+    rs_incarnation_before_posting(receives);
+    CHECK(rs_incarnation_rests(receives));
+    rs_lane_leave_native(sends);
+    CHECK(!rs_incarnation_rests(receives));
+    rs_incarnation_before_posting(receives);
+    CHECK(rs_incarnation_rests(receives));
+
+    sides_begin();
+    rs_incarnation_rest(&sender.pair, FEW_STARTS);
+    CHECK(!rs_incarnation_open(&receiver.pair) && !rs_pair_is_unready(&receiver.pair.view));
+    CHECK(rs_incarnation_rests(sends) && !rs_incarnation_rests(receives));
+}
+
 /* A message is under way at each start. */
 static void case_never_quiet(void)
 {
@@ -213,6 +256,7 @@ int main(void)
 {
     case_parked();
     case_was_ready();
+    case_rests();
     case_never_quiet();
     case_standing();
     case_lost();

@@ -89,7 +89,7 @@ static void case_late(void)
     CHECK(receiver.pair.view.joined == (1 << BARRED | 1 << OTHER));
     rs_incarnation_stop(&receiver.pair);
     CHECK(receiver.pair.view.open == 0 && rs_num_alone == 0);
-    sender.pair.skip = receiver.pair.skip = 0;
+    rs_incarnation_rest(&sender.pair, 0);
     CHECK(sides_open());
     CHECK(sender.pair.view.open == receiver.pair.view.open);
 }
@@ -112,7 +112,6 @@ static void case_alone_between(void)
     CHECK(sender.pair.view.open == 0 && sender.lanes[BARRED].limit == 0);
     CHECK(!rs_incarnation_is_open(&receiver.pair));
     rs_incarnation_stop(&receiver.pair);
-    receiver.pair.skip = 0;
     sides_expect_only_other();
 }
 
@@ -301,7 +300,7 @@ static void case_left_out(void)
 
     /* By the receiver: it takes its bit back once. */
     rs_incarnation_close(&receiver.pair);
-    sender.pair.skip = 0;
+    rs_incarnation_rest(&sender.pair, 0);
     rs_incarnation_stop(&sender.pair);
     CHECK(!rs_incarnation_open(&receiver.pair) && rs_pair_is_ready(&sender.pair.view));
     rs_lane_leave_native(&receiver.lanes[OTHER]);
@@ -339,7 +338,6 @@ static bool stay_a_while(struct side *side, _Atomic uint64_t *here,
     } while (turns-- > 0 && rs_pair_is_open(&pair->view));
     atomic_store(here, 0);
     rs_incarnation_stop(pair);
-    pair->skip = 0;
     return met;
 }
 
@@ -357,7 +355,7 @@ static void *send(void *arg)
             sched_yield();
         if (pair->view.open != 0)
             rs_incarnation_stop(pair);
-        pair->skip = 0;
+        rs_incarnation_rest(pair, 0);
     }
     return NULL;
 }

@@ -3,8 +3,11 @@
  * itself, with --rebind each after its request has got its buffers anew beside so
  * many other requests; or with --beside N of its plain messages beside so many
  * persistent requests of other tags; or with --anew N times so many sends and receives that
- * are made and freed. They are counted after WARM of them.
- * cost N [--all | --rebind REQUESTS | --beside REQUESTS | --anew REQUESTS] */
+ * are made and freed; or with --plain N times so many nonblocking ones; or with --held N times so
+ * many persistent ones with a collective call between receives and sends, by which they are
+ * native. They are counted after WARM of them, --held after more.
+ * cost N [--all | --rebind REQUESTS | --beside REQUESTS | --anew REQUESTS | --plain REQUESTS |
+ *         --held REQUESTS] */
 #if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
 #else
@@ -30,13 +33,13 @@ static void mark(long done, long exchanges)
 /* @return the sends and the receives, of tags from 1 on */
 static MPI_Request *make_requests(int num)
 {
-    static int value;
+    static int value, got;
     MPI_Request *requests = allocate(2 * (size_t)num * sizeof(*requests));
 
     for (int i = 0; i < num; i++) {
         MPI_Send_init(&value, 1, MPI_INT, 0, 1 + i, MPI_COMM_WORLD,
                       &requests[i]);
-        MPI_Recv_init(&value, 1, MPI_INT, 0, 1 + i, MPI_COMM_WORLD,
+        MPI_Recv_init(&got, 1, MPI_INT, 0, 1 + i, MPI_COMM_WORLD,
                       &requests[num + i]);
     }
     return requests;
@@ -77,12 +80,52 @@ static int make_anew(long times, int num)
     return test_fini("cost");
 }
 
+static int go_plain(long times, int num)
+{
+    MPI_Request *requests = allocate(2 * (size_t)num * sizeof(*requests));
+    int value = 0, got = 0;
+
+    for (long i = 0; i < WARM + times; i++) {
+        for (int m = 0; m < num; m++)
+            MPI_Irecv(&got, 1, MPI_INT, 0, m, MPI_COMM_SELF, &requests[m]);
+        for (int m = 0; m < num; m++)
+            MPI_Isend(&value, 1, MPI_INT, 0, m, MPI_COMM_SELF, &requests[num + m]);
+        MPI_Waitall(2 * num, requests, MPI_STATUSES_IGNORE);
+        mark(i + 1, times);
+    }
+    free(requests);
+    return test_fini("cost");
+}
+
+/* It is late that attempts to open the pair have become rare. */
+static int hold(long times, int num)
+{
+    enum { MORE = 20000 };
+    MPI_Request *requests = make_requests(num);
+    uint64_t before = 0;
+
+    for (long i = 0; i < MORE + WARM + times; i++) {
+        if (i == MORE + WARM)
+            before = counter("lane_native");
+        MPI_Startall(num, requests + num);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Startall(num, requests);
+        MPI_Waitall(2 * num, requests, MPI_STATUSES_IGNORE);
+        mark(i + 1 - MORE, times);
+    }
+    CHECK(counter("lane_native") - before >= (uint64_t)num * (uint64_t)times, "not native");
+    free_requests(requests, num);
+    return test_fini("cost");
+}
+
 int main(int argc, char **argv)
 {
     long exchanges = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
     int beside = (int)number_option(argc, argv, "--beside", 0);
     bool all = has_option(argc, argv, "--all");
     int anew = (int)number_option(argc, argv, "--anew", 0);
+    int plain = (int)number_option(argc, argv, "--plain", 0);
+    int held = (int)number_option(argc, argv, "--held", 0);
     int rebind = (int)number_option(argc, argv, "--rebind", 0);
     MPI_Request *others;
     struct ring ring;
@@ -93,6 +136,10 @@ int main(int argc, char **argv)
         return send_beside(exchanges, beside);
     if (anew > 0)
         return make_anew(exchanges, anew);
+    if (plain > 0)
+        return go_plain(exchanges, plain);
+    if (held > 0)
+        return hold(exchanges, held);
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 1);
     others = make_requests(rebind);

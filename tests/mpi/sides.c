@@ -194,7 +194,7 @@ bool sides_open(void)
 {
     for (int i = 0; i < 100; i++) {
         rs_incarnation_open(&receiver.pair);
-        sender.pair.skip = 0;
+        rs_incarnation_rest(&sender.pair, 0);
         rs_incarnation_open(&sender.pair);
         if (sender.pair.view.open != 0 && !rs_pair_is_open(&sender.pair.view))
             rs_incarnation_stop(&sender.pair);
