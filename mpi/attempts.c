@@ -176,13 +176,15 @@ bool rs_incarnation_rests(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (rs_num_open > 0)
+    if (rs_num_open > 0 || pair->outgrown)
         return false;
     if (pair->view.words == NULL)
         return !pair->view.sends || !rs_note_is_due(lane);
     begin_step();
-    return pair->view.open == 0 && lane->attached &&
-           (pair->view.sends ? sender_rests(pair) : receiver_rests(lane));
+    if (pair->view.open != 0 || !lane->attached)
+        return false;
+    return pair->view.sends ? rs_lane_is_barred(lane) || sender_rests(pair)
+                            : receiver_rests(lane);
 }
 
 bool rs_incarnation_is_futile(const struct rs_pair *pair)

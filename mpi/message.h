@@ -145,9 +145,12 @@ void rs_message_go_native(struct rs_message *message);
  * shows that the lane is quiet (O1). After an error, which has been raised, it is
  * inactive. */
 int rs_message_start_natively(struct rs_request *request);
-/** The same of one that rs_message_rests(), but for the native call: what is returned is to be
- * started next, with others. */
+/** The same of one that rs_message_rests() and is not synchronous, but for the native call: what
+ * is returned is to be started next, with others. */
 MPI_Request rs_message_start_in_array(struct rs_request *request);
+/** That call has failed, and may not have started it. The native MPI may say that it is complete,
+ * as of any inactive request, but that tells nothing of its lane. */
+void rs_message_is_in_doubt(const struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
 /** It is over, with this error and this status. */
 void rs_message_native_is_over(struct rs_request *request, int error,

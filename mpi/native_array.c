@@ -7,24 +7,37 @@
 
 enum { FEW = 64 };
 
+/* An MPI may start an array in any order, and what a synchronous send tells depends on it (O1).
+ * Open MPI frees what has failed. */
+static bool can_start_in_array(const struct rs_request *request)
+{
+    const struct rs_message *message = request->message;
+
+    return message != NULL && request->state == RS_INACTIVE && !message->synchronous &&
+           message->native != MPI_REQUEST_NULL && rs_message_rests(message);
+}
+
 int rs_startall_natively(int count, const MPI_Request *handles, int *error)
 {
+    struct rs_request *requests[FEW], *request = NULL;
     MPI_Request natives[FEW];
-    struct rs_request *request = NULL;
     int num = 0;
 
     for (; num < count && num < FEW; num++) {
         request = rs_request_find_after(request, handles[num]);
-        if (request == NULL || request->message == NULL || request->state != RS_INACTIVE ||
-            !rs_message_rests(request->message))
+        if (request == NULL || !can_start_in_array(request))
             break;
+        requests[num] = request;
         natives[num] = rs_message_start_in_array(request);
     }
     if (num == 0)
         return 0;
-    /* After an error nobody knows which have been started. Those that have not are complete
-     * for the native MPI. */
     *error = PMPI_Startall(num, natives);
+    for (int i = 0; i < num; i++) {
+        requests[i]->message->native = natives[i];
+        if (*error != MPI_SUCCESS)
+            rs_message_is_in_doubt(requests[i]->message);
+    }
     rs_notes_poll((unsigned)num);
     return num;
 }

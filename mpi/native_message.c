@@ -246,6 +246,12 @@ MPI_Request rs_message_start_in_array(struct rs_request *request)
     return message->native;
 }
 
+void rs_message_is_in_doubt(const struct rs_message *message)
+{
+    if (!message->sends)
+        message->lane->covers++; /* as if another receive had been posted */
+}
+
 /* ---- going on ---- */
 
 /* A native receive or synchronous send that is over: not cancelled, and no failure of

@@ -85,6 +85,16 @@ static void case_rests(void)
     rs_incarnation_before_posting(receives);
     CHECK(rs_incarnation_rests(receives));
 
+    /* Starts on barred lanes are not counted, and never attempts. */
+    sides_begin();
+    rs_incarnation_rest(&sender.pair, FEW_STARTS);
+    sides_bar();
+    for (int i = 0; i < LONG_REST; i++)
+        CHECK(rs_incarnation_rests(&sender.lanes[BARRED]));
+    CHECK(sender.pair.skip == FEW_STARTS);
+    sender.pair.outgrown = true; /* G2 is for the slow way */
+    CHECK(!rs_incarnation_rests(sends));
+
     sides_begin();
     rs_incarnation_rest(&sender.pair, FEW_STARTS);
     CHECK(!rs_incarnation_open(&receiver.pair) && !rs_pair_is_unready(&receiver.pair.view));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrays whose messages have all gone natively, which one native call completes: what has
+/* Arrays whose messages all go natively, which one native call starts, and one completes: what has
  * failed is said and told one error handler, once, also where Open MPI says that all is well;
- * a request may be in an array twice. */
+ * a request may be in an array twice, and what cannot be started stops nobody before it. */
 #include "tests/mpi/handled.h"
 #include "tests/mpi/lanes.h"
 
-enum { LONG = 4, SHORT = 1, NUM = 2, AGAIN = 8 };
+enum { LONG = 4, SHORT = 1, NUM = 2, AGAIN = 8, MANY = 150 };
 
 /* What an array is of: requests that fail, or not. */
 struct form {
@@ -92,6 +92,83 @@ static void case_twice(void)
     lanes_fini();
 }
 
+/* More than one native call starts. */
+static void case_many(void)
+{
+    MPI_Request requests[2 * MANY];
+    int out[MANY], came[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        MPI_Recv_init(&came[i], 1, MPI_INT, left, i, comm, &requests[i]);
+        MPI_Send_init(&out[i], 1, MPI_INT, right, i, comm, &requests[MANY + i]);
+    }
+    for (int turn = 0; turn < AGAIN; turn++) {
+        for (int i = 0; i < MANY; i++)
+            out[i] = (world_rank * MANY + i) * AGAIN + turn;
+        MPI_Startall(2 * MANY, requests);
+        MPI_Waitall(2 * MANY, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < MANY; i++)
+            CHECK(came[i] == (left * MANY + i) * AGAIN + turn, "turn %d, %d: %d", turn, i, came[i]);
+    }
+    for (int i = 0; i < 2 * MANY; i++)
+        MPI_Request_free(&requests[i]);
+}
+
+static void expect(MPI_Request *request, int value)
+{
+    MPI_Status status;
+    int count;
+
+    MPI_Wait(request, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK(count == 1 && in[0][0] == value, "count %d, value %d, not %d", count, in[0][0], value);
+}
+
+/* Of those that are started together the second one is active already. */
+static void case_started_twice(int tag)
+{
+    MPI_Request twice[2];
+    int error, value = 0;
+
+    MPI_Recv_init(in[0], SHORT, MPI_INT, left, tag, comm, &twice[0]);
+    twice[1] = twice[0];
+    error = MPI_Startall(2, twice);
+    CHECK(error_class(error) == MPI_ERR_REQUEST, "error class %d", error_class(error));
+    for (int turn = 0; turn < AGAIN; turn++) {
+        if (turn > 0)
+            MPI_Start(&twice[0]);
+        value++;
+        MPI_Send(&value, 1, MPI_INT, right, tag, comm);
+        expect(&twice[0], value);
+    }
+    MPI_Request_free(&twice[0]);
+}
+
+/* Open MPI has freed its request when it failed, so that ours cannot be started again. */
+static void case_again(int tag)
+{
+    MPI_Request requests[2];
+    const int out[LONG] = {world_rank};
+    int error;
+
+    MPI_Recv_init(in[0], SHORT, MPI_INT, left, tag, comm, &requests[0]);
+    MPI_Recv_init(in[1], SHORT, MPI_INT, left, tag + 1, comm, &requests[1]);
+    MPI_Start(&requests[1]);
+    MPI_Send(out, LONG, MPI_INT, right, tag + 1, comm);
+    error = MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    CHECK(error_class(error) == MPI_ERR_TRUNCATE, "error class %d", error_class(error));
+    error = MPI_Startall(2, requests);
+    for (int i = 0; i < 2; i++)
+        MPI_Send(out, SHORT, MPI_INT, right, tag + i, comm);
+    expect(&requests[0], left);
+    if (error == MPI_SUCCESS)
+        MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    else
+        MPI_Recv(in[1], SHORT, MPI_INT, left, tag + 1, comm, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++)
+        MPI_Request_free(&requests[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct form forms[] = {
@@ -104,6 +181,7 @@ int main(int argc, char **argv)
     test_init(&argc, &argv, false);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     case_twice();
+    case_many();
     MPI_Comm_create_errhandler(handler, &errhandler);
     MPI_Comm_set_errhandler(comm, errhandler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, errhandler); /* MPICH's choice for
@@ -111,6 +189,8 @@ int main(int argc, char **argv)
     MPI_Errhandler_free(&errhandler);
     for (int i = 0; i < (int)(sizeof(forms) / sizeof(forms[0])); i++)
         case_fails(&forms[i], NUM * i);
+    case_started_twice(MANY);
+    case_again(MANY + 1);
     MPI_Comm_free(&comm);
     return test_fini("native_arrays");
 }
