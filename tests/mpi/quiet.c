@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a synchronous native send tells of its lane (docs/persistent.md, O1):
+/* What a synchronous native send tells of its lane (docs/persistent.md, O1), and a receive (N3):
  * mpi/native_message.c over an MPI library that says how each one ends, since
  * none at hand cancels sends. */
 #include "mpi/message.h"
@@ -56,10 +56,11 @@ bool rs_lane_is_quiet(struct rs_lane *lane)
     return lane->quiet;
 }
 
+static bool is_unbarred;
+
 void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
 {
-    (void)lane;
-    (void)covers;
+    is_unbarred = covers == lane->covers;
 }
 
 void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num)
@@ -155,6 +156,28 @@ static bool is_quiet_after(int error, int is_cancelled, int way)
     return lane.quiet;
 }
 
+/* Whether a native receive that is over shows that those before it are, though the call that was
+ * to start it may have failed. */
+static bool is_unbarred_after(bool in_doubt)
+{
+    struct rs_name name = {.comm = MPI_COMM_NULL};
+    struct rs_pair pair = {.name = &name};
+    struct rs_lane lane = {.pair = &pair, .barred = true, .covers = 1};
+    struct rs_message message = {.lane = &lane};
+    struct rs_request request = {.message = &message};
+
+    message.request = &request;
+    error_of_test = MPI_SUCCESS;
+    cancelled = 0;
+    rs_message_start_in_array(&request);
+    CHECK(request.state == RS_NATIVE && lane.posted == 1);
+    if (in_doubt)
+        rs_message_is_in_doubt(&message);
+    rs_message_wait_native(&request);
+    CHECK(request.state == RS_COMPLETE && lane.posted == 0);
+    return is_unbarred;
+}
+
 int main(void)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -162,6 +185,7 @@ int main(void)
         CHECK(!is_quiet_after(MPI_SUCCESS, 1, way));
         CHECK(!is_quiet_after(MPI_ERR_OTHER, 0, way));
     }
+    CHECK(is_unbarred_after(false) && !is_unbarred_after(true));
     printf("quiet: ok\n");
     return 0;
 }
