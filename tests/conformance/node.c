@@ -425,18 +425,43 @@ int node_finish(struct node *node, struct rsched_lane *lane, bool tx)
     return finish(node, lane, tx, SPINS, UINT64_C(1000000000));
 }
 
+static void sleep_until(struct node *node, bool (*ready)(void *arg), void *arg)
+{
+    while (!ready(arg)) {
+        uint64_t before = rs_clock_now();
+
+        node->ops->sleep(node->engine, NULL, SLEEP_PS, ready, arg);
+        if (rs_clock_now() - before >= SLEEP_PS && ready(arg))
+            node->missed_wakes++;
+    }
+}
+
 int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx)
 {
     struct progress p = {node, lane, tx, RSCHED_LANE_PENDING};
 
-    while (!go_on(&p)) {
-        uint64_t before = rs_clock_now();
-
-        node->ops->sleep(node->engine, NULL, SLEEP_PS, go_on, &p);
-        if (rs_clock_now() - before >= SLEEP_PS && go_on(&p))
-            node->missed_wakes++;
-    }
+    sleep_until(node, go_on, &p);
     return p.status < 0 ? p.status : 0;
+}
+
+/* Each lane until it is done. */
+static bool go_on_both(void *arg)
+{
+    struct progress *both = arg;
+    bool done = true;
+
+    for (int i = 0; i < 2; i++)
+        done &= both[i].status != RSCHED_LANE_PENDING || go_on(&both[i]);
+    return done || both[0].status < 0 || both[1].status < 0;
+}
+
+int node_sleep_until_both(struct node *node, struct rsched_lane *out, struct rsched_lane *in)
+{
+    struct progress both[] = {{node, out, true, RSCHED_LANE_PENDING},
+                              {node, in, false, RSCHED_LANE_PENDING}};
+
+    sleep_until(node, go_on_both, both);
+    return both[0].status < 0 ? both[0].status : both[1].status < 0 ? both[1].status : 0;
 }
 
 int node_epoch(struct node *node, struct rsched_lane *lane, bool tx)

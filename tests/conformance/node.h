@@ -74,6 +74,9 @@ int node_load(struct node *node, struct rsched_lane *lane, bool tx,
 int node_finish(struct node *node, struct rsched_lane *lane, bool tx);
 /** The same, but sleep all the time; counts missed_wakes. */
 int node_sleep_until_done(struct node *node, struct rsched_lane *lane, bool tx);
+/** The same for a lane that sends and one that receives, of which both go on meanwhile, as those
+ * of an exchange do. */
+int node_sleep_until_both(struct node *node, struct rsched_lane *out, struct rsched_lane *in);
 /** Check the lane until it says that the other end has been abandoned: word of
  * that may be on its way. @return RSCHED_EPEER, or 0: it never came */
 int node_check_until(struct node *node, struct rsched_lane *lane, bool tx);
