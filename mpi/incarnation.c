@@ -607,7 +607,7 @@ enum rs_stay rs_is_covered(MPI_Comm comm, int peer, int tag)
 {
     return filter_covers(rs_filters[1], comm, peer, tag)   ? RS_COMES
            : filter_covers(rs_filters[0], comm, peer, tag) ? RS_STAYS
-                                                        : RS_STAYS_NOT;
+                                                           : RS_STAYS_NOT;
 }
 
 void rs_lane_lose_receive(struct rs_lane *lane)
