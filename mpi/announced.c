@@ -2,7 +2,7 @@
 /* Messages that are not short: which of them go through slots, and those that do
  * not: the slot says where the sender has them, and the receiver copies them out
  * of its memory (S3 of docs/persistent.md). */
-#include "mpi/message.h"
+#include "mpi/request.h"
 
 #include <stdlib.h>
 
@@ -105,6 +105,31 @@ static void drop_pieces(const struct rs_message *message,
 
 /* ---- sender ---- */
 
+static void list_block(const struct rs_message *m, rsched_pull_block *add, void *list)
+{
+    if (m->sends && m->layout == NULL && m->gpu < 0)
+        add(list, m->buffer, m->bytes);
+}
+
+/* Send buffers of messages that are started, or have been and are not complete for the
+ * program. */
+static void list_frozen(void *context, rsched_pull_block *add, void *list)
+{
+    (void)context;
+    for (int i = 0; i < rs_starting.count; i++) {
+        const struct rs_request *request = rs_request_find(rs_starting.handles[i]);
+
+        if (request != NULL && request->message != NULL)
+            list_block(request->message, add, list);
+    }
+    for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
+        for (const struct rs_message *m = p->messages; m != NULL; m = m->next) {
+            if (m->request->state != RS_INACTIVE && !m->freed)
+                list_block(m, add, list);
+        }
+    }
+}
+
 static bool have_source(struct rs_message *message)
 {
     struct rs_pair *pair = message->lane->pair;
@@ -115,7 +140,7 @@ static bool have_source(struct rs_message *message)
     if (message->source != NULL)
         return true;
     ways = rsched_context_ways(rs_context());
-    if (pair->sources == NULL && rsched_pull_group_create(&pair->sources) != 0)
+    if (pair->sources == NULL && rsched_pull_group_create(list_frozen, NULL, &pair->sources) != 0)
         pair->sources = NULL;
     if (ways == NULL || pair->sources == NULL ||
         !have_pieces(message, &only, &all))

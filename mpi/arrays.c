@@ -114,12 +114,12 @@ static int startall_mixed(int count, MPI_Request *handles)
     return result;
 }
 
-int MPI_Startall(int count, MPI_Request *handles)
+struct rs_starting rs_starting;
+
+static inline int start_all(int count, MPI_Request *handles)
 {
     struct rs_request *request = NULL;
 
-    if (UNLIKELY(has_none(count, handles)))
-        return PMPI_Startall(count, handles);
     for (int i = 0; i < count; i++) {
         int error, num;
 
@@ -141,6 +141,20 @@ int MPI_Startall(int count, MPI_Request *handles)
             return error;
     }
     return MPI_SUCCESS;
+}
+
+int MPI_Startall(int count, MPI_Request *handles)
+{
+    int error;
+
+    if (UNLIKELY(has_none(count, handles)))
+        return PMPI_Startall(count, handles);
+    if (rs_num_pairs == 0) /* threads may share what follows */
+        return start_all(count, handles);
+    rs_starting = (struct rs_starting){handles, count};
+    error = start_all(count, handles);
+    rs_starting.count = 0;
+    return error;
 }
 
 /* Pass the natives' statuses on to the caller's array. */

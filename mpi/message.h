@@ -75,6 +75,7 @@ struct rs_message {
     uint64_t since;  /* the first look at the clock, ns */
     uint64_t excused; /* receive: its starts when it last excused a sender's wait */
     unsigned excuses; /* times since then */
+    bool freed; /* by the program, which may know before this process that it is over */
     MPI_Request synced; /* a long send, synchronous; or null */
     MPI_Status status;
     uint64_t status_bytes; /* that `status` is for */

@@ -83,6 +83,14 @@ rs_request_find_after(struct rs_request *previous, MPI_Request handle)
     return request;
 }
 
+/** The array that is being started. In whichever order that happens, nobody may write a send
+ * buffer of it from the beginning on. Of one thread: with MPI_THREAD_MULTIPLE nobody looks. */
+struct rs_starting {
+    const MPI_Request *handles;
+    int count; /* 0: none is */
+};
+extern struct rs_starting rs_starting __attribute__((visibility("hidden")));
+
 /* ---- one request (completion.c) ---- */
 
 int rs_start_packed(struct rs_request *request);

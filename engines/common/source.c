@@ -19,6 +19,7 @@
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
 #include "librsched/base/offer.h"
+#include "librsched/base/shared.h"
 #include "librsched/base/ways.h"
 
 /* Of messages by what is tried out. */
@@ -71,6 +72,8 @@ static_assert((RS_STORES_LEAST & (RS_STORES_LEAST - 1)) == 0,
  * powers of two. */
 struct rsched_pull_group {
     struct rs_trial_group of[KINDS][OCTAVES];
+    rsched_pull_frozen *frozen;
+    void *context;
 };
 
 static_assert(sizeof(((struct rsched_pull_told *)0)->way) == KINDS * OCTAVES,
@@ -94,12 +97,15 @@ void rsched_pull_memory_close(void)
     rs_shared_close();
 }
 
-int rsched_pull_group_create(struct rsched_pull_group **group)
+int rsched_pull_group_create(rsched_pull_frozen *frozen, void *context,
+                             struct rsched_pull_group **group)
 {
     struct rsched_pull_group *g = calloc(1, sizeof(*g));
 
     if (g == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for a group of sources");
+    g->frozen = frozen;
+    g->context = context;
     *group = g;
     return 0;
 }
@@ -107,6 +113,13 @@ int rsched_pull_group_create(struct rsched_pull_group **group)
 void rsched_pull_group_destroy(struct rsched_pull_group *g)
 {
     free(g);
+}
+
+/* From now on, again. */
+static void watch_for_adopting(struct rsched_pull_source *s)
+{
+    if (s->bytes > RS_WAY_WHOLE_LEAST && s->reader.maps && !s->reader.itself)
+        s->adopt.in = (uint32_t)rs_config()->adopt;
 }
 
 int rsched_pull_source_create(const struct rsched_message *message,
@@ -128,8 +141,7 @@ int rsched_pull_source_create(const struct rsched_message *message,
                                               : RS_DISTANCE_OTHER_NUMA);
     if (s->ways->of[RS_WAY_CMA_HUGE].given)
         rs_huge_watch(&s->huge);
-    if (s->bytes > RS_WAY_WHOLE_LEAST && reader->maps && !reader->itself)
-        s->adopt.in = (uint32_t)rs_config()->adopt;
+    watch_for_adopting(s);
     if (rs_pieces_copy(message, &s->pieces) != 0) {
         rsched_pull_source_destroy(s);
         return RSCHED_ENOMEM;
@@ -285,9 +297,10 @@ static int look(struct rsched_pull_source *s)
         error = rs_ends_redirect(&s->ends, &s->lies, s->bytes);
     if (error != 0)
         return error;
-    /* Adopted memory has been freed; what is there now may be adopted. */
-    if (s->lies.reachable < reachable)
-        s->adopt.in = (uint32_t)rs_config()->adopt;
+    /* Adopted memory has been freed, and what is there now may be adopted; or that of others
+     * has been of which this message has a part, and with it the rest may be worth it. */
+    if (s->lies.reachable != reachable)
+        watch_for_adopting(s);
     choose(s);
     s->looked = true;
     return 0;
@@ -373,33 +386,90 @@ static uint64_t adopting_saves(struct rsched_pull_source *s,
     return after < before ? before - after : 0;
 }
 
-static int find_pages(struct rsched_pull_source *s, struct rs_pieces *pages,
-                      uint64_t *bytes)
+static int append(struct rs_pieces *pieces, char *low, char *high)
+{
+    struct rsched_piece p = {low, (uint64_t)(high - low), 1, 0};
+
+    return rs_pieces_append(pieces, &p);
+}
+
+/* What nobody writes of the pages from `low` to `high`, in which a message lies. */
+struct frozen {
+    struct rs_pieces blocks;
+    char *low, *high;
+    int error;
+};
+
+static void add_frozen(void *list, const void *address, uint64_t bytes)
+{
+    struct frozen *f = list;
+    uintptr_t low = (uintptr_t)address;
+
+    if (f->error == 0 && bytes > 0 && low < (uintptr_t)f->high &&
+        low + bytes > (uintptr_t)f->low)
+        f->error = append(&f->blocks, (char *)low, (char *)low + bytes);
+}
+
+/* A region that has a byte of [low, high), as an adopted page of which others have a part. */
+static void add_region(struct frozen *f, const char *low, const char *high)
+{
+    struct rs_place place;
+
+    if (f->error == 0 && rs_shared_find(low, high, &place))
+        f->error = append(&f->blocks, place.address, place.address + place.bytes);
+}
+
+/* The message's blocks, and the pages that have a byte of them. */
+static void find_blocks(struct rsched_pull_source *s, struct frozen *f, struct rs_pieces *pages)
 {
     char *low, *high;
-    int error = 0;
 
-    for (size_t i = 0; error == 0 && rs_pieces_run(s->pieces.at, s->pieces.number,
-                                                   &i, &low, &high);) {
-        struct rsched_piece p = {low, (uint64_t)(high - low), 1, 0};
-
-        error = rs_pieces_append(pages, &p);
+    for (size_t i = 0;
+         f->error == 0 && rs_pieces_run(s->pieces.at, s->pieces.number, &i, &low, &high);) {
+        f->error = append(&f->blocks, low, high);
+        add_region(f, rs_page_down(low), low + 1);
+        add_region(f, high - 1, rs_page_up(high));
+        low = rs_page_down(low);
+        high = rs_page_up(high);
+        if (f->error == 0)
+            f->error = append(pages, low, high);
+        f->low = f->low == NULL || low < f->low ? low : f->low;
+        f->high = high > f->high ? high : f->high;
     }
     pages->number = rs_adopt_pages(pages->at, pages->number);
-    *bytes = 0;
-    for (size_t i = 0; i < pages->number; i++)
-        *bytes += pages->at[i].bytes;
-    return error;
+}
+
+/* The pages that have a byte of the message, and none that somebody may write. False: there is
+ * no memory to find them. */
+static bool find_pages(struct rsched_pull_source *s, struct rs_pieces *pages)
+{
+    const struct rsched_pull_group *g = s->group;
+    struct rs_pieces own = {0};
+    struct frozen f = {.error = 0};
+
+    find_blocks(s, &f, &own);
+    if (f.error == 0 && g->frozen != NULL)
+        g->frozen(g->context, add_frozen, &f);
+    if (f.error == 0)
+        pages->at = calloc(own.number + f.blocks.number + 1, sizeof(*pages->at));
+    if (pages->at != NULL) {
+        f.blocks.number = rs_adopt_pages(f.blocks.at, f.blocks.number);
+        pages->number =
+            rs_adopt_common(f.blocks.at, f.blocks.number, own.at, own.number, pages->at);
+    }
+    free(f.blocks.at);
+    free(own.at);
+    return pages->at != NULL;
 }
 
 /* In a start: nobody writes the message until it is complete. */
 static void __attribute__((cold)) consider_adopting(struct rsched_pull_source *s)
 {
     struct rs_pieces pages = {0};
-    uint64_t bytes;
 
-    if (rs_offer_any() && maps(s) && look(s) == 0 && find_pages(s, &pages, &bytes) == 0 &&
-        rs_adopt_is_due(&s->adopt, adopting_saves(s, &pages), pages.number, bytes))
+    if (rs_offer_any() && maps(s) && look(s) == 0 && find_pages(s, &pages) &&
+        rs_adopt_is_due(&s->adopt, adopting_saves(s, &pages), pages.number,
+                        rs_adopt_bytes(pages.at, pages.number)))
         rs_adopt(pages.at, pages.number);
     free(pages.at);
 }

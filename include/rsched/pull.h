@@ -100,8 +100,26 @@ struct rsched_pull_told {
     uint8_t way[96];
 };
 
-/** @return 0, RSCHED_ENOMEM */
-RSCHED_API int rsched_pull_group_create(struct rsched_pull_group **group);
+/** Puts a block of memory on a list. */
+typedef void rsched_pull_block(void *list, const void *address, uint64_t bytes);
+
+/**
+ * List blocks of this process's memory that nobody writes before the call of a source is over
+ * which asks: those of messages that are being sent, to anybody, or are about to be. What lies
+ * between two messages of a source, or before or behind it, may be theirs. The source's own need
+ * not be listed. Asked a few times in a source's life.
+ */
+typedef void rsched_pull_frozen(void *context, rsched_pull_block *add, void *list);
+
+/**
+ * @param frozen  asked in rsched_pull_source_start() of one of the group, by its thread, so that
+ *                pages are adopted of which a source has a part and others the rest
+ *                (docs/adopted.md); NULL: nothing else is known to be frozen
+ * @param context what it gets
+ * @return 0, RSCHED_ENOMEM
+ */
+RSCHED_API int rsched_pull_group_create(rsched_pull_frozen *frozen, void *context,
+                                        struct rsched_pull_group **group);
 
 /** Its sources are gone; NULL is allowed. */
 RSCHED_API void rsched_pull_group_destroy(struct rsched_pull_group *group);

@@ -97,6 +97,34 @@ size_t rs_adopt_pages(struct rsched_piece *parts, size_t number)
     return kept;
 }
 
+uint64_t rs_adopt_bytes(const struct rsched_piece *pages, size_t number)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < number; i++)
+        bytes += pages[i].bytes;
+    return bytes;
+}
+
+size_t rs_adopt_common(const struct rsched_piece *a, size_t num_a, const struct rsched_piece *b,
+                       size_t num_b, struct rsched_piece *common)
+{
+    size_t number = 0;
+
+    for (size_t i = 0, k = 0; i < num_a && k < num_b;) {
+        char *low = a[i].address > b[k].address ? a[i].address : b[k].address;
+        char *high = end_of(&a[i]) < end_of(&b[k]) ? end_of(&a[i]) : end_of(&b[k]);
+
+        if (low < high)
+            common[number++] = (struct rsched_piece){low, (uint64_t)(high - low), 1, 0};
+        if (end_of(&a[i]) < end_of(&b[k]))
+            i++;
+        else
+            k++;
+    }
+    return number;
+}
+
 /* What that takes, in ps, together with taking it back; measured from 16 KiB to 4 MiB:
  * docs/adopted.md. */
 static uint64_t adopt_time(size_t pieces, uint64_t bytes)

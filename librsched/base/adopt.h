@@ -25,6 +25,18 @@ void rs_adopt(const struct rsched_piece *pages, size_t number);
  */
 size_t rs_adopt_pages(struct rsched_piece *parts, size_t number);
 
+/** Of all of a list together. */
+uint64_t rs_adopt_bytes(const struct rsched_piece *pages, size_t number);
+
+/**
+ * What two lists have in common, as rs_adopt_pages() returns them both, and likewise.
+ *
+ * @param common has room for as many pieces as both together
+ * @return how many pieces they are
+ */
+size_t rs_adopt_common(const struct rsched_piece *a, size_t num_a, const struct rsched_piece *b,
+                       size_t num_b, struct rsched_piece *common);
+
 /* When it is looked whether memory is adopted. Zero it to initialise. */
 struct rs_adopt_watch {
     uint32_t in;    /* starts until then, or 0: no more; set it to RSCHED_ADOPT */

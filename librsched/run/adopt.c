@@ -59,25 +59,6 @@ static int add_blocks(struct parts *parts, struct rsched_lane *lane, bool pages)
     return error;
 }
 
-/* What both lists have; whole pages, as both are. */
-static int intersect(const struct parts *a, const struct parts *b, struct parts *common)
-{
-    int error = 0;
-
-    for (size_t i = 0, k = 0; i < a->number && k < b->number && error == 0;) {
-        const struct rsched_piece *p = &a->at[i], *q = &b->at[k];
-        char *low = p->address > q->address ? p->address : q->address;
-        char *high = end_of(p) < end_of(q) ? end_of(p) : end_of(q);
-
-        error = append(common, low, high);
-        if (end_of(p) < end_of(q))
-            i++;
-        else
-            k++;
-    }
-    return error;
-}
-
 /* Add up what all lanes would save in a start. */
 static uint64_t saving(const struct rsched_exchange *x,
                        const struct parts *pages)
@@ -95,18 +76,10 @@ static uint64_t saving(const struct rsched_exchange *x,
     return all;
 }
 
-static uint64_t bytes_of(const struct parts *parts)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < parts->number; i++)
-        bytes += parts->at[i].bytes;
-    return bytes;
-}
-
 static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
 {
-    struct parts wanted = {0}, common = {0};
+    struct rsched_piece *common = NULL;
+    struct parts wanted = {0};
     int error = 0;
 
     for (uint32_t i = 0; i < x->num_tx && error == 0; i++) {
@@ -117,13 +90,14 @@ static void adopt_for(struct rsched_exchange *x, const struct parts *pages)
                 RSCHED_SAVING_UNKNOWN)
             error = add_blocks(&wanted, lane, true);
     }
-    if (error == 0) {
-        wanted.number = rs_adopt_pages(wanted.at, wanted.number);
-        error = intersect(&wanted, pages, &common);
-    }
     if (error == 0)
-        rs_adopt(common.at, common.number);
-    free(common.at);
+        common = calloc(wanted.number + pages->number + 1, sizeof(*common));
+    if (common != NULL) {
+        wanted.number = rs_adopt_pages(wanted.at, wanted.number);
+        rs_adopt(common, rs_adopt_common(wanted.at, wanted.number, pages->at, pages->number,
+                                         common));
+    }
+    free(common);
     free(wanted.at);
 }
 
@@ -141,7 +115,8 @@ static void consider(struct rsched_exchange *x)
     }
     if (error == 0) {
         pages.number = rs_adopt_pages(pages.at, pages.number);
-        if (rs_adopt_is_due(&x->adopt, saving(x, &pages), pages.number, bytes_of(&pages)))
+        if (rs_adopt_is_due(&x->adopt, saving(x, &pages), pages.number,
+                            rs_adopt_bytes(pages.at, pages.number)))
             adopt_for(x, &pages);
     }
     rs_error_restore(&kept);

@@ -190,6 +190,46 @@ static void test_reuse(void)
     }
 }
 
+/* Persistent messages side by side, of which none has enough whole pages alone: they are
+ * adopted together, and pulled as if they lay in one region. */
+static void test_side_by_side(bool at_once)
+{
+    enum { BYTES = 3 * PAGE + 1024, STEPS = 12 };
+    char *memory = aligned_alloc(PAGE, 8 * PAGE), *send = memory + 1024;
+    char *receive = malloc(2 * BYTES);
+    uint64_t adopted = counter("adoptions.adopted"), mapped;
+    MPI_Request requests[4];
+
+    for (int side = 0; side < 2; side++) {
+        MPI_Recv_init(receive + side * BYTES, BYTES, MPI_BYTE, neighbor(side), 1 - side, ring,
+                      &requests[side]);
+        MPI_Send_init(send + side * BYTES, BYTES, MPI_BYTE, neighbor(side), side, ring,
+                      &requests[2 + side]);
+    }
+    for (int epoch = 0; epoch < STEPS; epoch++) {
+        mapped = counter("lane_mapped");
+        fill(send, BYTES, epoch);
+        memset(receive, 0x55, 2 * BYTES);
+        if (at_once)
+            MPI_Startall(4, requests);
+        for (int i = 0; i < 4 && !at_once; i++)
+            MPI_Start(&requests[i]);
+        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        CHECK(count_wrong(receive, BYTES, epoch) == 0, "epoch %d: %d bytes", epoch,
+              count_wrong(receive, BYTES, epoch));
+        CHECK(count_differing(send, BYTES, epoch) == 0, "the send buffer has changed");
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK(counter("adoptions.adopted") == adopted + 5 * PAGE, "%" PRIu64 " bytes",
+          counter("adoptions.adopted") - adopted);
+    CHECK(counter("lane_mapped") == mapped + 2, "%" PRIu64 " of the last step",
+          counter("lane_mapped") - mapped);
+    for (int i = 0; i < 4; i++)
+        MPI_Request_free(&requests[i]);
+    free(receive);
+    free(memory);
+}
+
 /* Memory that stays where it is, and why. */
 static void test_refused(void)
 {
@@ -265,6 +305,8 @@ int main(int argc, char **argv)
     if (!alone) {
         test_allocators();
         test_reuse();
+        test_side_by_side(true);
+        test_side_by_side(false);
         test_refused();
         CHECK(counter("adoptions.adopted") > 0, "nothing is adopted");
     }

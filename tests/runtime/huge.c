@@ -148,7 +148,7 @@ static int load_source(const struct rs_ways *ways, bool wanted)
     pieces[0].address = buffer;
     pieces[1].address = buffer + SOURCE_BYTES / 2;
     if (rsched_pull_memory_open(&memory) != 0 ||
-        rsched_pull_group_create(&group) != 0 ||
+        rsched_pull_group_create(NULL, NULL, &group) != 0 ||
         rsched_pull_source_create(&message, ways, &reader, group, &source) != 0 ||
         rsched_pull_source_way(source, 0, 1) != RSCHED_PULL_IN_PLACE)
         return RANK_FAIL("a source: %s", rsched_last_error());

@@ -186,6 +186,89 @@ static void send_adopted(void)
     munmap(memory, 2 * HALF);
 }
 
+/* What is being sent beside a message. */
+struct frozen {
+    char *at;
+    uint64_t bytes;
+    unsigned asked;
+};
+
+static struct frozen frozen;
+
+static void list_frozen(void *context, rsched_pull_block *add, void *list)
+{
+    struct frozen *f = context;
+
+    f->asked++;
+    if (f->at != NULL)
+        add(list, f->at, f->bytes);
+}
+
+/* The pages that are adopted of a message from `low` on, in `pages` pages of which others
+ * may send something, too. */
+static size_t adopted_beside(char *memory, size_t pages, char *low, uint64_t bytes,
+                             const void **first)
+{
+    struct rsched_piece piece = {low, bytes, 1, 0};
+    struct rsched_message message = {.pieces = &piece, .num_pieces = 1, .bytes = bytes};
+    struct rsched_pull_source *source;
+    unsigned asked = frozen.asked;
+    void *at = NULL;
+    size_t adopted = 0;
+
+    memset(memory, 1, pages * 4096);
+    rsched_memory_offer(memory, pages * 4096);
+    CHECK(rsched_pull_source_create(&message, &ways, &reader, group, &source) == 0);
+    for (int i = 0; i < 3000 && adopted == 0; i++) {
+        rsched_pull_source_start(source, bytes, 1, NULL, NULL);
+        adopted = rsched_memory_adopted(memory, pages * 4096, &at);
+    }
+    *first = at;
+    CHECK(frozen.asked > asked && frozen.asked - asked < 16);
+    rsched_pull_source_destroy(source);
+    CHECK(rsched_memory_reclaim(memory) == 0);
+    return adopted;
+}
+
+/* A message of which others have the rest of the pages at its ends is adopted with these
+ * if nobody writes them, and nothing else of theirs is. */
+static void send_beside(void)
+{
+    enum { PAGE = 4096, PAGES = 16, LOW = 4 * PAGE + 1024, SIZE = 3 * PAGE + 1024 };
+    char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct {
+        uint64_t at, bytes; /* that are frozen beside it */
+        size_t adopted, first; /* pages */
+    } cases[] = {
+        {0, 0, 0, 0}, /* of its pages two thirds are its own, which is too little */
+        {0, PAGES * PAGE, 4, 4},
+        {0, LOW, 3, 4},
+        {4 * PAGE, 1024, 3, 4},
+        {4 * PAGE + 1, 1023, 0, 0}, /* a byte may be written */
+        {LOW + SIZE, 2 * PAGE, 3, 5},
+        {LOW + SIZE, PAGE - 2048, 3, 5}, /* up to the end of a page */
+        {LOW + SIZE, PAGE - 2049, 0, 0},
+        {LOW + SIZE + 1, 2 * PAGE, 0, 0},
+        {0, 4 * PAGE, 0, 0}, /* beside its pages */
+        {9 * PAGE, PAGE, 0, 0},
+    };
+
+    CHECK(memory != MAP_FAILED);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const void *first;
+        size_t adopted;
+
+        frozen.at = memory + cases[i].at;
+        frozen.bytes = cases[i].bytes;
+        adopted = adopted_beside(memory, PAGES, memory + LOW, SIZE, &first);
+        CHECK(adopted == cases[i].adopted * PAGE);
+        CHECK(adopted == 0 || first == memory + cases[i].first * PAGE);
+    }
+    frozen.at = NULL;
+    munmap(memory, PAGES * PAGE);
+}
+
 /* No bytes, of one piece or none, which this process copies itself, or not. */
 static void send_nothing(void)
 {
@@ -565,9 +648,10 @@ int main(void)
     forged = mmap(NULL, sizeof(*forged), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(told != MAP_FAILED && common != MAP_FAILED && forged != MAP_FAILED);
-    CHECK(rsched_pull_group_create(&group) == 0);
+    CHECK(rsched_pull_group_create(list_frozen, &frozen, &group) == 0);
     send_secret();
     send_adopted();
+    send_beside();
     send_nothing();
     CHECK(pipe(ready) == 0 && pipe(over) == 0);
     pid = fork();
