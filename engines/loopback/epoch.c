@@ -65,8 +65,11 @@ enum {
     /* In which start it is looked whether a short message is pulled: it has to pay
      * for its table. */
     PULL_SHORT_IN = 4,
-    /* How many epochs ask for that, as each looks at a line of the receiver's. */
+    /* How many epochs ask for that, as each looks at a line of the receiver's, and after how
+     * many more such a number does again: the receiver may have computed meanwhile, or had
+     * no core, and do so no more. */
     MOST_ASKS = 64,
+    ASKS_APART = 2048,
     /* A receiver is prepared who has waited so often in a row at once. */
     PROMPT_EPOCHS = 4
 };
@@ -102,7 +105,7 @@ static int load_pull(struct lane *l, const struct rsched_message *message)
         return error;
     if (!rs_lane_may_pull(l)) {
         l->pull_in = PULL_SHORT_IN;
-        l->ask_left = MOST_ASKS;
+        l->ask_left = MOST_ASKS + 1;
         rs_lane_load_trial(l);
         return 0;
     }
@@ -333,9 +336,10 @@ static bool is_prepared(struct lane *l)
 {
     if (l->prepared || rs_lane_may_pull(l))
         return true;
-    if (l->ask_left == 0)
+    if (--l->ask_left == 0)
+        l->ask_left = ASKS_APART + MOST_ASKS;
+    if (l->ask_left > MOST_ASKS)
         return false;
-    l->ask_left--;
     l->prepared = atomic_load_explicit(&l->ring.words->prepared,
                                        memory_order_relaxed) != 0;
     l->asks = l->prepared ? 0 : META_ASKS;

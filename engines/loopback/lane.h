@@ -69,7 +69,7 @@ struct lane {
     bool keeps;               /* tx: `pieces` are the loaded message's */
     uint32_t pull_in;         /* tx: starts until it is looked whether a short
                                  message is pulled, or 0 */
-    uint32_t ask_left;        /* tx: epochs that may ask the receiver for that */
+    uint32_t ask_left;        /* tx: epochs to the end of some that ask the receiver for that */
     bool prepared;            /* the receiver is, for short messages */
     bool asked;               /* rx: the epoch before has asked for that */
     uint8_t prompt;           /* rx: epochs in a row that were waited for at once */

@@ -22,6 +22,7 @@ enum {
 
 static MPI_Comm ring;
 static int epoch;
+static bool computes; /* in each step */
 
 static char value(int sender, int side, int i)
 {
@@ -33,35 +34,43 @@ static int neighbor(int side)
     return (world_rank + (side == 0 ? world_size - 1 : 1)) % world_size;
 }
 
-/* One buffer of both sides' messages, all of which is compared. */
-static void step(MPI_Request *requests, int number, char *send, char *receive,
-                 int bytes)
+/* One buffer of both sides' messages, all of which is compared but for `gap` bytes behind each. */
+static void step_apart(MPI_Request *requests, int number, char *send, char *receive, int bytes,
+                       int gap)
 {
     epoch++;
     for (int i = 0; i < 2 * bytes; i++)
         send[i] = value(world_rank, i / bytes, i % bytes);
     memset(receive, 0x55, 2 * (size_t)bytes);
     MPI_Startall(number, requests);
+    if (computes)
+        usleep(50);
     MPI_Waitall(number, requests, MPI_STATUSES_IGNORE);
     for (int i = 0; i < 2 * bytes; i++)
-        CHECK(receive[i] ==
-                  value(neighbor(i / bytes), 1 - i / bytes, i % bytes),
+        CHECK(receive[i] == (i % bytes < bytes - gap
+                                 ? value(neighbor(i / bytes), 1 - i / bytes, i % bytes)
+                                 : 0x55),
               "byte %d of epoch %d", i, epoch);
     for (int i = 0; i < 2 * bytes; i++)
         CHECK(send[i] == value(world_rank, i / bytes, i % bytes),
               "sent byte %d has changed", i);
 }
 
+static void step(MPI_Request *requests, int number, char *send, char *receive, int bytes)
+{
+    step_apart(requests, number, send, receive, bytes, 0);
+}
+
 /* A neighbor may have adopted its pages in the last start only. */
-static void step_until(int number, MPI_Request *requests, char *send, char *receive,
-                       int bytes, uint64_t (*look)(void), uint64_t expected)
+static void step_until(int number, MPI_Request *requests, char *send, char *receive, int bytes,
+                       int gap, uint64_t (*look)(void), uint64_t expected)
 {
     struct hope hope = {0};
     uint64_t before;
 
     do {
         before = look();
-        step(requests, number, send, receive, bytes);
+        step_apart(requests, number, send, receive, bytes, gap);
         go_on(&hope, "not out of the pages");
     } while (!all_have(&hope, look() - before == expected));
 }
@@ -85,9 +94,11 @@ static size_t pages_of(const char *low, int bytes)
     return end > first ? (size_t)(end - first) * PAGE : 0;
 }
 
-static void use_short(int offset)
+/* Who computes while short messages are on their way does not pull them; but later, if not any
+ * more. */
+static void use_short(int offset, bool computes_first)
 {
-    char *memory = malloc(16 * PAGE), *receive = malloc(2 * SHORT);
+    char *memory = calloc(16, PAGE), *receive = malloc(2 * SHORT);
     char *page = memory + (-(uintptr_t)memory & (PAGE - 1)), *send = page + offset;
     uint64_t before;
     MPI_Request request;
@@ -95,8 +106,12 @@ static void use_short(int offset)
 
     INIT(Neighbor_alltoall)(send, SHORT, MPI_BYTE, receive, SHORT, MPI_BYTE, ring,
                             MPI_INFO_NULL, &request);
+    computes = computes_first;
+    before = pulled_bytes();
     for (int i = 0; i < SETTLED; i++)
         step(&request, 1, send, receive, SHORT);
+    CHECK(!computes || pulled_bytes() == before, "pulled by who computes");
+    computes = false;
     CHECK(pages_of(send, 2 * SHORT) >
               pages_of(send, SHORT) + pages_of(send + SHORT, SHORT),
           "no page has a part of both");
@@ -105,7 +120,7 @@ static void use_short(int offset)
           "offset %d", offset);
     CHECK(rsched_memory_adopted(memory, (size_t)(send - memory), &first) == 0,
           "what is before");
-    step_until(1, &request, send, receive, SHORT, pulled_bytes,
+    step_until(1, &request, send, receive, SHORT, 0, pulled_bytes,
                pages_of(send, 2 * SHORT));
     before = pulled_bytes();
     for (int i = 0; i < STEPS; i++)
@@ -155,31 +170,45 @@ static void use_self(void)
     free(receive);
 }
 
-static void use_long(void)
+/* Bytes of the pages of [low, low + bytes) that have been adopted. */
+static size_t adopted_of(char *low, int bytes)
 {
+    char *page = low - ((uintptr_t)low & (PAGE - 1));
+    size_t adopted = 0;
+    void *first;
+
+    for (; page < low + bytes; page += PAGE)
+        adopted += rsched_memory_adopted(page, PAGE, &first);
+    return adopted;
+}
+
+/* Where they touch they share a page; what they have not adopted, of both ends, is longer if they
+ * do not. */
+static void use_long(int gap)
+{
+    const int bytes = LONG - gap;
     char *memory = malloc(2 * LONG + PAGE), *receive = malloc(2 * LONG);
     char *send = memory + 72;
     uint64_t pulls, mapped;
     MPI_Request requests[4];
-    void *first;
 
     for (int side = 0; side < 2; side++) {
-        MPI_Recv_init(receive + side * LONG, LONG, MPI_BYTE, neighbor(side),
+        MPI_Recv_init(receive + side * LONG, bytes, MPI_BYTE, neighbor(side),
                       1 - side, ring, &requests[side]);
-        MPI_Send_init(send + side * LONG, LONG, MPI_BYTE, neighbor(side), side,
+        MPI_Send_init(send + side * LONG, bytes, MPI_BYTE, neighbor(side), side,
                       ring, &requests[2 + side]);
     }
     for (int i = 0; i < SETTLED; i++)
-        step(requests, 4, send, receive, LONG);
-    CHECK(rsched_memory_adopted(send, LONG, &first) == pages_of(send, LONG) &&
-              rsched_memory_adopted(send + LONG, LONG, &first) ==
-                  pages_of(send + LONG, LONG),
-          "not adopted");
-    step_until(4, requests, send, receive, LONG, mapped_receives, 2);
+        step_apart(requests, 4, send, receive, LONG, gap);
+    CHECK(adopted_of(send, 2 * LONG) ==
+              (gap == 0 ? pages_of(send, 2 * LONG)
+                        : pages_of(send, bytes) + pages_of(send + LONG, bytes)),
+          "%zu bytes are adopted", adopted_of(send, 2 * LONG));
+    step_until(4, requests, send, receive, LONG, gap, mapped_receives, 2);
     pulls = counter("lane_pulls");
     mapped = counter("lane_mapped");
     for (int i = 0; i < STEPS; i++)
-        step(requests, 4, send, receive, LONG);
+        step_apart(requests, 4, send, receive, LONG, gap);
     CHECK(counter("lane_pulls") - pulls == 2 * STEPS &&
               counter("lane_mapped") - mapped == 2 * STEPS,
           "%" PRIu64 " pulled, %" PRIu64 " mapped", counter("lane_pulls") - pulls,
@@ -198,9 +227,11 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &one, 0, &ring);
-    use_short(PAGE - 1000); /* the second page is in both */
+    use_short(PAGE - 1000, false); /* the second page is in both */
+    use_short(PAGE - 1000, true);
     use_self();
-    use_long();
+    use_long(0);
+    use_long(8);
 #ifdef __x86_64__
     CHECK(!has_option(argc, argv, "--nontemporal") ||
               counter("lane_nontemporal") >= STEPS,
