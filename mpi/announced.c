@@ -107,12 +107,22 @@ static void drop_pieces(const struct rs_message *message,
 
 static void list_block(const struct rs_message *m, rsched_pull_block *add, void *list)
 {
-    if (m->sends && m->layout == NULL && m->gpu < 0)
+    /* Of a layout that is not known `bytes` are not where the message lies. */
+    if (m->sends && m->layout == NULL && m->gpu == RS_GPU_NONE &&
+        m->reason != RS_REASON_LAYOUT)
         add(list, m->buffer, m->bytes);
 }
 
-/* Send buffers of messages that are started, or have been and are not complete for the
- * program. */
+/* Whether the program cannot know yet that it is over: one that is complete it may have
+ * asked about (MPI_Request_get_status), and write its buffer. */
+static bool is_under_way(const struct rs_message *m)
+{
+    enum rs_state state = m->request->state;
+
+    return !m->freed && (state == RS_PUT || state == RS_MATCHED || state == RS_NATIVE);
+}
+
+/* Send buffers of messages that are started, or under way. */
 static void list_frozen(void *context, rsched_pull_block *add, void *list)
 {
     (void)context;
@@ -124,7 +134,7 @@ static void list_frozen(void *context, rsched_pull_block *add, void *list)
     }
     for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
         for (const struct rs_message *m = p->messages; m != NULL; m = m->next) {
-            if (m->request->state != RS_INACTIVE && !m->freed)
+            if (is_under_way(m))
                 list_block(m, add, list);
         }
     }
