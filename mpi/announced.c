@@ -119,7 +119,7 @@ static bool is_under_way(const struct rs_message *m)
 {
     enum rs_state state = m->request->state;
 
-    return !m->freed && (state == RS_PUT || state == RS_MATCHED || state == RS_NATIVE);
+    return !m->in_doubt && (state == RS_PUT || state == RS_MATCHED || state == RS_NATIVE);
 }
 
 /* Send buffers of messages that are started, or under way. */

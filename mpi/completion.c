@@ -63,6 +63,9 @@ int MPI_Start(MPI_Request *handle)
 {
     struct rs_request *request = rs_request_at(handle);
 
+    /* An error handler has left MPI_Startall for good. */
+    if (UNLIKELY(rs_starting.count != 0))
+        rs_starting.count = 0;
     return UNLIKELY(request == NULL) ? PMPI_Start(handle)
                                      : rs_request_start(request);
 }

@@ -376,7 +376,7 @@ void rs_message_abandon(struct rs_request *request)
 {
     struct rs_message *message = request->message;
 
-    message->freed = true;
+    message->in_doubt = true;
     if (request->state == RS_INACTIVE)
         return;
     leave_incarnation(request);

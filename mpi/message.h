@@ -75,7 +75,8 @@ struct rs_message {
     uint64_t since;  /* the first look at the clock, ns */
     uint64_t excused; /* receive: its starts when it last excused a sender's wait */
     unsigned excuses; /* times since then */
-    bool freed; /* by the program, which may know before this process that it is over */
+    bool in_doubt; /* send: it may be over while its state says that it is under way, since the
+                      program has freed it, or its native start has failed */
     MPI_Request synced; /* a long send, synchronous; or null */
     MPI_Status status;
     uint64_t status_bytes; /* that `status` is for */
@@ -151,7 +152,7 @@ int rs_message_start_natively(struct rs_request *request);
 MPI_Request rs_message_start_in_array(struct rs_request *request);
 /** That call has failed, and may not have started it. The native MPI may say that it is complete,
  * as of any inactive request, but that tells nothing of its lane. */
-void rs_message_is_in_doubt(const struct rs_message *message);
+void rs_message_is_in_doubt(struct rs_message *message);
 bool rs_message_poll_native(struct rs_request *request);
 /** It is over, with this error and this status. */
 void rs_message_native_is_over(struct rs_request *request, int error,

@@ -246,8 +246,9 @@ MPI_Request rs_message_start_in_array(struct rs_request *request)
     return message->native;
 }
 
-void rs_message_is_in_doubt(const struct rs_message *message)
+void rs_message_is_in_doubt(struct rs_message *message)
 {
+    message->in_doubt = true;
     if (!message->sends)
         message->lane->covers++; /* as if another receive had been posted */
 }

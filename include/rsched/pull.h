@@ -104,10 +104,11 @@ struct rsched_pull_told {
 typedef void rsched_pull_block(void *list, const void *address, uint64_t bytes);
 
 /**
- * List blocks of this process's memory that nobody writes before the call of a source is over
- * which asks: those of messages that are being sent, to anybody, or are about to be. What lies
- * between two messages of a source, or before or behind it, may be theirs. The source's own need
- * not be listed. Asked a few times in a source's life.
+ * Calls `add` for each block of this process's memory that nobody will write until the
+ * rsched_pull_source_start() that asks has returned: those of other messages that are being sent,
+ * to anybody, or are about to be. Not one of a message that the program may know to be over: it
+ * may be written. Blocks may overlap, be empty, and come in any order; those of the source itself
+ * need not be listed. It is asked a few times in a source's life, and may call no source.
  */
 typedef void rsched_pull_frozen(void *context, rsched_pull_block *add, void *list);
 

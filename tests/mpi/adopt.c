@@ -11,7 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <rsched/memory.h>
+
 #include "common.h"
+
+#pragma weak rsched_memory_adopted
 
 enum { PAGE = 4096, MAX_BYTES = 400000, ROUNDS = 24 };
 
@@ -230,6 +234,108 @@ static void test_side_by_side(bool at_once)
     free(memory);
 }
 
+/* Of an irregular type, whose runs nobody counts any more. */
+static MPI_Datatype make_opaque(int *bytes)
+{
+    enum { RUNS = 100000 };
+    int *at = malloc(RUNS * sizeof(*at)), next = 0;
+    MPI_Datatype type;
+
+    for (int i = 0; i < RUNS; i++) {
+        at[i] = next;
+        next += 2 + i * 7919 % 5;
+    }
+    MPI_Type_create_indexed_block(RUNS, 1, at, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    free(at);
+    *bytes = RUNS;
+    return type;
+}
+
+/* What lies behind a persistent send, of whose last page it has a part. */
+enum beside { INACTIVE, COMPLETE, FREED, RECEIVED, STRIDED, OPAQUE, NUM_BESIDE };
+
+static void start_beside(enum beside what, MPI_Request *mine, MPI_Request *beside)
+{
+    int done = 0;
+
+    if (what == INACTIVE)
+        return;
+    MPI_Startall(2, beside); /* of the receive and the send of what is beside */
+    if (what == FREED)
+        MPI_Request_free(&beside[1]);
+    while (what == COMPLETE && !done) {
+        int received;
+
+        MPI_Request_get_status(beside[0], &received, MPI_STATUS_IGNORE);
+        MPI_Request_get_status(beside[1], &done, MPI_STATUS_IGNORE);
+    }
+    MPI_Startall(2, mine);
+}
+
+/* Bytes that somebody may write stay where they are: the page that a message shares with them is
+ * not adopted, and without it the message is not worth it. */
+static void test_beside(enum beside what)
+{
+    enum { BYTES = 3 * PAGE + 1024, ROOM = 120 * PAGE, STEPS = 12 };
+    int right = neighbor(1), left = neighbor(0), bytes = 2 * PAGE, count = bytes;
+    char *memory = aligned_alloc(PAGE, ROOM), *send = memory + 1024;
+    char *receive = malloc(BYTES), *other = malloc(ROOM);
+    char *to = what == RECEIVED ? send + BYTES : other;
+    const char *from = what == RECEIVED ? other : send + BYTES;
+    MPI_Request mine[2], beside[2];
+    MPI_Datatype type = MPI_BYTE;
+    MPI_Comm another; /* what is native there makes nothing native on the first one */
+    void *first;
+
+    MPI_Comm_dup(ring, &another);
+    memset(memory, 0, ROOM);
+    memset(other, 0, ROOM);
+    if (what == OPAQUE) {
+        type = make_opaque(&bytes);
+        count = 1;
+    } else if (what == STRIDED) {
+        MPI_Type_vector(bytes / 8, 8, 16, MPI_BYTE, &type);
+        MPI_Type_commit(&type);
+        count = 1;
+    }
+    MPI_Recv_init(receive, BYTES, MPI_BYTE, left, 0, ring, &mine[0]);
+    MPI_Send_init(send, BYTES, MPI_BYTE, right, 0, ring, &mine[1]);
+    MPI_Recv_init(to, bytes, MPI_BYTE, left, 1, another, &beside[0]);
+    MPI_Send_init(from, count, type, right, 1, another, &beside[1]);
+    for (int step = 0; step < STEPS; step++) {
+        memset(send, step + world_rank, BYTES);
+        if (what == STRIDED || what == OPAQUE) {
+            MPI_Request all[] = {mine[0], mine[1], beside[0], beside[1]};
+
+            MPI_Startall(4, all);
+        } else {
+            start_beside(what, mine, beside);
+        }
+        if (what == INACTIVE)
+            MPI_Startall(2, mine);
+        MPI_Waitall(2, mine, MPI_STATUSES_IGNORE);
+        if (what != INACTIVE)
+            MPI_Waitall(what == FREED ? 1 : 2, beside, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < BYTES; i++)
+            CHECK(receive[i] == (char)(step + left), "%d: step %d: byte %d", (int)what, step, i);
+        if (what == FREED)
+            MPI_Send_init(from, count, type, right, 1, another, &beside[1]);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK(rsched_memory_adopted(send, BYTES, &first) == 0, "%d: a page is adopted", (int)what);
+    for (int i = 0; i < 2; i++) {
+        MPI_Request_free(&mine[i]);
+        MPI_Request_free(&beside[i]);
+    }
+    if (type != MPI_BYTE)
+        MPI_Type_free(&type);
+    MPI_Comm_free(&another);
+    free(memory);
+    free(receive);
+    free(other);
+}
+
 /* Memory that stays where it is, and why. */
 static void test_refused(void)
 {
@@ -307,6 +413,8 @@ int main(int argc, char **argv)
         test_reuse();
         test_side_by_side(true);
         test_side_by_side(false);
+        for (int what = 0; what < NUM_BESIDE; what++)
+            test_beside((enum beside)what);
         test_refused();
         CHECK(counter("adoptions.adopted") > 0, "nothing is adopted");
     }
