@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "librsched/base/cpus.h"
+#include "librsched/base/quota.h"
 
 struct rs_process rs_process = {
     .reason = RS_REASON_NO_INIT,
@@ -276,46 +276,63 @@ static void find_machine(MPI_Comm *machine)
 
 /* How many may use these cores only. Those whose cores nobody knows are not
  * counted. */
-static int count_within(const struct rs_cpus *cores, const struct rs_cpus *all)
+static int count_within(const struct rs_cpus *cores, const struct rs_allowance *all)
 {
     int count = 0;
 
     for (int i = 0; i < rs_process.num_local; i++)
-        count += rs_cpus_count(&all[i]) > 0 && rs_cpus_include(cores, &all[i]);
+        count += rs_cpus_count(&all[i].cpus) > 0 && rs_cpus_include(cores, &all[i].cpus);
     return count;
 }
 
-static bool is_fuller(int within, int cores)
+/* The fullest counts. */
+static void note_share(int sharing, int cores)
 {
-    return rs_process.num_cores == 0 ||
-           within * rs_process.num_cores > rs_process.num_sharing * cores;
+    if (rs_process.num_cores == 0 ||
+        sharing * rs_process.num_cores > rs_process.num_sharing * cores) {
+        rs_process.num_sharing = sharing;
+        rs_process.num_cores = cores;
+    }
 }
 
 /* Of the sets of cores in which this process's lie the one counts that is shared by
  * most for its size: processes may outnumber one core while others are idle. */
-static void find_fullest(const struct rs_cpus *own, const struct rs_cpus *all)
+static void find_fullest(const struct rs_cpus *own, const struct rs_allowance *all)
 {
     for (int i = 0; i < rs_process.num_local; i++) {
-        int cores = rs_cpus_count(&all[i]), within;
+        const struct rs_cpus *cores = &all[i].cpus;
 
         /* Where nobody is bound all are the same. */
-        if (!rs_cpus_include(&all[i], own) ||
-            (i > 0 && memcmp(&all[i], &all[i - 1], sizeof(all[i])) == 0))
+        if (rs_cpus_include(cores, own) &&
+            (i == 0 || memcmp(cores, &all[i - 1].cpus, sizeof(*cores)) != 0))
+            note_share(count_within(cores, all), rs_cpus_count(cores));
+    }
+}
+
+/* The same of what a quota gives. (Who has less than one core's time is crowded by
+ * himself, and librsched knows that.) */
+static void find_least_quota(const struct rs_quotas *own, const struct rs_allowance *all)
+{
+    for (int i = 0; i < RS_QUOTAS; i++) {
+        const struct rs_quota *q = &own->of[i];
+        int sharing = 0;
+
+        if (q->group == 0 || q->cores == 0 || q->cores >= RS_MAX_CPUS)
             continue;
-        within = count_within(&all[i], all);
-        if (is_fuller(within, cores)) {
-            rs_process.num_sharing = within;
-            rs_process.num_cores = cores;
-        }
+        for (int k = 0; k < rs_process.num_local; k++)
+            sharing += rs_quotas_include(&all[k].quotas, q->group);
+        note_share(sharing, (int)q->cores);
     }
 }
 
 /* Launchers bind processes to cores, to one each or to those of a socket, and
  * nothing that a process can look at by itself tells that from a machine, or a part
- * of one, that has no more cores for all of them. So all say what they have. */
+ * of one, that has no more cores for all of them; and containers may have quotas. So all say
+ * what they have. */
 static void find_cores(MPI_Comm machine)
 {
-    struct rs_cpus own, *all;
+    enum { WORDS = sizeof(struct rs_allowance) / sizeof(uint64_t) };
+    struct rs_allowance own, *all;
 
     all = calloc((size_t)rs_process.num_local, sizeof(*all));
     if (all == NULL) {
@@ -324,11 +341,12 @@ static void find_cores(MPI_Comm machine)
         return;
     }
     rs_process.num_sharing = rs_process.num_local;
-    rs_cpus_allowed(&own);
-    PMPI_Allgather(&own, RS_CPU_WORDS, MPI_UINT64_T, all, RS_CPU_WORDS,
-                   MPI_UINT64_T, machine);
-    if (rs_cpus_count(&own) > 0)
-        find_fullest(&own, all);
+    rs_allowance_find(&own);
+    PMPI_Allgather(&own, WORDS, MPI_UINT64_T, all, WORDS, MPI_UINT64_T, machine);
+    if (rs_cpus_count(&own.cpus) > 0) {
+        find_fullest(&own.cpus, all);
+        find_least_quota(&own.quotas, all);
+    }
     free(all);
 }
 

@@ -146,8 +146,8 @@ static void print_numbers(FILE *out, const struct rs_counts *counts)
     print_lanes(out, n);
     if (n[RS_NUMBER_CROWDED] > 0)
         fprintf(out,
-                "rsched:   processes outnumber cores: %" PRIu64
-                " of them yield their core at once instead of polling\n",
+                "rsched:   processes outnumber cores, or what a quota gives them: %" PRIu64
+                " of them yield at once instead of polling\n",
                 n[RS_NUMBER_CROWDED]);
     if (n[RS_NUMBER_TRIALS] > 0)
         fprintf(out,

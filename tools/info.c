@@ -10,6 +10,7 @@
 #include "librsched/base/coordinator.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
+#include "librsched/base/quota.h"
 #include "librsched/base/sources.h"
 #include "librsched/base/units.h"
 #include "librsched/run/run.h"
@@ -136,7 +137,26 @@ static void print_whole_ways(const struct rs_ways *ways)
     print_distances(ways, &wholes);
 }
 
-/* Where processes are that are started from here. */
+/* Which processes have that are started from here. */
+static void print_cores(void)
+{
+    struct rs_allowance own;
+
+    rs_allowance_find(&own);
+    printf("\ncores\n");
+    if (rs_cpus_count(&own.cpus) == 0)
+        printf("  not known\n");
+    else
+        printf("  %d may be used here\n", rs_cpus_count(&own.cpus));
+    for (int i = 0; i < RS_QUOTAS; i++) {
+        if (own.quotas.of[i].group != 0)
+            printf("  a quota of processor time, shared by all processes of a control group: "
+                   "enough for %" PRIu64 " that poll\n",
+                   own.quotas.of[i].cores);
+    }
+}
+
+/* Where they are. */
 static void print_numa(void)
 {
     unsigned nodes;
@@ -535,6 +555,7 @@ int tool_info(const struct tool_command *command, int argc, char **argv)
     }
     printf("rsched %s\n", rsched_version());
     print_engines(&ways, &ports);
+    print_cores();
     print_numa();
     print_ways(&ways);
     print_whole_ways(&ways);

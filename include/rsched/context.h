@@ -80,7 +80,8 @@ struct rsched_context_params {
     int num_cores;     /**< how many cores these may use, all together; 0 if
                             unknown, then the cores that this process may use
                             are taken for those of all, until a peer on the node
-                            turns out to have others */
+                            turns out to have others. Quotas of processor time
+                            (cgroups) are found by the library */
     uint64_t job;      /**< the same number in all processes of the job and no
                             other's; a peer with a different one is refused */
     struct rsched_oob oob; /**< may be all zero if exchanges have no peers but
@@ -187,8 +188,9 @@ struct rsched_context_stats {
     uint64_t ticks;          /**< of the progress thread */
     uint64_t tick_moves;     /**< ticks that moved something */
     uint64_t yields, sleeps; /**< in waits */
-    bool crowded;            /**< processes are known to outnumber cores, so that
-                                  waits hardly spin */
+    bool crowded;            /**< processes are known to outnumber cores, or what a
+                                  quota of processor time gives them (a cgroup's), so
+                                  that waits hardly spin */
     uint64_t wakes;          /**< sleepers woken, each a system call */
     uint64_t gpu_messages;   /**< in GPU memory, sent by epochs under way */
     uint64_t gpu_in_flight;  /**< the mean of these over starts that the last

@@ -144,8 +144,9 @@ extern "C" {
  *     incarnations, stops           of lanes: begun, and stopped by this side
  *     withdrawn                     that this side, a receiver, has entered before
  *                                   the sender, and left before it came
- *     crowded                       1: processes are known to outnumber cores, so
- *                                   that waits hardly poll
+ *     crowded                       1: processes are known to outnumber cores, or
+ *                                   what a quota gives them, so that waits hardly
+ *                                   poll
  *     requests, communicators       accelerated ones that exist now
  *     lanes                         that exist now: tags of persistent
  *                                   point-to-point requests, for each

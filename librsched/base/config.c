@@ -147,11 +147,11 @@ static struct entry table[] = {
      KIND_TEXT, FIELD(planner), 0, 0, false},
     {{"RSCHED_SPIN", 0, "2000", 0, "count",
       "polls in a wait before it yields the core (fewer when processes "
-      "outnumber cores)"},
+      "outnumber cores, or what a quota gives them)"},
      KIND_COUNT, FIELD(spin_polls), 0, UINT32_MAX, false},
     {{"RSCHED_YIELD", 0, "2000", 0, "count",
       "yields in a wait before it sleeps (fewer when processes outnumber "
-      "cores)"},
+      "cores, or what a quota gives them)"},
      KIND_COUNT, FIELD(yield_polls), 0, UINT32_MAX, false},
     {{"RSCHED_SLEEP", 0, "4ms", 0, "time",
       "longest slice of a sleep, after which failures and native progress are "

@@ -36,18 +36,56 @@ static int count_peers(const struct rsched_context *context)
     return count;
 }
 
+static bool is_near(const struct rsched_context *context, const struct rs_peer *p)
+{
+    return p->process != context->params.process && p->ops->within_node &&
+           p->use == RS_USE_HOST;
+}
+
 static int count_near_peers(const struct rsched_context *context)
 {
     int count = 0;
 
     for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
-        count += p->process != context->params.process &&
-                 p->ops->within_node && p->use == RS_USE_HOST;
+        count += is_near(context, p);
     return count;
 }
 
-/* Whether processes of this node outnumber the cores that they may use, as far as
- * they are known: the caller says how many there are, neighbors their own. If he
+/* Those that are not of a group with a quota. */
+static int count_outside(const struct rsched_context *context, uint64_t group)
+{
+    int count = 0;
+
+    for (const struct rs_peer *p = context->peers; p != NULL; p = p->next)
+        count += is_near(context, p) && !rs_quotas_include(&p->quotas, group);
+    return count;
+}
+
+/* Whether more processes share a quota than it has cores. Those that are not known yet
+ * share it if the host does not know better, until a neighbor does not. */
+static bool exceeds_quota(const struct rsched_context *context)
+{
+    int known = count_near_peers(context) + 1;
+
+    for (int i = 0; i < RS_QUOTAS; i++) {
+        const struct rs_quota *q = &context->own.quotas.of[i];
+        int outside, sharing;
+
+        if (q->group == 0)
+            continue;
+        outside = count_outside(context, q->group);
+        sharing = known - outside;
+        if (context->params.num_cores == 0 && outside == 0 &&
+            context->params.num_local > sharing)
+            sharing = context->params.num_local;
+        if ((uint64_t)sharing > q->cores)
+            return true;
+    }
+    return false;
+}
+
+/* Whether processes of this node outnumber the cores that they may use, or what a quota
+ * gives them, as far as they are known: the caller says how many there are, neighbors their own. If he
  * does not know the cores, all compete for the same ones (nobody is bound) until a
  * neighbor has others. */
 static bool is_crowded(const struct rsched_context *context)
@@ -55,7 +93,7 @@ static bool is_crowded(const struct rsched_context *context)
     int known = count_near_peers(context) + 1;
     int local = context->params.num_local, cores = context->params.num_cores;
 
-    if (cores > 0 && local > cores)
+    if ((cores > 0 && local > cores) || exceeds_quota(context))
         return true;
     if (cores == 0 && context->same_cpus && local > known)
         known = local;
@@ -203,8 +241,9 @@ int rsched_context_create(const struct rsched_context_params *params,
     c->params = *params;
     c->pid = getpid();
     c->sleep_ps = rs_config()->sleep_ps;
-    c->cpus_known = rs_cpus_allowed(&c->own_cpus);
-    c->all_cpus = c->own_cpus;
+    rs_allowance_find(&c->own);
+    c->cpus_known = rs_cpus_count(&c->own.cpus) > 0;
+    c->all_cpus = c->own.cpus;
     c->same_cpus = true;
     choose_spin(c);
     rs_log_set_rank(params->process);
@@ -430,7 +469,7 @@ void rs_context_release_peer(struct rsched_context *context,
 
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, enum rs_use use,
-                    uint32_t life, const struct rs_cpus *cpus,
+                    uint32_t life, const struct rs_allowance *allowance,
                     struct rs_peer **peer)
 {
     struct rs_peer *p;
@@ -453,6 +492,7 @@ int rs_context_peer(struct rsched_context *context, int process,
     p->life = life;
     p->use = use;
     p->addresses = *addresses;
+    p->quotas = allowance->quotas;
     error = connect_by_any(context, p);
     if (error != 0) {
         free(p);
@@ -461,11 +501,12 @@ int rs_context_peer(struct rsched_context *context, int process,
     p->next = context->peers;
     context->peers = p;
     if (p->ops->within_node) {
-        rs_cpus_add(&context->all_cpus, cpus);
-        context->cpus_known = context->cpus_known && rs_cpus_count(cpus) > 0;
+        rs_cpus_add(&context->all_cpus, &allowance->cpus);
+        context->cpus_known =
+            context->cpus_known && rs_cpus_count(&allowance->cpus) > 0;
         context->same_cpus =
-            context->same_cpus &&
-            memcmp(cpus, &context->own_cpus, sizeof(*cpus)) == 0;
+            context->same_cpus && memcmp(&allowance->cpus, &context->own.cpus,
+                                         sizeof(allowance->cpus)) == 0;
     }
     rs_peer_acquire(p);
     free_useless(context, process);

@@ -24,7 +24,7 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
         .flags = c->x->flags,
         .settings = rs_config_agreement_hash(),
         .job = context->params.job,
-        .cpus = context->own_cpus,
+        .allowance = context->own,
         .tag = c->x->tag,
         .process = context->params.process,
         .num_puts = t->num_puts,
@@ -159,7 +159,7 @@ static int connect_use(struct rs_creation *c, struct rs_talk *t,
                        enum rs_use use)
 {
     return rs_context_peer(c->context, t->process, &t->hello_in.addresses, use,
-                           later_life(t, use), &t->hello_in.cpus,
+                           later_life(t, use), &t->hello_in.allowance,
                            &t->peers[use]);
 }
 
@@ -310,14 +310,14 @@ int rs_creation_meet_self(struct rs_creation *c)
     pthread_mutex_lock(&context->lock);
     rs_context_addresses(context, &addresses);
     error = rs_context_peer(context, context->params.process, &addresses,
-                            RS_USE_HOST, 0, &context->own_cpus,
+                            RS_USE_HOST, 0, &context->own,
                             &peers[RS_USE_HOST]);
     if (error == 0 && rs_peer_rails(peers[RS_USE_HOST]) != 1)
         error = rs_fail(RSCHED_EUNREACH, "no engine moves bytes within the "
                                          "process itself");
     if (error == 0 && c->self.on_gpu > 0)
         error = rs_context_peer(context, context->params.process, &addresses,
-                                RS_USE_GPUS, 0, &context->own_cpus,
+                                RS_USE_GPUS, 0, &context->own,
                                 &peers[RS_USE_GPUS]);
     pthread_mutex_unlock(&context->lock);
     return error;

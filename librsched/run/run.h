@@ -12,7 +12,7 @@
 
 #include "librsched/base/adopt.h"
 #include "librsched/base/coordinator.h"
-#include "librsched/base/cpus.h"
+#include "librsched/base/quota.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -55,6 +55,7 @@ struct rs_peer {
     bool rails_agreed; /* if its engine has that */
     atomic_bool dead; /* sticky */
     struct rs_addresses addresses;
+    struct rs_quotas quotas;
 };
 
 static inline bool rs_peer_has_gpus(const struct rs_peer *peer)
@@ -96,7 +97,7 @@ struct rsched_context {
     struct rs_ways ways;            /* within the node; engines look at it */
     struct rs_coordinator coordinator; /* counts messages in GPU memory */
     struct rs_peer *peers;
-    struct rs_cpus own_cpus; /* that this process may use */
+    struct rs_allowance own; /* what this process may use */
     struct rs_cpus all_cpus; /* that it or its peers in the node may use */
     bool cpus_known;      /* of all of these processes */
     bool same_cpus;       /* no peer in the node has others */
@@ -104,7 +105,7 @@ struct rsched_context {
     atomic_uint_fast64_t next_look_ps; /* when to look for dead peers */
     struct rs_safety safety;
     /* How a wait goes on; see wait.c. */
-    atomic_bool crowded; /* processes outnumber cores */
+    atomic_bool crowded; /* processes outnumber cores, or what a quota gives */
     atomic_uint vain_waits, skipped_yields;
     atomic_uint_fast64_t spin_polls, yield_polls;
     uint64_t sleep_ps;
@@ -215,7 +216,7 @@ void rs_context_addresses(struct rsched_context *context,
  * @return 0; RSCHED_EPEER: that life is over; or what connecting said */
 int rs_context_peer(struct rsched_context *context, int process,
                     const struct rs_addresses *addresses, enum rs_use use,
-                    uint32_t life, const struct rs_cpus *cpus,
+                    uint32_t life, const struct rs_allowance *allowance,
                     struct rs_peer **peer);
 
 /** The record of the latest life for a use of a process that is known to be

@@ -13,7 +13,7 @@
 enum {
     RS_TALK_MAGIC = 0x72736368, /* "rsch" */
     RS_TALK_BYTE_ORDER = 0x0102,
-    RS_TALK_VERSION = 10,
+    RS_TALK_VERSION = 11,
     RS_TALK_REASON_BYTES = 128,
     RS_TALK_LANES = 2 * RSCHED_MAX_RAILS, /* rails, also for GPU memory */
 };
@@ -35,12 +35,12 @@ struct rs_hello {
     uint32_t life[RS_NUM_USES]; /* of our connections, the least ones that I can
                                    use */
     uint32_t on_gpu; /* of these puts and receives lie in GPU memory */
-    struct rs_cpus cpus;
+    struct rs_allowance allowance;
     struct rs_addresses addresses;
     char reason[RS_TALK_REASON_BYTES];
 };
 static_assert(sizeof(struct rs_hello) ==
-                  1224 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
+                  1288 + RSCHED_MAX_ENGINES * RSCHED_ENGINE_ADDRESS_BYTES,
               "wire layout");
 
 /* The engines that I reach you by. */
