@@ -161,7 +161,7 @@ static int make(const char *what, struct rs_comm *record, const struct rs_args *
     else if (plan->too_long)
         error = refuse(what, RS_REASON_LAYOUT);
     else
-        error = rs_comm_exchange_create(record, plan, false, &exchange);
+        error = rs_comm_exchange_create(record, plan, 0, &exchange);
     if (error != 0) {
         rs_plan_destroy(plan);
         rs_request_discard(request);

@@ -444,14 +444,14 @@ static void name_exchange(const struct rs_comm *comm, uint64_t tag, int error)
 }
 
 int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
-                            bool variable, struct rsched_exchange **exchange)
+                            unsigned flags, struct rsched_exchange **exchange)
 {
     struct rsched_exchange_params params = {
         .pattern = plan->pattern,
         .send = plan->sends,
         .receive = plan->receives,
         .tag = (comm->id << 16) | (comm->creations++ & 0xffff),
-        .flags = variable ? RSCHED_EXCHANGE_VARIABLE : 0,
+        .flags = flags,
     };
     int error = rsched_exchange_create(rs_context(), &params, exchange);
 
@@ -466,11 +466,11 @@ int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
 /* Two votes: one rank's plan may have failed before (the caller's vote), and
  * one rank's creation may fail, which only its neighbors know. */
 int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
-                     bool variable, struct rsched_exchange **exchange,
+                     unsigned flags, struct rsched_exchange **exchange,
                      enum rs_reason *reason)
 {
     struct rsched_exchange *made = NULL;
-    int error = rs_comm_exchange_create(comm, plan, variable, &made);
+    int error = rs_comm_exchange_create(comm, plan, flags, &made);
     int mine[2] = {error != 0, error == RSCHED_ETRUNC}, all[2] = {0, 0};
 
     PMPI_Allreduce(mine, all, 2, MPI_INT, MPI_MAX, comm->comm);

@@ -524,13 +524,14 @@ enum rs_reason rs_comm_vote(struct rs_comm *comm, enum rs_reason reason);
 int rs_comm_send_slot(const struct rs_comm *comm, int i);
 int rs_comm_receive_slot(const struct rs_comm *comm, int i);
 /** Make an exchange with all processes of the communicator: 0 and *reason, or
- * an MPI error that has been raised. */
+ * an MPI error that has been raised.
+ * @param flags RSCHED_EXCHANGE_* */
 int rs_comm_exchange(struct rs_comm *comm, const struct rs_plan *plan,
-                     bool variable, struct rsched_exchange **exchange,
+                     unsigned flags, struct rsched_exchange **exchange,
                      enum rs_reason *reason);
 /** Its first half: the text of a failure has been logged. */
 int rs_comm_exchange_create(struct rs_comm *comm, const struct rs_plan *plan,
-                            bool variable, struct rsched_exchange **exchange);
+                            unsigned flags, struct rsched_exchange **exchange);
 /** The MPI error class for an rsched error, whose text is logged. */
 int rs_error_class(int error);
 /** Raise an MPI error on the communicator; returns the error. */

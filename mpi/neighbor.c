@@ -21,7 +21,8 @@ static int open_channel(struct rs_comm *comm, struct rs_plan *plan)
     if (comm->blocking != RS_ACCELERATED)
         return MPI_SUCCESS;
     rs_plan_look(plan);
-    return rs_comm_exchange(comm, plan, true, &comm->channel, &comm->blocking);
+    return rs_comm_exchange(comm, plan, RSCHED_EXCHANGE_VARIABLE | RSCHED_EXCHANGE_COMPARED,
+                            &comm->channel, &comm->blocking);
 }
 
 /* The plan of these arguments, remade when they are not the same as last time.
@@ -154,7 +155,7 @@ static bool persistent(MPI_Comm handle, const struct rs_args *args,
         reason = RS_REASON_MEMORY;
     reason = rs_comm_vote(comm, reason);
     if (reason == RS_ACCELERATED)
-        *result = rs_comm_exchange(comm, plan, false, &exchange, &reason);
+        *result = rs_comm_exchange(comm, plan, 0, &exchange, &reason);
     if (reason != RS_ACCELERATED) {
         rs_request_discard(request);
         rs_plan_destroy(plan);

@@ -442,7 +442,7 @@ static enum rs_reason make(struct rs_comm *comm, const struct rs_plan *plan,
     int mine[2] = {0, 0}, all[2] = {0, 0};
 
     for (unsigned i = 0; i < wanted && !all[0]; i++) {
-        int error = rs_comm_exchange_create(comm, plan, true,
+        int error = rs_comm_exchange_create(comm, plan, RSCHED_EXCHANGE_VARIABLE,
                                             &comm->channels[i].exchange);
 
         mine[0] |= error != 0;

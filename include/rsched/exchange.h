@@ -43,6 +43,11 @@ enum {
      * what has an address there when the exchange is made, may lie there. Each
      * message carries its size and is checked. */
     RSCHED_EXCHANGE_VARIABLE = 1u << 0,
+
+    /** With the former: the pattern's sizes are those of the first load, and
+     * processes that do not agree on them fail to make the exchange, as without
+     * it. A process looks at what it receives, so all must have this flag. */
+    RSCHED_EXCHANGE_COMPARED = 1u << 1,
 };
 
 /** What an exchange is made from. Zero it, then set what is needed. */
@@ -133,7 +138,10 @@ RSCHED_API int rsched_exchange_bind(struct rsched_exchange *exchange,
  *
  * @return 0, RSCHED_ESTATE (active, or not variable), RSCHED_EINVAL,
  *         RSCHED_ENOTSUP (GPU memory that the exchange's pattern did not have),
- *         RSCHED_ENOMEM; the error by which the exchange has failed before
+ *         RSCHED_ETRUNC, RSCHED_EMISMATCH (a put to the process itself is longer, or
+ *         shorter, than the receive that it meets), RSCHED_ELIMIT (2^45 bytes or more
+ *         to or from one process), RSCHED_ENOMEM; the error by which the exchange has
+ *         failed before. After one of these it must be loaded anew before it starts.
  */
 RSCHED_API int rsched_exchange_load(struct rsched_exchange *exchange,
                                     const struct rsched_pattern *pattern,

@@ -124,10 +124,25 @@ static bool are_rails(const struct rs_talk *t, const uint8_t *rail)
     return are;
 }
 
+/* Whether the first sizes are known. */
+static bool has_sizes(const struct rs_creation *c)
+{
+    return (c->x->flags & RSCHED_EXCHANGE_VARIABLE) == 0 ||
+           (c->x->flags & RSCHED_EXCHANGE_COMPARED) != 0;
+}
+
+/* Of the k-th put of a process to this one. */
+static int check_size(const struct rs_creation *c, const struct rs_talk *t, uint32_t k,
+                      uint64_t bytes)
+{
+    uint64_t expected = rsched_pattern_receive(c->pattern, t->receives[k])->bytes;
+
+    return has_sizes(c) ? rs_compare_sizes(k, t->process, bytes, expected) : 0;
+}
+
 /* The peer's puts must be our receives. */
 static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
 {
-    bool variable = (c->x->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     uint32_t n = t->num_receives;
     bool *seen = calloc((size_t)n + 1, sizeof(*seen));
     int error = 0;
@@ -136,7 +151,6 @@ static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
         error = rs_fail(RSCHED_ENOMEM, "no memory for an order");
     for (uint32_t i = 0; error == 0 && i < n; i++) {
         const struct rs_size *size = &t->sizes_in->of[i];
-        uint64_t bytes;
 
         if (size->k >= n || seen[size->k] || !are_rails(t, size->rail)) {
             error =
@@ -145,14 +159,7 @@ static int check_sizes(const struct rs_creation *c, const struct rs_talk *t)
             break;
         }
         seen[size->k] = true;
-        bytes = rsched_pattern_receive(c->pattern, t->receives[size->k])->bytes;
-        if (!variable && bytes != size->bytes)
-            error =
-                rs_fail(bytes < size->bytes ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
-                        "put %u of process %d has %llu bytes, this one "
-                        "expects %llu",
-                        size->k, t->process, (unsigned long long)size->bytes,
-                        (unsigned long long)bytes);
+        error = check_size(c, t, size->k, size->bytes);
     }
     free(seen);
     return error;
@@ -567,14 +574,19 @@ static void make_edges(struct rs_creation *c)
 static int check_self(const struct rs_creation *c)
 {
     const struct rs_talk *self = &c->self;
+    int error = 0;
 
-    if (self->num_puts == self->num_receives)
-        return 0;
-    return rs_fail(RSCHED_EMISMATCH,
-                   "making exchange %llu: %u puts to the process itself, which "
-                   "expects %u",
-                   (unsigned long long)c->x->tag, self->num_puts,
-                   self->num_receives);
+    if (self->num_puts != self->num_receives)
+        return rs_fail(RSCHED_EMISMATCH,
+                       "%u puts to the process itself, which expects %u",
+                       self->num_puts, self->num_receives);
+    for (uint32_t i = 0; error == 0 && self->num_puts > 0 && i < c->x->num_puts; i++) {
+        const struct rsched_put *put = rsched_pattern_put(c->pattern, i);
+
+        if (put->destination == self->process)
+            error = check_size(c, self, c->k[i], put->bytes);
+    }
+    return error;
 }
 
 static void agree(struct rs_creation *c)
@@ -604,13 +616,13 @@ static int make_all(struct rs_creation *c, int status)
                        "making exchange %llu: the context has no out-of-band "
                        "callbacks",
                        (unsigned long long)c->x->tag);
-    if (c->status == 0)
+    own = c->status != 0;
+    if (!own)
         error = check_self(c);
     if (c->status == 0 && error == 0 && c->self.num_puts > 0)
         error = rs_creation_meet_self(c);
     if (error != 0)
         rs_creation_failed(c, error);
-    own = c->status != 0;
     agree(c);
     if (c->status == 0)
         return 0;

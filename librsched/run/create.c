@@ -27,14 +27,28 @@ static int copy_pattern(struct rsched_exchange *x,
     return id < 0 ? (int)id : 0;
 }
 
+enum { KNOWN_FLAGS = RSCHED_EXCHANGE_VARIABLE | RSCHED_EXCHANGE_COMPARED };
+
+/* Without a pattern, or with one that is too long, there is nobody to tell. */
+static int check_pattern(const struct rsched_exchange_params *params)
+{
+    if (params->pattern == NULL)
+        return rs_fail(RSCHED_EINVAL, "making exchange %llu: no pattern",
+                       (unsigned long long)params->tag);
+    if (rsched_pattern_num_puts(params->pattern) > INT32_MAX ||
+        rsched_pattern_num_receives(params->pattern) > INT32_MAX)
+        return rs_fail(RSCHED_ELIMIT,
+                       "making exchange %llu: more than 2^31 puts",
+                       (unsigned long long)params->tag);
+    return 0;
+}
+
 static int check_params(const struct rsched_exchange_params *params)
 {
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
 
-    if (params->pattern == NULL ||
-        (params->flags & ~(unsigned)RSCHED_EXCHANGE_VARIABLE) != 0)
-        return rs_fail(RSCHED_EINVAL,
-                       "making exchange %llu: no pattern, or unknown flags",
+    if ((params->flags & ~(unsigned)KNOWN_FLAGS) != 0)
+        return rs_fail(RSCHED_EINVAL, "making exchange %llu: unknown flags",
                        (unsigned long long)params->tag);
     if (!variable && ((params->send == NULL &&
                        rsched_pattern_num_puts(params->pattern) > 0) ||
@@ -42,11 +56,6 @@ static int check_params(const struct rsched_exchange_params *params)
                        rsched_pattern_num_receives(params->pattern) > 0)))
         return rs_fail(RSCHED_EINVAL,
                        "making exchange %llu: no addresses of buffers",
-                       (unsigned long long)params->tag);
-    if (rsched_pattern_num_puts(params->pattern) > INT32_MAX ||
-        rsched_pattern_num_receives(params->pattern) > INT32_MAX)
-        return rs_fail(RSCHED_ELIMIT,
-                       "making exchange %llu: more than 2^31 puts",
                        (unsigned long long)params->tag);
     return 0;
 }
@@ -106,8 +115,8 @@ int rsched_exchange_create(struct rsched_context *context,
     struct rsched_exchange *x;
     bool variable = (params->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
     struct rs_error_text kept;
-    int status = 0; /* a mistake of this process that its peers are told of */
-    int error = check_params(params);
+    int status; /* a mistake of this process that its peers are told of */
+    int error = check_pattern(params);
 
     if (error != 0)
         return error;
@@ -121,11 +130,12 @@ int rsched_exchange_create(struct rsched_context *context,
     if (x == NULL)
         return rs_fail(RSCHED_ENOMEM, "no memory for an exchange");
     x->context = context;
-    x->flags = params->flags;
+    x->flags = params->flags & KNOWN_FLAGS;
     x->tag = params->tag;
     x->num_puts = (uint32_t)rsched_pattern_num_puts(pattern);
     x->num_receives = (uint32_t)rsched_pattern_num_receives(pattern);
-    if (!variable)
+    status = check_params(params);
+    if (status == 0 && !variable)
         status = copy_pattern(x, pattern);
     error = rs_exchange_agree(x, params, status);
     if (error == 0)

@@ -241,16 +241,30 @@ static int load_out(struct rsched_exchange *x,
     return 0;
 }
 
-/* The bytes that the process sends to itself over the connection of an edge; 0
- * if it has no such edge. */
-static uint64_t self_bytes_out(const struct rsched_exchange *x,
-                               const struct rs_edge *in)
+int rs_compare_sizes(uint32_t k, int process, uint64_t bytes, uint64_t expected)
 {
-    for (uint32_t i = 0; i < x->num_out; i++) {
-        if (x->out[i].peer == in->peer)
-            return x->out[i].bytes;
-    }
-    return 0;
+    if (bytes == expected)
+        return 0;
+    return rs_fail(bytes > expected ? RSCHED_ETRUNC : RSCHED_EMISMATCH,
+                   "put %u of process %d has %llu bytes, this one expects %llu", k, process,
+                   (unsigned long long)bytes, (unsigned long long)expected);
+}
+
+/* What the process sends to itself over the connection of an edge, put by put in the order
+ * of its receives. */
+static int check_self(const struct rsched_exchange *x, const struct rs_edge *in,
+                      const struct rsched_pattern *pattern)
+{
+    const struct rs_edge *out = x->out;
+    int error = 0;
+
+    while (out->peer != in->peer)
+        out++;
+    for (uint32_t i = 0; error == 0 && i < in->num_order; i++)
+        error = rs_compare_sizes(i, in->peer->process,
+                                 rsched_pattern_put(pattern, out->order[i])->bytes,
+                                 rsched_pattern_receive(pattern, in->order[i])->bytes);
+    return error;
 }
 
 static int load_in(struct rsched_exchange *x,
@@ -268,12 +282,10 @@ static int load_in(struct rsched_exchange *x,
         if (error != 0)
             return error;
         e->bytes = message.bytes;
-        if (is_self(x, e) && message.bytes != self_bytes_out(x, e))
-            return rs_fail(RSCHED_EMISMATCH,
-                           "exchange: %llu bytes to the process itself, which "
-                           "expects %llu",
-                           (unsigned long long)self_bytes_out(x, e),
-                           (unsigned long long)message.bytes);
+        if (is_self(x, e))
+            error = check_self(x, e, pattern);
+        if (error != 0)
+            return error;
         if (message.bytes == 0)
             continue;
         error = e->lane->ops->rx_load(e->lane, &message);

@@ -50,7 +50,8 @@ static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
 static int check_hello(const struct rs_talk *t)
 {
     const struct rs_hello *own = &t->hello_out, *peer = &t->hello_in;
-    bool variable = (peer->flags & RSCHED_EXCHANGE_VARIABLE) != 0;
+    bool variable = (peer->flags ^ own->flags) & RSCHED_EXCHANGE_VARIABLE;
+    uint32_t flag = variable ? RSCHED_EXCHANGE_VARIABLE : RSCHED_EXCHANGE_COMPARED;
 
     if (peer->magic != own->magic || peer->byte_order != own->byte_order)
         return rs_fail(RSCHED_EMISMATCH,
@@ -80,10 +81,9 @@ static int check_hello(const struct rs_talk *t)
                        t->process, (unsigned long long)peer->tag,
                        (unsigned long long)own->tag);
     if (peer->flags != own->flags)
-        return rs_fail(RSCHED_EMISMATCH,
-                       "process %d has %s RSCHED_EXCHANGE_VARIABLE, this one has%s",
-                       t->process, variable ? "the flag" : "no flag",
-                       variable ? " not" : "");
+        return rs_fail(RSCHED_EMISMATCH, "process %d has %s RSCHED_EXCHANGE_%s, this one has%s",
+                       t->process, peer->flags & flag ? "the flag" : "no flag",
+                       variable ? "VARIABLE" : "COMPARED", peer->flags & flag ? " not" : "");
     if (peer->num_receives != own->num_puts)
         return rs_fail(RSCHED_EMISMATCH,
                        "process %d expects %u puts, this one has %u for it",

@@ -301,6 +301,10 @@ int rs_exchange_compile(struct rsched_exchange *x,
                         const struct rsched_pattern *pattern,
                         const void *const *send, void *const *receive);
 
+/** Whether the k-th of a process's puts to this one has as many bytes as are expected.
+ * @return 0, RSCHED_ETRUNC (more), RSCHED_EMISMATCH (fewer) */
+int rs_compare_sizes(uint32_t k, int process, uint64_t bytes, uint64_t expected);
+
 /** List the lanes that an epoch starts: of all edges that have bytes, but those
  * that go by a kernel. */
 void rs_exchange_list_lanes(struct rsched_exchange *x);

@@ -49,6 +49,11 @@ static const struct quarrel quarrels[] = {
     {"flags", EDGES, RSCHED_EXCHANGE_VARIABLE, 0, 0, 0, BOTH(EMISMATCH),
      {"process 1 has the flag RSCHED_EXCHANGE_VARIABLE, this one has not",
       "process 0 has no flag RSCHED_EXCHANGE_VARIABLE, this one has"}},
+    {"compared", EDGES, RSCHED_EXCHANGE_COMPARED, 0, 0, 0, BOTH(EMISMATCH),
+     {"process 1 has the flag RSCHED_EXCHANGE_COMPARED, this one has not",
+      "process 0 has no flag RSCHED_EXCHANGE_COMPARED, this one has"}},
+    {"unknown flags", EDGES, 1u << 31, 0, 0, 0, BOTH(EINVAL),
+     {"process 1 says: making exchange 5: unknown flags", "unknown flags"}},
     {"job", EDGES, 0, 1, 0, 0, BOTH(EMISMATCH), {"another job", "another job"}},
     {"magic", EDGES, 0, 0, AT_MAGIC, 1, BOTH(EMISMATCH),
      {"does not run rsched", "does not run rsched"}},
@@ -184,7 +189,6 @@ static int make_without_buffers(struct rank *self, bool wrong)
 static int run_own_mistake(struct rank *self)
 {
     const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
-    const struct halo_edge wrong[] = {{0, 1, 8}, {1, 0, 8}};
     const struct halo_edge nobody[] = {{0, 99, 8}, {0, 1, 8}, {1, 0, 8}, {99, 1, 8}};
     struct rsched_pattern *pattern;
     struct rsched_exchange_params params = {.tag = 4};
@@ -215,11 +219,10 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(make_without_buffers(self, false) == 0);
     RANK_CHECK(make_without_buffers(self, self->rank == 1) == RSCHED_EINVAL);
     RANK_CHECK(strstr(rsched_last_error(), "buffer of put 0 is NULL") != NULL);
-    /* Bad parameters are refused before anybody is asked. */
+    /* Without a pattern nobody is asked. */
     params.pattern = NULL;
     RANK_CHECK(rsched_exchange_create(self->context, &params, &x) ==
                RSCHED_EINVAL);
-    RANK_CHECK(halo_create(self, wrong, 2, 1, 1u << 20, &h) == RSCHED_EINVAL);
     /* A pattern that names a process that does not exist: both are told, and then the
      * same tag is good. */
     RANK_CHECK(halo_create(self, nobody, 3, 3, 0, &h) == RSCHED_EINVAL);
@@ -238,6 +241,111 @@ static int run_own_mistake(struct rank *self)
     RANK_CHECK(halo_step(h, 0) == 0);
     mesh_barrier(self->end);
     halo_destroy(h);
+    return 0;
+}
+
+/* ---- sizes ---- */
+
+struct sizes {
+    uint64_t puts[2], receives[2];
+};
+
+/* Two puts to a process, and two receives from there. */
+static struct rsched_pattern *make_pattern(const struct rank *self, int peer,
+                                           const struct sizes *s)
+{
+    struct rsched_pattern *pattern;
+
+    if (rsched_pattern_create("sizes", &pattern) != 0)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        struct rsched_put put = {
+            .bytes = s->puts[i], .source = self->rank, .destination = peer};
+
+        rsched_pattern_add_put(pattern, &put);
+        put = (struct rsched_put){
+            .bytes = s->receives[i], .source = peer, .destination = self->rank};
+        rsched_pattern_add_receive(pattern, &put);
+    }
+    return pattern;
+}
+
+static char sent[2][64], received[2][64];
+static const void *const sends[2] = {sent[0], sent[1]};
+static void *const receives[2] = {received[0], received[1]};
+
+static int make_sized(struct rank *self, int peer, unsigned flags, const struct sizes *s,
+                      struct rsched_exchange **x)
+{
+    struct rsched_pattern *pattern = make_pattern(self, peer, s);
+    struct rsched_exchange_params params = {.pattern = pattern, .send = sends,
+                                            .receive = receives, .tag = 9, .flags = flags};
+    int error = rsched_exchange_create(self->context, &params, x);
+
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
+/* The first sizes of a variable exchange, where they are to be compared. */
+static int run_compared(struct rank *self)
+{
+    const unsigned compared = RSCHED_EXCHANGE_VARIABLE | RSCHED_EXCHANGE_COMPARED;
+    const struct sizes good = {{8, 16}, {8, 16}}, fewer = {{8, 15}, {8, 16}},
+                       more = {{8, 17}, {8, 16}};
+    const struct {
+        const struct sizes *of_rank_0;
+        unsigned flags;
+        int error;
+    } cases[] = {
+        {&good, compared, 0},
+        {&fewer, compared, RSCHED_EMISMATCH},
+        {&more, compared, RSCHED_ETRUNC},
+        {&more, RSCHED_EXCHANGE_VARIABLE, 0},
+        {&more, 0, RSCHED_ETRUNC},
+    };
+    struct rsched_exchange *x;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int error = make_sized(self, 1 - self->rank, cases[i].flags,
+                               self->rank == 0 ? cases[i].of_rank_0 : &good, &x);
+
+        if (error != cases[i].error)
+            return RANK_FAIL("case %zu: %d: %s", i, error, rsched_last_error());
+        mesh_barrier(self->end);
+        if (error == 0)
+            rsched_exchange_destroy(x);
+    }
+    return 0;
+}
+
+static int load_sized(struct rank *self, struct rsched_exchange *x, const struct sizes *s)
+{
+    struct rsched_pattern *pattern = make_pattern(self, self->rank, s);
+    int error = rsched_exchange_load(x, pattern, sends, receives);
+
+    rsched_pattern_destroy(pattern);
+    return error;
+}
+
+/* Puts of a process to itself are compared one by one, too. */
+static int run_own_sizes(struct rank *self)
+{
+    const struct sizes good = {{8, 16}, {8, 16}}, more = {{16, 8}, {8, 16}},
+                       fewer = {{8, 16}, {16, 8}};
+    struct rsched_exchange *x;
+
+    RANK_CHECK(make_sized(self, self->rank, 0, &more, &x) == RSCHED_ETRUNC);
+    RANK_CHECK(strstr(rsched_last_error(), "making exchange 9: put 0 of process") != NULL);
+    RANK_CHECK(make_sized(self, self->rank, 0, &fewer, &x) == RSCHED_EMISMATCH);
+    RANK_CHECK(make_sized(self, self->rank, RSCHED_EXCHANGE_VARIABLE, &more, &x) == 0);
+    RANK_CHECK(load_sized(self, x, &more) == RSCHED_ETRUNC);
+    RANK_CHECK(load_sized(self, x, &fewer) == RSCHED_EMISMATCH);
+    RANK_CHECK(rsched_exchange_start(x) == RSCHED_ESTATE);
+    RANK_CHECK(load_sized(self, x, &good) == 0);
+    memset(sent[1], 7, sizeof(sent[1]));
+    RANK_CHECK(rsched_exchange_start(x) == 0 && rsched_exchange_wait(x) == 0);
+    RANK_CHECK(received[1][15] == 7 && received[1][16] == 0);
+    rsched_exchange_destroy(x);
     return 0;
 }
 
@@ -479,6 +587,8 @@ static const struct {
     {"quarrels", run_quarrels, 2, {0}},
     {"chain reaction", run_chain_reaction, 4, {0}},
     {"own mistake", run_own_mistake, 2, {0}},
+    {"compared", run_compared, 2, {0}},
+    {"own sizes", run_own_sizes, 1, {0}},
     {"child", run_child, 2, {0}},
     {"return", run_return, 2, {0}},
     {"shapes", run_shapes, 5, {0}},
