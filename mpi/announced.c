@@ -109,7 +109,7 @@ static void list_block(const struct rs_message *m, rsched_pull_block *add, void 
 {
     /* Of a layout that is not known `bytes` are not where the message lies. */
     if (m->sends && m->layout == NULL && m->gpu == RS_GPU_NONE &&
-        m->reason != RS_REASON_LAYOUT)
+        m->reason != RS_REASON_LAYOUT && m->reason != RS_REASON_MEMORY)
         add(list, m->buffer, m->bytes);
 }
 

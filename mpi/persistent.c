@@ -78,8 +78,10 @@ static enum rs_reason lay_out(struct rs_message *message, const void *buffer,
     struct rs_flat *one, *all;
     enum rs_reason reason = RS_ACCELERATED;
 
-    if (count < 0 || type == MPI_DATATYPE_NULL)
+    if (count < 0)
         return RS_REASON_ARGUMENT;
+    if (type == MPI_DATATYPE_NULL) /* natively taken, of nothing */
+        return RS_ACCELERATED;
     one = rs_flat_get(type);
     if (one != NULL && lay_out_block(message, buffer, (uint64_t)count, one)) {
         rs_flat_drop(one);
@@ -146,10 +148,9 @@ static struct rs_message *message_create(enum rs_call call,
         *reason = RS_REASON_MEMORY;
         return NULL;
     }
-    *message = (struct rs_message){0};
-    message->sends = sends;
+    *message = (struct rs_message){.sends = sends, .gpu = RS_GPU_NONE};
     *reason = lay_out(message, a->buffer, a->count, a->type);
-    if (*reason != RS_ACCELERATED && *reason != RS_REASON_LAYOUT) {
+    if (*reason == RS_REASON_ARGUMENT) {
         rs_flat_drop(message->layout);
         free(message);
         rs_lane_release(lane);
@@ -162,8 +163,8 @@ static struct rs_message *message_create(enum rs_call call,
     message->native = message->synced = MPI_REQUEST_NULL;
     if (call == RS_CALL_BSEND_INIT)
         message->reason = RS_REASON_BUFFERED;
-    else if (*reason == RS_REASON_LAYOUT)
-        message->reason = RS_REASON_LAYOUT;
+    else if (*reason != RS_ACCELERATED)
+        message->reason = *reason; /* its layout is not known */
     else if (is_of_no_lane(message))
         message->reason = RS_REASON_GPU;
     message->need = message->reason != RS_ACCELERATED ? UINT64_MAX

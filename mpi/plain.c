@@ -51,10 +51,16 @@ static inline void before_send(MPI_Comm comm, int peer, int tag)
         rs_before_send(comm, peer, tag);
 }
 
+/* Whether a pair may have to know of a call that blocks. With nobody it ends at once. */
+static inline bool is_concerned(int peer)
+{
+    return UNLIKELY(rs_num_pairs > 0) && peer != MPI_PROC_NULL;
+}
+
 /* N4 too. */
 static inline void before_blocking(MPI_Comm comm, int peer, int tag)
 {
-    if (UNLIKELY(rs_num_pairs > 0)) {
+    if (is_concerned(peer)) {
         rs_before_send(comm, peer, tag);
         rs_settle();
     }
@@ -122,7 +128,7 @@ static inline bool is_unready(MPI_Comm comm, int peer, int tag)
 /* N2, N4 */
 static inline void before_receive(MPI_Comm comm, int peer, int tag)
 {
-    if (UNLIKELY(rs_num_pairs > 0)) {
+    if (is_concerned(peer)) {
         rs_before_receive(comm, peer, tag, RS_STAYS_NOT);
         rs_settle();
     }
@@ -179,8 +185,12 @@ static inline void before_posting(MPI_Comm comm, int peer, int tag,
 static inline void before_both(MPI_Comm comm, int dest, int sendtag, int source,
                                int recvtag)
 {
-    before_send(comm, dest, sendtag);
-    before_receive(comm, source, recvtag);
+    if (is_concerned(dest))
+        rs_before_send(comm, dest, sendtag);
+    if (is_concerned(source))
+        rs_before_receive(comm, source, recvtag, RS_STAYS_NOT);
+    if (is_concerned(dest) || is_concerned(source))
+        rs_settle();
 }
 
 #define SENDRECV(Name, PARAMS, ...)                                          \

@@ -446,6 +446,67 @@ static void case_wildcard_before(void)
     check_outside(&any, &got);
 }
 
+/* A send of nothing, which has no datatype, is the lane's next message, where it is taken at
+ * all. */
+static void case_of_nothing(void)
+{
+    MPI_Request request;
+    MPI_Status status;
+    int error = MPI_SUCCESS, count;
+
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (sends)
+        error = MPI_Send_init(NULL, 0, MPI_DATATYPE_NULL, receiver, TESTED, comm, &request);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+    MPI_Bcast(&error, 1, MPI_INT, sender, comm);
+    if (error != MPI_SUCCESS)
+        return;
+    open_lanes(CONTROL, TESTED);
+    start_receive(TESTED);
+    if (sends) {
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
+    if (receives) {
+        MPI_Wait(&in_request[TESTED], &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        CHECK(count == 0, "%d numbers", count);
+    }
+    start_receive(TESTED);
+    expect(TESTED, send_one(TESTED));
+}
+
+static void call_nobody(void)
+{
+    int none = 0;
+
+    MPI_Send(&none, 1, MPI_INT, MPI_PROC_NULL, TESTED, comm);
+    MPI_Recv(&none, 1, MPI_INT, MPI_PROC_NULL, TESTED, comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&none, 1, MPI_INT, MPI_PROC_NULL, TESTED, &none, 1, MPI_INT, MPI_PROC_NULL,
+                 TESTED, comm, MPI_STATUS_IGNORE);
+    MPI_Probe(MPI_PROC_NULL, TESTED, comm, MPI_STATUS_IGNORE);
+}
+
+/* Calls that concern nobody stop nothing, whatever is under way. */
+static void case_nobody(void)
+{
+    enum { ROUNDS = 200 };
+    struct hope hope = {0};
+    uint64_t before;
+    int rounds = 0;
+
+    do {
+        CHECK(rounds++ < ROUNDS, "stopped for nobody");
+        open_lanes(CONTROL, TESTED);
+        before = counter("lane_sends") + counter("lane_receives");
+        start_receive(TESTED);
+        call_nobody();
+        expect(TESTED, send_one(TESTED));
+    } while (!all_have(&hope, !uses_lanes || counter("lane_sends") + counter("lane_receives") ==
+                                                 before + sends + receives));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -462,6 +523,8 @@ int main(int argc, char **argv)
         {"without lane", case_without_lane},
         {"wildcard later", case_wildcard_later},
         {"wildcard before", case_wildcard_before},
+        {"of nothing", case_of_nothing},
+        {"nobody", case_nobody},
     };
     enum { CASES = sizeof(cases) / sizeof(cases[0]) };
     MPI_Comm comms[CASES + 1]; /* freed last: their handles would come again */
