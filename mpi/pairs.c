@@ -225,7 +225,7 @@ bool rs_pair_share(struct rs_pair *pair)
         memfd_create("rsched-lanes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (pair->fd >= 0 && fchmod(pair->fd, 0600) == 0 &&
         /* Pages are there when they are touched. */
-        rs_limit_resize(pair->fd, rs_pair_bytes(rs_lane_most())) == 0 &&
+        rs_limit_grow(pair->fd, rs_pair_bytes(rs_lane_most())) == 0 &&
         fcntl(pair->fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
         getrandom(&nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce))
         words = map(pair, pair->fd);

@@ -161,7 +161,7 @@ int rs_segment_init(struct rs_segment *segment, uint64_t job)
     if (s.fd < 0)
         return rs_fail(RSCHED_ESYS, "loopback: memfd_create: %m");
     if (fchmod(s.fd, 0600) != 0 ||
-        rs_limit_resize(s.fd, s.bytes) != 0 ||
+        rs_limit_grow(s.fd, s.bytes) != 0 ||
         fcntl(s.fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
         error = rs_fail(RSCHED_ESYS, "loopback: setting up a memfd: %m");
         goto err_close;
@@ -239,28 +239,15 @@ static int reserve(int fd, uint64_t offset, uint64_t bytes)
     return error;
 }
 
-/* Where a block could not be mapped it is longer already, and it may not shrink.
- * @return an errno */
-static int grow(int fd, uint64_t bytes)
-{
-    struct stat status;
-
-    if (fstat(fd, &status) != 0)
-        return errno;
-    return (uint64_t)status.st_size >= bytes ||
-                   ftruncate(fd, (off_t)bytes) == 0
-               ? 0
-               : errno;
-}
-
 /* Reserve the pages now, so that no epoch pays for them; but not those that may
  * never be used. @return an errno */
 static int make_room(int fd, const struct rs_block *b, bool sparse)
 {
-    if (!rs_limit_allows(b->offset + b->bytes))
-        return errno;
-    return sparse ? grow(fd, b->offset + b->bytes)
-                  : reserve(fd, b->offset, b->bytes);
+    if (sparse)
+        return rs_limit_grow(fd, b->offset + b->bytes) == 0 ? 0 : errno;
+    return rs_limit_allows(b->offset + b->bytes)
+               ? reserve(fd, b->offset, b->bytes)
+               : errno;
 }
 
 static int add_block(struct rs_segment *segment, uint64_t bytes, bool sparse,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /** @return false, with errno EFBIG: a file may not have so many bytes */
@@ -26,10 +27,15 @@ static inline bool rs_limit_allows(uint64_t bytes)
     return false;
 }
 
-/** Make a file so long. @return 0, or -1 with errno */
-static inline int rs_limit_resize(int fd, uint64_t bytes)
+/** Make a file at least so long: where a part could not be mapped it is longer already,
+ * and it may not shrink. @return 0, or -1 with errno */
+static inline int rs_limit_grow(int fd, uint64_t bytes)
 {
-    return rs_limit_allows(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+    struct stat status;
+
+    if (!rs_limit_allows(bytes) || fstat(fd, &status) != 0)
+        return -1;
+    return (uint64_t)status.st_size >= bytes ? 0 : ftruncate(fd, (off_t)bytes);
 }
 
 /** Bytes that the process may map besides what it has (RLIMIT_AS, which batch systems

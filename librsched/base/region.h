@@ -64,8 +64,9 @@ int rs_shared_punch(uint64_t offset, uint64_t bytes);
 /** That, and the file. */
 void rs_shared_give_back(const struct rs_place *place);
 
-/** Map a part of the file at an address that differs from its offset by a
- * multiple of `unit`, as huge pages need it. NULL with errno. */
+/** Map a part behind all others of the file, at an address that differs from its
+ * offset by a multiple of `unit`, as huge pages need it. It is never given out again.
+ * NULL with errno. */
 char *rs_shared_map_part(uint64_t offset, uint64_t bytes, uint64_t unit);
 
 /** Move a mapping to where another one is. Not by the C library's function:

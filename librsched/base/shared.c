@@ -183,7 +183,7 @@ static int make_file(void)
         return rs_fail(RSCHED_ESYS, "shared memory: memfd_create: %m");
     if (getrandom(&head[1], sizeof(head[1]), 0) != sizeof(head[1]) ||
         fchmod(fd, 0600) != 0 ||
-        rs_limit_resize(fd, rs_shared_page_bytes()) != 0 ||
+        rs_limit_grow(fd, rs_shared_page_bytes()) != 0 ||
         write(fd, head, sizeof(head)) != sizeof(head) ||
         /* Others may read what they have mapped, whatever happens to us. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
@@ -270,11 +270,14 @@ char *rs_shared_map_part(uint64_t offset, uint64_t bytes, uint64_t unit)
     if (reserved == MAP_FAILED)
         return NULL;
     address = reserved + (offset - (uint64_t)(uintptr_t)reserved) % unit;
-    if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+    /* The file grows only now, since it may not shrink. */
+    if (rs_limit_grow(rs_shared.file.fd, offset + bytes) != 0 ||
+        mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
              rs_shared.file.fd, (off_t)offset) == MAP_FAILED) {
         munmap(reserved, room);
         return NULL;
     }
+    rs_shared.bytes = offset + bytes;
     if (address > reserved)
         munmap(reserved, (size_t)(address - reserved));
     if (address + bytes < reserved + room)
@@ -291,14 +294,10 @@ static int add_part(struct region *r, size_t bytes)
     uint64_t offset = round_up(rs_shared.bytes, unit);
     uint64_t rounded = round_up(bytes, rs_shared_page_bytes());
 
-    if (rs_limit_resize(rs_shared.file.fd, offset + rounded) != 0)
-        return rs_fail(RSCHED_ENOMEM, "shared memory: %zu bytes: %m", bytes);
     r->place = (struct rs_place){rs_shared.file.id, offset, rounded,
                                  rs_shared_map_part(offset, rounded, unit)};
     if (r->place.address == NULL)
-        return rs_fail(RSCHED_ENOMEM, "shared memory: mapping %zu bytes: %m",
-                       bytes);
-    rs_shared.bytes = offset + rounded;
+        return rs_fail(RSCHED_ENOMEM, "shared memory: %zu bytes: %m", bytes);
     rs_region_insert(r);
     return 0;
 }

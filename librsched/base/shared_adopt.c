@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "librsched/base/error.h"
-#include "librsched/base/limit.h"
 #include "librsched/base/log.h"
 #include "librsched/base/pin.h"
 #include "librsched/base/region.h"
@@ -84,14 +83,9 @@ static int adopt_part(struct region *r, char *address, uint64_t bytes)
     char *copy;
     int error;
 
-    if (rs_limit_resize(rs_shared.file.fd, offset + bytes) != 0)
-        return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
-                       (unsigned long long)bytes);
-    /* Parts are never given out again, whatever becomes of this one. */
-    rs_shared.bytes = offset + bytes;
     copy = rs_shared_map_part(offset, bytes, unit);
     if (copy == NULL)
-        return rs_fail(RSCHED_ENOMEM, "shared memory: mapping %llu bytes: %m",
+        return rs_fail(RSCHED_ENOMEM, "shared memory: adopting %llu bytes: %m",
                        (unsigned long long)bytes);
     r->place = (struct rs_place){rs_shared.file.id, offset, bytes, address};
     error = move_pages(r, copy);

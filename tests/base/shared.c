@@ -245,6 +245,41 @@ Test(base_shared, what_the_machine_does_not_have_is_refused)
     cr_assert_eq(rsched_free(memory), 0);
 }
 
+static off_t bytes_of(const struct rs_shared_file *file)
+{
+    struct stat status;
+
+    cr_assert_eq(fstat(file->fd, &status), 0);
+    return status.st_size;
+}
+
+/* The file may not shrink, and others come in the place of what was refused. */
+Test(base_shared, what_is_refused_is_not_in_the_file)
+{
+    const size_t too_many = (size_t)1 << 61;
+    struct rs_shared_file file;
+    void *memory;
+    char *pages;
+    off_t bytes;
+
+    cr_assert_eq(rs_shared_open(&file), 0);
+    bytes = bytes_of(&file);
+    cr_assert_eq(rsched_alloc(too_many, &memory), RSCHED_ENOMEM);
+    cr_assert_eq(bytes_of(&file), bytes);
+    /* As where the kernel maps no more when the file is longer already. */
+    cr_assert_eq(ftruncate(file.fd, 4 * HUGE), 0);
+    cr_assert_eq(rsched_alloc(4096, &memory), 0);
+    pages = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(pages, MAP_FAILED);
+    cr_assert_eq(rs_shared_adopt(pages, 4096), 0);
+    cr_assert_eq(bytes_of(&file), 4 * HUGE);
+    cr_assert_eq(rsched_free(memory), 0);
+    cr_assert_eq(rs_shared_unadopt(pages, pages + 4096), 0);
+    munmap(pages, 4096);
+    rs_shared_close();
+}
+
 Test(base_shared, the_file_goes_with_its_last_user)
 {
     int before = count_descriptors();
