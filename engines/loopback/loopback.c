@@ -237,23 +237,29 @@ static void loopback_offer(struct rsched_connection *connection,
     memset(offer, 0, RSCHED_ENGINE_OFFER_BYTES);
 }
 
+static int take(int *fd)
+{
+    int taken = *fd;
+
+    *fd = -1;
+    return taken;
+}
+
 /* Take what the peer, which could not be opened, has handed over. */
 static int open_handed(struct rsched_connection *c, struct rs_hand *hand)
 {
-    int error = open_header(c, hand->fds[0]);
+    int error = open_header(c, take(&hand->fds[0]));
+    bool has_room;
 
-    hand->fds[0] = -1;
     if (error != 0)
         return error;
     c->pid = hand->pid;
     c->reads = c->pid > 0 && rs_process_may_read(c->pid);
-    if (!has_room_after(c->segment_fd)) {
-        rs_maps_init(&c->maps, -1, c->memory_id);
-        return 0;
-    }
-    c->pidfd = hand->pidfd;
-    rs_maps_init(&c->maps, hand->fds[1], c->memory_id);
-    hand->fds[1] = hand->pidfd = -1;
+    has_room = has_room_after(c->segment_fd);
+    /* Of one that has no number here nothing else says that it is dead. */
+    if (has_room || c->pid == 0)
+        c->pidfd = take(&hand->pidfd);
+    rs_maps_init(&c->maps, has_room ? take(&hand->fds[1]) : -1, c->memory_id);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks in namespaces of their own, as in containers, of groups of their own, without
- * a /proc, or whose memory is nobody's to look at. Run as `spaces NAME [cma]`, one of the kinds below; with `cma` the
+ * a /proc, or whose memory is nobody's to look at, or that die. Run as `spaces NAME [cma]`, one of the kinds below; with `cma` the
  * kernel reads wherever it may. They share memory all the same, and what must not work
  * between some of them (sockets of other network namespaces) is an error that
  * says so; over RDMA devices they exchange all the same. SKIP where the kernel does
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -46,6 +47,7 @@ struct kind {
     bool crowd;  /* many ranks, not two */
     bool groups; /* each rank has one of its own; none is root */
     bool bare;   /* there is no /proc */
+    bool dies;   /* rank 1 does */
 };
 
 static const struct kind kinds[] = {
@@ -61,6 +63,7 @@ static const struct kind kinds[] = {
     {.name = "secret", .secret = true},
     {.name = "groups", .groups = true},
     {.name = "bare", .spaces = CLONE_NEWNS, .bare = true},
+    {.name = "dead", .spaces = CLONE_NEWPID | CLONE_NEWNS, .dies = true},
     /* Nothing is left that both could use. */
     {.name = "network",
      .spaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWNET,
@@ -201,6 +204,31 @@ static int exchange_in_crowd(struct rank *self)
     return 0;
 }
 
+/* So many are left that what can be done without is not opened. */
+static bool use_up_descriptors(void)
+{
+    const struct rlimit limit = {100, 100};
+    int fd = 0;
+
+    while (fd >= 0 && fd < 80)
+        fd = dup(STDOUT_FILENO);
+    return fd >= 0 && setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static int outlive(struct rank *self)
+{
+    struct halo *halo;
+
+    RANK_CHECK(use_up_descriptors());
+    RANK_CHECK(halo_create(self, edges, NUM_EDGES, 3, 0, &halo) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1)
+        _exit(0);
+    RANK_CHECK(halo_step(halo, 0) == RSCHED_EPEER);
+    halo_destroy(halo);
+    return 0;
+}
+
 /* Rank 1 stays where the test is: a container and its host. */
 static int run(struct rank *self)
 {
@@ -210,6 +238,8 @@ static int run(struct rank *self)
         return exchange_in_crowd(self);
     if (kind->devices)
         return exchange_by_devices(self);
+    if (kind->dies)
+        return outlive(self);
     return kind->unreachable ? fail_to_exchange(self) : exchange(self);
 }
 
