@@ -39,7 +39,8 @@ struct rsched_setting {
  * with it.
  *
  * @return 0, or RSCHED_EINVAL with a text that names the variable, its value
- *         and what is allowed. Thread-safe; the environment is read once.
+ *         and what is allowed; RSCHED_ENOMEM: not enough to read the machine of
+ *         RSCHED_MACHINE now. Thread-safe; the environment is read once.
  */
 RSCHED_API int rsched_config_check(void);
 

@@ -407,10 +407,21 @@ static void describe_allowed(const struct entry *entry, char *text, size_t size)
     write_number(entry->most, units, text + n, size - n);
 }
 
-static void read_entry(struct entry *entry)
+/* The program may change its environment later; the copy stays if *used says so. Not by
+ * malloc(): the environment is read once, and that would have failed for good.
+ * @return NULL: too long */
+static const char *copy_text(const char *text, size_t *used)
 {
-    const char *variable = getenv(entry->shown.name);
-    char *text;
+    enum { MOST = 64 << 10 };
+    static char texts[MOST];
+    const size_t bytes = strlen(text) + 1;
+
+    return bytes > MOST - *used ? NULL : memcpy(texts + *used, text, bytes);
+}
+
+static void read_entry(struct entry *entry, size_t *used)
+{
+    const char *variable = getenv(entry->shown.name), *text;
     char allowed[128];
 
     set_value(entry, entry->shown.initial);
@@ -418,18 +429,17 @@ static void read_entry(struct entry *entry)
     entry->shown.origin = "default";
     if (variable == NULL)
         return;
-    /* The program may change its environment later; the copy stays. */
-    text = strdup(variable);
+    text = copy_text(variable, used);
     if (text == NULL) {
-        complain("%s: out of memory", entry->shown.name);
+        complain("%s=%.100s: too long", entry->shown.name, variable);
     } else if (set_value(entry, text)) {
+        *used += strlen(text) + 1;
         entry->shown.value = text;
         entry->shown.origin = "environment";
     } else {
         describe_allowed(entry, allowed, sizeof(allowed));
         complain("%s=%.100s: not a valid value (%s): %s", entry->shown.name,
                  text, allowed, entry->shown.help);
-        free(text);
     }
 }
 
@@ -461,8 +471,10 @@ static bool is_of_a_module(const char *variable, size_t length)
 
 static void read_environment(void)
 {
+    size_t used = 0;
+
     for (size_t i = 0; i < NUM_SETTINGS; i++)
-        read_entry(&table[i]);
+        read_entry(&table[i], &used);
     for (char **v = environ; v != NULL && *v != NULL; v++) {
         size_t length = strcspn(*v, "=");
 

@@ -10,12 +10,14 @@
 static int check_machine(const char *name)
 {
     struct rsched_machine *machine;
+    int error;
 
     if (name[0] == '\0')
         return 0;
-    if (rsched_machine_open(name, &machine) != 0)
-        return rs_fail(RSCHED_EINVAL, "RSCHED_MACHINE=%s: %s", name,
-                       rsched_last_error());
+    error = rsched_machine_open(name, &machine);
+    if (error != 0)
+        return rs_fail(error == RSCHED_ENOMEM ? error : RSCHED_EINVAL,
+                       "RSCHED_MACHINE=%s: %s", name, rsched_last_error());
     rsched_machine_destroy(machine);
     return 0;
 }

@@ -152,6 +152,60 @@ static const char *accepts(const void *arg)
     return rsched_config_check() == 0 ? NULL : rsched_last_error();
 }
 
+static bool no_memory; /* for rsched and this test */
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t number, size_t bytes);
+void *__wrap_calloc(size_t number, size_t bytes);
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return no_memory ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t number, size_t bytes)
+{
+    return no_memory ? NULL : __real_calloc(number, bytes);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return no_memory ? NULL : __real_strdup(text);
+}
+
+static const char *needs_memory_for_a_machine(const void *arg)
+{
+    (void)arg;
+    no_memory = true;
+    if (rs_config_check() != 0)
+        return rsched_last_error();
+    if (rs_config()->spin_polls != 7)
+        return "a value is wrong";
+    if (rsched_config_check() != RSCHED_ENOMEM)
+        return "a machine takes no memory";
+    no_memory = false;
+    return accepts(NULL);
+}
+
+/* What is read only once must not fail for what may be there later. */
+Test(config, lack_of_memory_passes)
+{
+    in_child(SETTINGS("RSCHED_SPIN=7", "RSCHED_MACHINE=tofu-k"),
+             needs_memory_for_a_machine, NULL);
+}
+
+Test(config, what_is_too_long_for_its_place_is_refused)
+{
+    static char setting[70000] = "RSCHED_REPORT_FILE=";
+
+    memset(setting + strlen(setting), 'x', sizeof(setting) - 1 - strlen(setting));
+    in_child(SETTINGS(setting), refuses,
+             (const char *[]){"RSCHED_REPORT_FILE=xxx", "too long", NULL});
+}
+
 Test(config, wrong_devices_are_refused)
 {
     REFUSED("RSCHED_DEVICES=,", "DEVICE[:PORT]");
