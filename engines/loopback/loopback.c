@@ -298,7 +298,8 @@ static uint32_t loopback_rails(const struct rsched_connection *connection)
 
 static void loopback_disconnect(struct rsched_connection *connection)
 {
-    rs_segment_forget(&connection->engine->segment, connection);
+    rs_segment_forget(&connection->engine->segment, connection,
+                      rs_connection_is_dead);
     if (!connection->self) {
         if (connection->pidfd >= 0)
             close(connection->pidfd);

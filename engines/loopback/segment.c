@@ -205,10 +205,10 @@ static bool block_is_free(const struct rs_block *b,
     if (b->in_use)
         return false;
     /* Acquire: all that the writer wrote before it closed is over. */
-    return b->unattached || b->writer == NULL ||
+    return b->unattached ||
            atomic_load_explicit(&b->words->closed, memory_order_acquire) ==
                b->base ||
-           gone(b->writer);
+           (b->writer != NULL && gone(b->writer));
 }
 
 static struct rs_block *find_block(struct rs_segment *segment, uint64_t bytes,
@@ -325,10 +325,15 @@ void rs_segment_release(struct rs_block *block, bool attached)
 }
 
 void rs_segment_forget(struct rs_segment *segment,
-                       struct rsched_connection *writer)
+                       struct rsched_connection *writer,
+                       bool (*gone)(const struct rsched_connection *))
 {
+    bool dead = gone(writer);
+
     for (struct rs_block *b = segment->blocks; b != NULL; b = b->next) {
-        if (b->writer == writer)
-            b->writer = NULL;
+        if (b->writer != writer)
+            continue;
+        b->unattached = b->unattached || dead;
+        b->writer = NULL;
     }
 }

@@ -111,8 +111,8 @@ struct rs_block {
     struct rs_words *words; /* mapped */
     uint64_t base;          /* of the lane that has or had it */
     bool in_use;
-    bool unattached;        /* nobody ever learnt of it */
-    struct rsched_connection *writer;
+    bool unattached;        /* nobody ever learnt of it, or who did is dead */
+    struct rsched_connection *writer; /* NULL: forgotten */
 };
 
 /* Chunk numbers of one lane stay below this power of two, by which bases
@@ -143,9 +143,11 @@ int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
 /** Give a block back. It is used again once its writer has closed. */
 void rs_segment_release(struct rs_block *block, bool attached);
 
-/** No lane of this writer will ever write again. */
+/** The connection to a writer goes. What it may still write is used again once it has
+ * closed. @param gone as above */
 void rs_segment_forget(struct rs_segment *segment,
-                       struct rsched_connection *writer);
+                       struct rsched_connection *writer,
+                       bool (*gone)(const struct rsched_connection *));
 
 /** Map bytes [offset, offset + bytes) of a segment. What a process has mapped
  * it maps no second time: engines in its threads meet at one address, where

@@ -111,6 +111,39 @@ Test(runtime_segment, signals_do_not_keep_memory_away)
     rs_segment_fini(&segment);
 }
 
+static bool always(const struct rsched_connection *writer)
+{
+    (void)writer;
+    return true;
+}
+
+/* Who is not known any more may write its block until it closes, or is dead. */
+Test(runtime_segment, blocks_of_a_writer_that_lives_are_kept)
+{
+    struct rs_segment segment;
+    struct rsched_connection *writer = (void *)&segment; /* any */
+    struct rs_block *block, *other;
+
+    cr_assert_eq(rs_segment_init(&segment, JOB), 0);
+    cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, writer, never,
+                                     &block), 0);
+    rs_segment_release(block, true);
+    rs_segment_forget(&segment, writer, never);
+    cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, NULL, never,
+                                     &other), 0);
+    cr_assert_neq(other, block);
+    atomic_store(&block->words->closed, block->base);
+    cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, writer, never,
+                                     &other), 0);
+    cr_assert_eq(other, block);
+    rs_segment_release(block, true);
+    rs_segment_forget(&segment, writer, always);
+    cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, NULL, never,
+                                     &other), 0);
+    cr_assert_eq(other, block);
+    rs_segment_fini(&segment);
+}
+
 /* Words of a block that nobody has written are 0: they must not look as if they
  * had been written for it. */
 Test(runtime_segment, bases_of_blocks_are_never_zero)
