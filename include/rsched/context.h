@@ -97,7 +97,9 @@ struct rsched_context_params {
 /**
  * Make a context. Each neighbor on the node takes three descriptors as long as it is
  * there, or one where three quarters of RLIMIT_NOFILE are open already; the last quarter
- * is left for further ones, and for the program.
+ * is left for further ones, and for the program. Those of a neighbor that has made
+ * another context are given back once an exchange has been made with that, and those
+ * with the one before have been destroyed.
  *
  * @param params  copied
  * @param context where it is stored; destroy it with rsched_context_destroy()

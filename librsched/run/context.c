@@ -434,7 +434,8 @@ static void note_dead(struct rsched_context *context)
     atomic_store(&context->any_dead, any);
 }
 
-/* Give back the connections that have been replaced and nobody uses. */
+/* Give back the connections that have been replaced and nobody uses: by another one, or
+ * those with a former instance of the process. */
 static void free_useless(struct rsched_context *context, int process)
 {
     struct rs_peer *useless = NULL;
@@ -442,7 +443,7 @@ static void free_useless(struct rsched_context *context, int process)
     for (struct rs_peer **at = &context->peers; *at != NULL;) {
         struct rs_peer *p = *at;
 
-        if (p->process != process || p->users > 0 || !p->ops->reconnects ||
+        if (p->process != process || p->users > 0 ||
             p == latest(context, process, p->use)) {
             at = &p->next;
             continue;
@@ -453,6 +454,7 @@ static void free_useless(struct rsched_context *context, int process)
     }
     leave(useless);
     note_dead(context);
+    choose_spin(context);
 }
 
 void rs_peer_acquire(struct rs_peer *peer)
@@ -510,7 +512,6 @@ int rs_context_peer(struct rsched_context *context, int process,
     }
     rs_peer_acquire(p);
     free_useless(context, process);
-    choose_spin(context);
     *peer = p;
     return 0;
 }

@@ -40,8 +40,8 @@ enum rs_use {
 
 /* A process that exchanges have an edge with, by one connection. When that has
  * failed the next one, agreed on with the peer, has a record of its own, as have
- * connections for another use. The latest lives as long as the context, others as
- * long as they have users. */
+ * another instance of the process, and connections for another use. The latest lives
+ * as long as the context, others as long as they have users. */
 struct rs_peer {
     struct rs_peer *next;
     int process;
