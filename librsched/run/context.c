@@ -533,11 +533,12 @@ static bool look_at(struct rsched_context *context, struct rs_peer *p)
     return true;
 }
 
-/* Whether the next exchange wants another connection. */
+/* Whether the next exchange wants another connection, or has to do with another instance
+ * of the process. */
 static bool is_spent(struct rsched_context *context, struct rs_peer *p)
 {
-    return p->ops->reconnects &&
-           (look_at(context, p) || !p->ops->is_whole(p->connection));
+    return look_at(context, p) ||
+           (p->ops->reconnects && !p->ops->is_whole(p->connection));
 }
 
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
@@ -548,12 +549,24 @@ struct rs_peer *rs_context_known_peer(struct rsched_context *context,
 
     *life = p == NULL ? 0 : p->life;
     if (p != NULL && is_spent(context, p)) {
-        ++*life;
+        *life += p->ops->reconnects;
         p = NULL;
     }
     if (p != NULL)
         rs_peer_acquire(p);
     return p;
+}
+
+bool rs_context_knows_dead(struct rsched_context *context, int process)
+{
+    const struct rs_peer *p;
+    bool dead;
+
+    pthread_mutex_lock(&context->lock);
+    p = latest(context, process, RS_USE_HOST);
+    dead = p != NULL && atomic_load(&p->dead);
+    pthread_mutex_unlock(&context->lock);
+    return dead;
 }
 
 void rs_context_look(struct rsched_context *context)

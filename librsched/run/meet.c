@@ -33,7 +33,7 @@ static void fill_hello(struct rs_creation *c, struct rs_talk *t)
     };
     pthread_mutex_lock(&context->lock);
     rs_context_addresses(context, &h->addresses);
-    /* One that we know already can be seen to be dead from the beginning. */
+    /* One that we know already can be seen to die from the beginning. */
     for (int use = 0; use < RS_NUM_USES; use++)
         t->peers[use] = rs_context_known_peer(
             context, t->process, (enum rs_use)use, &h->life[use]);

@@ -221,7 +221,8 @@ int rs_context_peer(struct rsched_context *context, int process,
 
 /** The record of the latest life for a use of a process that is known to be
  * there, or NULL; release it. `life` is the one to talk about: a new one if the
- * record's connection has failed and can be replaced, then it is not returned.
+ * record's connection has failed and can be replaced, then it is not returned. Nor is
+ * that of a process that is dead: another instance may come in its place.
  * The caller holds the context's lock. */
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
                                       int process, enum rs_use use,
@@ -237,6 +238,9 @@ void rs_context_release_peer(struct rsched_context *context,
  * The caller holds the context's lock. On failure it stays as it was. */
 int rs_context_change_engine(struct rsched_context *context,
                              struct rs_peer *peer, int engine);
+
+/** Whether the instance of a process that was met last is known to be dead. */
+bool rs_context_knows_dead(struct rsched_context *context, int process);
 
 /** Look for dead peers, if nobody has done so lately: for those who wait. */
 void rs_context_look(struct rsched_context *context);

@@ -142,8 +142,11 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
         if (late)
             error = rs_fail(RSCHED_ETIMEOUT,
                             "process %d did not answer (%s) within "
-                            "RSCHED_SETUP_TIMEOUT",
-                            t->process, round);
+                            "RSCHED_SETUP_TIMEOUT%s",
+                            t->process, round,
+                            rs_context_knows_dead(c->context, t->process)
+                                ? "; the one that had this number is dead"
+                                : "");
         else if (peer != NULL)
             error = peer->ops->check(peer->connection);
         if (error == 0)

@@ -53,9 +53,117 @@ static int run_reopened(struct rank *self)
     return 0;
 }
 
+/* An instance of rank 1 that dies after an epoch, or when it is killed, if rank 0 is told
+ * its number. @return what it was killed by */
+static int run_instance(struct rank *self, int i, bool waits)
+{
+    pid_t pid = fork();
+    int status = 0;
+
+    if (pid == 0) {
+        struct halo *h;
+
+        pid = getpid();
+        alarm(RANKS_HANG_SECONDS);
+        if (rank_open(self) != 0 || halo_create(self, edges, 2, (uint64_t)i, 0, &h) != 0 ||
+            halo_step(h, 0) != 0 ||
+            (waits && mesh_send(self->end, 0, 1, &pid, sizeof(pid)) != 0))
+            _exit(RANK_FAIL("instance %d: %s", i, rsched_last_error()));
+        if (waits)
+            pause();
+        raise(SIGKILL);
+    }
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/* Rank 0 and an instance of rank 1. */
+static int run_until_dead(struct rank *self, int i)
+{
+    struct halo *h;
+
+    RANK_CHECK(halo_create(self, edges, 2, (uint64_t)i, 0, &h) == 0);
+    RANK_CHECK(check_connections(self) == 0);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    RANK_CHECK(halo_step(h, 1) == RSCHED_EPEER);
+    halo_destroy(h);
+    return 0;
+}
+
+/* Each comes when rank 0 has waited for it for some time. */
+static int run_restarted(struct rank *self)
+{
+    enum { LATER_US = 200000 };
+
+    if (self->rank == 1)
+        rank_close(self);
+    for (int i = 0; i < INSTANCES / 2; i++) {
+        if (self->rank == 0) {
+            RANK_CHECK(run_until_dead(self, i) == 0);
+        } else {
+            usleep(LATER_US);
+            RANK_CHECK(run_instance(self, i, false) == SIGKILL);
+        }
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
+/* Nobody comes in its place: that is told in time. */
+static int run_gone(struct rank *self)
+{
+    struct halo *h;
+
+    if (self->rank == 1) {
+        rank_close(self);
+        RANK_CHECK(run_instance(self, 0, false) == SIGKILL);
+    } else {
+        RANK_CHECK(run_until_dead(self, 0) == 0);
+        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_ETIMEOUT);
+        RANK_CHECK(strstr(rsched_last_error(), "is dead") != NULL);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
+static void kill_neighbor(void *arg)
+{
+    const pid_t *pid = arg;
+
+    if (*pid != 0)
+        kill(*pid, SIGKILL);
+}
+
+/* One that dies while an exchange is being made is an error at once. */
+static int run_dying(struct rank *self)
+{
+    pid_t pid = 0;
+    struct halo *h;
+
+    rank_close(self);
+    if (self->rank == 1) {
+        RANK_CHECK(run_instance(self, 0, true) == SIGKILL);
+    } else {
+        self->host_progress = kill_neighbor;
+        self->host_arg = &pid;
+        RANK_CHECK(rank_open(self) == 0);
+        RANK_CHECK(halo_create(self, edges, 2, 0, 0, &h) == 0 && halo_step(h, 0) == 0);
+        RANK_CHECK(mesh_receive(self->end, 1, 1, &pid, sizeof(pid)) == 0);
+        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &(struct halo *){NULL}) ==
+                   RSCHED_EPEER);
+        halo_destroy(h);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
 int main(void)
 {
+    const char *const hasty[2] = {"RSCHED_SETUP_TIMEOUT=3s", "RSCHED_SETUP_TIMEOUT=3s"};
     int failed = ranks_run(2, false, run_reopened, NULL);
 
+    failed |= ranks_run(2, false, run_restarted, NULL);
+    failed |= ranks_run(2, false, run_dying, NULL);
+    failed |= ranks_run_with(2, false, run_gone, NULL, hasty);
     return failed != 0;
 }
