@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making and destroying lanes; epoch.c has what they do. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -342,6 +343,11 @@ int rs_loopback_tx_check(struct rsched_lane *lane)
     return 0;
 }
 
+bool rs_loopback_rx_is_over(struct rsched_lane *lane)
+{
+    return rs_pull_is_over(lane_of(lane));
+}
+
 void rs_loopback_rx_destroy(struct rsched_lane *lane)
 {
     struct lane *l = lane_of(lane);
@@ -349,6 +355,8 @@ void rs_loopback_rx_destroy(struct rsched_lane *lane)
     if (l->other != NULL)
         l->other->other = NULL;
     rs_loopback_rx_abandon(lane);
+    while (!rs_pull_is_over(l))
+        sched_yield();
     atomic_fetch_sub_explicit(&lane->connection->engine->slots, l->counted,
                               memory_order_relaxed);
     if (l->block != NULL)

@@ -419,6 +419,7 @@ const struct rsched_engine_ops rs_loopback_ops = {
     .rx_check = rs_loopback_rx_check,
     .rx_create = rs_loopback_rx_create,
     .rx_destroy = rs_loopback_rx_destroy,
+    .rx_is_over = rs_loopback_rx_is_over,
     .rx_load = rs_loopback_rx_load,
     .rx_progress = rs_loopback_rx_progress,
     .rx_start = rs_loopback_rx_start,

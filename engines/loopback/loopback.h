@@ -68,6 +68,7 @@ void rs_loopback_rx_abandon(struct rsched_lane *);
 void rs_loopback_tx_abandon(struct rsched_lane *);
 int rs_loopback_rx_check(struct rsched_lane *);
 int rs_loopback_tx_check(struct rsched_lane *);
+bool rs_loopback_rx_is_over(struct rsched_lane *);
 void rs_loopback_rx_destroy(struct rsched_lane *);
 void rs_loopback_tx_destroy(struct rsched_lane *);
 int rs_loopback_tx_load(struct rsched_lane *, const struct rsched_message *);

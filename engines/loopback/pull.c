@@ -9,8 +9,10 @@
 
 #include "engines/loopback/lane.h"
 #include "engines/loopback/pages.h"
+#include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
+#include "librsched/base/log.h"
 
 static struct rs_maps *maps_of(const struct lane *l)
 {
@@ -424,18 +426,43 @@ static bool try_compile_help(struct lane *l, struct rs_work *work,
     return good;
 }
 
+/* So long is waited for a sender that reads our table. */
+#define TABLE_PS (100 * UINT64_C(1000000000))
+
+/* It stays as it is: another one will be elsewhere. */
+static void __attribute__((cold)) leave_table(struct lane *l)
+{
+    struct rs_place *place = &l->pull.place;
+
+    rs_log(RS_LOG_WARN,
+           "loopback: peer %d (pid %d) has stopped while it reads a table of %llu "
+           "bytes, which are left to it",
+           l->lane.connection->peer, (int)l->lane.connection->pid,
+           (unsigned long long)place->bytes);
+    *place = (struct rs_place){0};
+}
+
 void rs_pull_withdraw(struct lane *l)
 {
     struct rs_work *work;
+    uint64_t until_ps;
 
     if (!l->pull.shares)
         return;
     work = work_of(l->ring.words);
     l->pull.shares = false;
     atomic_store(&work->offered, 0);
+    if (atomic_load(&work->reads_table) == 0)
+        return;
+    until_ps = rs_clock_now() + TABLE_PS;
     while (atomic_load(&work->reads_table) != 0 &&
-           !rs_connection_is_dead(l->lane.connection))
+           !rs_connection_is_dead(l->lane.connection)) {
+        if (rs_clock_now() > until_ps) {
+            leave_table(l);
+            return;
+        }
         sched_yield();
+    }
 }
 
 bool rs_pull_help(struct lane *l)
@@ -468,20 +495,27 @@ bool rs_pull_help(struct lane *l)
 void rs_pull_close(struct lane *l)
 {
     struct rs_pull *pull = &l->pull;
-    struct rs_work *work;
-    uint64_t last, claims;
+    uint64_t claims;
 
     if (!pull->sharing)
         return;
-    work = work_of(l->ring.words);
     /* Later than any epoch: nothing can be claimed any more. */
-    claims = atomic_exchange(&work->claim, UINT64_MAX);
-    last = (claims >> RS_WORK_BITS << RS_WORK_BITS) + claimed_by_sender(claims);
+    claims = atomic_exchange(&work_of(l->ring.words)->claim, UINT64_MAX);
+    pull->last =
+        (claims >> RS_WORK_BITS << RS_WORK_BITS) + claimed_by_sender(claims);
+}
+
+bool rs_pull_is_over(struct lane *l)
+{
+    struct rs_pull *pull = &l->pull;
+
     /* Acquire: the sender's writes are over. */
-    while (atomic_load_explicit(&work->done, memory_order_acquire) != last &&
-           !rs_connection_is_dead(l->lane.connection))
-        sched_yield();
-    pull->sharing = false;
+    if (pull->sharing &&
+        (atomic_load_explicit(&work_of(l->ring.words)->done,
+                              memory_order_acquire) == pull->last ||
+         rs_connection_is_dead(l->lane.connection)))
+        pull->sharing = false;
+    return !pull->sharing;
 }
 
 void rs_pull_fini(struct lane *l)

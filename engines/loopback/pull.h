@@ -72,6 +72,7 @@ struct rs_pull {
     bool guess;              /* tx: by the costs it is announced */
     bool shares;             /* rx: the sender may help; it has a table of ours */
     bool sharing;            /* rx: it may be at it */
+    uint64_t last;           /* rx: that it says when it is not any more: rs_pull_close() */
     bool refused;            /* tx: the receiver cannot reach it */
     struct rs_announcement announcement; /* rx: that the lists are made of */
     struct rs_announcement offer; /* rx: its table; tx: that was compiled */
@@ -141,16 +142,18 @@ int rs_pull_offer(struct lane *l);
  * @return RSCHED_LANE_PENDING: the sender is still at it */
 int rs_pull_copy(struct lane *l);
 
-/** Receiver: the sender does not read our table any more. */
+/** Receiver: the sender does not read our table any more, or has it for good. */
 void rs_pull_withdraw(struct lane *l);
 
 /** Sender, while it waits: help the receiver if that lets it.
  * @return whether it has copied anything */
 bool rs_pull_help(struct lane *l);
 
-/** Receiver: the epoch is given up. Returns when the sender does not write
- * our memory any more. */
+/** Receiver: the epoch is given up. The sender begins to write nothing more. */
 void rs_pull_close(struct lane *l);
+
+/** Receiver, after that: whether the sender does not write our memory any more. */
+bool rs_pull_is_over(struct lane *l);
 
 /** Receiver: another message has been loaded. */
 static inline void rs_pull_forget(struct rs_pull *pull)

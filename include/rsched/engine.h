@@ -349,10 +349,14 @@ struct rsched_engine_ops {
     int (*rx_attach)(struct rsched_lane *lane, const unsigned char *reply);
     /** The exchange of a lane has failed, or is about to be destroyed: the lane
      * moves nothing any more, and the other end's check says so, in time (see
-     * settle). Never waits. Only this and destroy follow, which does the same if
-     * it was not done. */
+     * settle). Never waits. Only this, rx_is_over and destroy follow, which does
+     * the same if it was not done. */
     void (*rx_abandon)(struct rsched_lane *lane);
     void (*tx_abandon)(struct rsched_lane *lane);
+    /** After that: whether the other end has come to the end of what it was writing into
+     * the buffers by then, or is dead. Never waits. NULL: destroy sees to it, which
+     * waits for it in any case. */
+    bool (*rx_is_over)(struct rsched_lane *lane);
     /** See whether the other end has been abandoned; what it did before is
      * there for progress to find. After a progress that was in vain: whether
      * all others will be, so not while this end still copies what it has found.

@@ -200,7 +200,8 @@ RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
  * @return 0; RSCHED_EPEER, RSCHED_ETRUNC, RSCHED_EMISMATCH: the epoch has
  *         failed and the exchange is inactive. Other exchanges stay usable. The
  *         send buffers must not be written until it has been destroyed: they may
- *         still be on their way to other neighbors.
+ *         still be on their way to other neighbors. Nor must the receive buffers be
+ *         touched until then: neighbors may still be writing them.
  */
 RSCHED_API int rsched_exchange_test(struct rsched_exchange *exchange,
                                     bool *done);
@@ -335,6 +336,11 @@ RSCHED_API int rsched_exchange_wait_on(struct rsched_exchange *exchange,
  * write is kept aside until it cannot. What a device still reads of the send
  * buffers for a neighbor that may take it is waited for, until it has been
  * sent or the connection fails, or the neighbor has stopped (RSCHED_DESTROY_TIMEOUT).
+ * What a neighbor on the node has begun to copy into the receive buffers of an epoch
+ * that is given up is waited for as long as that process lives: it takes moments, but if
+ * the process has been stopped in the middle of it (SIGSTOP, a debugger) it goes on
+ * with it when it is continued. After RSCHED_DESTROY_TIMEOUT a warning names it. Other
+ * exchanges go on meanwhile.
  */
 RSCHED_API void rsched_exchange_destroy(struct rsched_exchange *exchange);
 

@@ -166,7 +166,9 @@ static struct entry table[] = {
      KIND_TIME, FIELD(setup_timeout_ps), 0, UINT64_MAX, false},
     {{"RSCHED_DESTROY_TIMEOUT", 0, "60s", 0, "time",
       "how long who destroys an exchange or a context waits for a neighbor that takes "
-      "none of the immediates (RSCHED_NOTIFY) that tell it what was sent, 0 for ever"},
+      "none of the immediates (RSCHED_NOTIFY) that tell it what was sent, 0 for ever; a "
+      "process that has stopped while it writes receive buffers is waited for in any case, "
+      "with a warning then"},
      KIND_TIME, FIELD(destroy_timeout_ps), 0, UINT64_MAX, false},
     {{"RSCHED_CHANNELS", 0, "2", 0, "count",
       "nonblocking neighborhood collectives of a communicator that move at "

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "librsched/base/clock.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 #include "librsched/base/log.h"
@@ -161,13 +163,40 @@ static void free_edges(struct rs_edge *edges, uint32_t num_edges)
     free(edges);
 }
 
+/* Between two looks at who writes. */
+#define WRITER_STEP_PS (50 * UINT64_C(1000000))
+
+/* It has stopped, perhaps, and writes when it goes on. */
+static void await_writer(const struct rsched_exchange *x, const struct rs_edge *edge)
+{
+    uint64_t limit_ps = rs_config()->destroy_timeout_ps;
+    uint64_t late_ps = limit_ps == 0 ? UINT64_MAX : rs_clock_after(limit_ps);
+
+    while (!edge->lane->ops->rx_is_over(edge->lane)) {
+        if (rs_clock_now() > late_ps) {
+            rs_log(RS_LOG_WARN,
+                   "exchange %llu: destroying it waits for process %d, which has stopped "
+                   "while it writes into receive buffers",
+                   (unsigned long long)x->tag, edge->peer->process);
+            late_ps = UINT64_MAX;
+        }
+        rs_clock_sleep(WRITER_STEP_PS);
+    }
+}
+
+/* Without the lock: other exchanges go on. */
+static void await_writers(const struct rsched_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        const struct rs_edge *edge = &x->in[i];
+
+        if (edge->lane != NULL && edge->lane->ops->rx_is_over != NULL)
+            await_writer(x, edge);
+    }
+}
+
 static void destroy_lanes(struct rsched_exchange *x)
 {
-    /* All learn of it before one of them is waited for. */
-    for (uint32_t i = 0; i < x->num_out; i++)
-        rs_edge_abandon(&x->out[i], true);
-    for (uint32_t i = 0; i < x->num_in; i++)
-        rs_edge_abandon(&x->in[i], false);
     /* Nothing of ours touches the buffers any more. Streams have to go on before
      * a driver is asked to free anything: it waits for them. */
     if (x->order != NULL)
@@ -191,6 +220,9 @@ void rsched_exchange_destroy(struct rsched_exchange *x)
         rs_safety_reclaim(x);
     rs_safety_remove(x);
     rs_exchange_end(x);
+    /* All learn of it before one of them is waited for. */
+    rs_exchange_abandon(x);
+    await_writers(x);
     pthread_mutex_lock(&x->context->lock);
     destroy_lanes(x);
     left = rs_context_settle(x->context);

@@ -65,8 +65,7 @@ void rs_exchange_leave(struct rsched_exchange *x)
     leave(x);
 }
 
-/* Neighbors must not wait for what will not come. */
-static void abandon(struct rsched_exchange *x)
+void rs_exchange_abandon(struct rsched_exchange *x)
 {
     for (uint32_t i = 0; i < x->num_out; i++)
         rs_edge_abandon(&x->out[i], true);
@@ -79,7 +78,7 @@ int rs_exchange_fail(struct rsched_exchange *x, int error)
     if (x->error == 0) {
         x->error = error;
         x->error_text = strdup(rsched_last_error());
-        abandon(x);
+        rs_exchange_abandon(x);
         rs_safety_watch(x->context);
     }
     x->pending_tx.count = x->pending_rx.count = 0;

@@ -336,6 +336,10 @@ int rs_exchange_begin(struct rsched_exchange *x);
 void rs_exchange_own(struct rsched_exchange *x);
 void rs_exchange_leave(struct rsched_exchange *x);
 
+/** The exchange moves nothing any more: neighbors must not wait for what will not
+ * come. */
+void rs_exchange_abandon(struct rsched_exchange *x);
+
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
 /** @return that error, with its text */
