@@ -201,7 +201,8 @@ RSCHED_API int rsched_exchange_start(struct rsched_exchange *exchange);
  *         failed and the exchange is inactive. Other exchanges stay usable. The
  *         send buffers must not be written until it has been destroyed: they may
  *         still be on their way to other neighbors. Nor must the receive buffers be
- *         touched until then: neighbors may still be writing them.
+ *         touched until then: a neighbor that has been stopped may still write
+ *         them when it goes on.
  */
 RSCHED_API int rsched_exchange_test(struct rsched_exchange *exchange,
                                     bool *done);

@@ -166,13 +166,15 @@ static void free_edges(struct rs_edge *edges, uint32_t num_edges)
 /* Between two looks at who writes. */
 #define WRITER_STEP_PS (50 * UINT64_C(1000000))
 
-/* It has stopped, perhaps, and writes when it goes on. */
-static void await_writer(const struct rsched_exchange *x, const struct rs_edge *edge)
+/* One has stopped, perhaps, and writes when it goes on. Without the lock: other exchanges
+ * go on. */
+static void await_writers(const struct rsched_exchange *x)
 {
     uint64_t limit_ps = rs_config()->destroy_timeout_ps;
     uint64_t late_ps = limit_ps == 0 ? UINT64_MAX : rs_clock_after(limit_ps);
+    const struct rs_edge *edge;
 
-    while (!edge->lane->ops->rx_is_over(edge->lane)) {
+    while ((edge = rs_exchange_written(x)) != NULL) {
         if (rs_clock_now() > late_ps) {
             rs_log(RS_LOG_WARN,
                    "exchange %llu: destroying it waits for process %d, which has stopped "
@@ -181,17 +183,6 @@ static void await_writer(const struct rsched_exchange *x, const struct rs_edge *
             late_ps = UINT64_MAX;
         }
         rs_clock_sleep(WRITER_STEP_PS);
-    }
-}
-
-/* Without the lock: other exchanges go on. */
-static void await_writers(const struct rsched_exchange *x)
-{
-    for (uint32_t i = 0; i < x->num_in; i++) {
-        const struct rs_edge *edge = &x->in[i];
-
-        if (edge->lane != NULL && edge->lane->ops->rx_is_over != NULL)
-            await_writer(x, edge);
     }
 }
 

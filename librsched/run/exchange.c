@@ -2,9 +2,11 @@
 /* Starting, testing and waiting: the hot path. */
 #include "librsched/run/run.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -73,12 +75,37 @@ void rs_exchange_abandon(struct rsched_exchange *x)
         rs_edge_abandon(&x->in[i], false);
 }
 
+const struct rs_edge *rs_exchange_written(const struct rsched_exchange *x)
+{
+    for (uint32_t i = 0; i < x->num_in; i++) {
+        struct rsched_lane *lane = x->in[i].lane;
+
+        if (lane != NULL && lane->ops->rx_is_over != NULL &&
+            !lane->ops->rx_is_over(lane))
+            return &x->in[i];
+    }
+    return NULL;
+}
+
+/* So long is waited for neighbors that write into receive buffers when an epoch fails: they
+ * need moments, if they have not been stopped. */
+#define WRITERS_PS (100 * UINT64_C(1000000000))
+
+static void await_writers(const struct rsched_exchange *x)
+{
+    uint64_t until_ps = rs_clock_after(WRITERS_PS);
+
+    while (rs_exchange_written(x) != NULL && rs_clock_now() < until_ps)
+        sched_yield();
+}
+
 int rs_exchange_fail(struct rsched_exchange *x, int error)
 {
     if (x->error == 0) {
         x->error = error;
         x->error_text = strdup(rsched_last_error());
         rs_exchange_abandon(x);
+        await_writers(x);
         rs_safety_watch(x->context);
     }
     x->pending_tx.count = x->pending_rx.count = 0;

@@ -340,6 +340,10 @@ void rs_exchange_leave(struct rsched_exchange *x);
  * come. */
 void rs_exchange_abandon(struct rsched_exchange *x);
 
+/** After that: an edge whose other end is still writing into the receive buffers, or
+ * NULL. */
+const struct rs_edge *rs_exchange_written(const struct rsched_exchange *x);
+
 /** Note an error that ends the epoch and the exchange; keeps the text. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
 /** @return that error, with its text */
