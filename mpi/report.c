@@ -205,7 +205,8 @@ static void print_text(FILE *out, const struct rs_counts *total,
     library[strcspn(library, ",\n")] = '\0';
     for (char *c = library; *c != '\0'; c++)
         *c = *c == '\t' ? ' ' : *c;
-    fprintf(out, "rsched: %d processes, %s%s\n", rs_process.size, library,
+    fprintf(out, "rsched: %d process%s, %s%s\n", rs_process.size,
+            rs_process.size == 1 ? "" : "es", library,
             rs_process.reason == RS_REASON_DISABLED
                 ? ", disabled by RSCHED_DISABLE"
                 : "");

@@ -27,11 +27,13 @@ static void print_help(const struct tool_command *command,
 }
 
 /* The tables that getopt_long() wants. */
-static void translate(const struct tool_option *options, struct option *longs,
-                      char *shorts)
+static void translate(const struct tool_option *options, bool rest,
+                      struct option *longs, char *shorts)
 {
     size_t count = 0;
 
+    if (rest)
+        *shorts++ = '+'; /* the first argument ends the options */
     *shorts++ = ':'; /* a missing argument is not an unknown option */
     for (; options[count].name != NULL; count++) {
         bool argument = options[count].argument != NULL;
@@ -119,11 +121,13 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
                     int most)
 {
     struct option longs[OPTIONS_MOST + 2];
-    char shorts[2 * OPTIONS_MOST + 3];
+    char shorts[2 * OPTIONS_MOST + 4];
     bool given[OPTIONS_MOST] = {false};
     int found;
 
-    translate(options, longs, shorts);
+    translate(options, most == TOOL_REST, longs, shorts);
+    if (most != TOOL_REST)
+        unsetenv("POSIXLY_CORRECT"); /* it would end them there, too */
     opterr = 0;
     optind = 0; /* begin again: help may call a command */
     while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
@@ -156,6 +160,8 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
     *first = optind;
     if (argc - optind < least)
         return tool_bad("%s: expected %s", command->name, command->arguments);
+    if (most == TOOL_REST)
+        return TOOL_GO_ON;
     if (argc - optind > most)
         return tool_bad("%s: one argument too many: '%s'", command->name,
                         argv[optind + most]);

@@ -280,6 +280,15 @@ static bool may_adopt(char **arguments)
     return false;
 }
 
+/* Of a name with one of these the linker takes the parts, finds no file, and goes on. */
+static int check_name(const char *path)
+{
+    if (strpbrk(path, " :") == NULL)
+        return TOOL_OK;
+    return tool_bad("cannot preload %s: LD_PRELOAD ends a name at a space or a colon; "
+                    "rsched has to lie in a folder without them", path);
+}
+
 /* The backend, the object of malloc if it is wanted, and what was preloaded
  * before. */
 static int find_preload(enum mpi mpi, bool heap, char *preload, size_t size)
@@ -294,6 +303,8 @@ static int find_preload(enum mpi mpi, bool heap, char *preload, size_t size)
     if (heap && !find_object(heap_object, wrapper, sizeof(wrapper)))
         return tool_bad("there is no %s here; RSCHED_ADOPT=0 does "
                         "without", heap_object);
+    if (check_name(backend) != TOOL_OK || check_name(wrapper) != TOOL_OK)
+        return TOOL_BAD_INPUT;
     n = snprintf(preload, size, "%s%s%s%s%s", backend, heap ? ":" : "", wrapper,
                  others != NULL && *others != '\0' ? ":" : "",
                  others != NULL ? others : "");
@@ -486,7 +497,6 @@ static int choose_report(const char **report)
                : TOOL_OK;
 }
 
-/* Options end at the launcher, whose own options are not ours. */
 /* Standard streams that are closed: their numbers would go to other files, and launchers that
  * write to them wait for ever. */
 static void open_closed_streams(void)
@@ -512,28 +522,20 @@ int tool_run(const struct tool_command *command, int argc, char **argv)
         {"verbose", 'v', NULL, "print the command line that is run", NULL,
          &verbose},
         {NULL, 0, NULL, NULL, NULL, NULL}};
-    int first = 1, status, own = 1;
+    int first;
+    /* Options end at the launcher, whose own options are not ours. */
+    int status = tool_parse(command, argc, argv, options, &first, 0, TOOL_REST);
 
-    while (own < argc && argv[own][0] == '-' && argv[own][1] != '\0') {
-        bool ends = strcmp(argv[own], "--") == 0;
-        bool separate = strcmp(argv[own], "--report") == 0 ||
-                        strcmp(argv[own], "-r") == 0;
-
-        own += separate && own + 1 < argc ? 2 : 1;
-        if (ends)
-            break;
-    }
-    status = tool_parse(command, own, argv, options, &first, 0, 0);
     if (status != TOOL_GO_ON)
         return status;
     open_closed_streams();
-    if (own >= argc)
+    if (first >= argc)
         return tool_bad("run: no program given (rsched run mpirun -np 4 "
                         "./app)");
     status = choose_report(&report);
     if (status != TOOL_OK)
         return status;
     if (native)
-        return launch(argv + own, verbose);
-    return run_accelerated(argv + own, report, verbose);
+        return launch(argv + first, verbose);
+    return run_accelerated(argv + first, report, verbose);
 }

@@ -60,6 +60,9 @@ struct tool_option {
     bool *flag;
 };
 
+/** Any arguments, with options of their own. */
+enum { TOOL_REST = -1 };
+
 /**
  * Read the options of a subcommand. --help is always there, whatever the settings
  * are; else they must be good. Standard input ("-") can be named once.
@@ -67,7 +70,8 @@ struct tool_option {
  * @param first where the index of the first argument that is no option is
  *              stored; options may stand behind arguments
  * @param least number of arguments that must be there
- * @param most  number that may be there
+ * @param most  number that may be there, or TOOL_REST: options end at the first
+ *              one, and what follows is for others
  * @return TOOL_GO_ON, or the status to exit with
  */
 int tool_parse(const struct tool_command *command, int argc, char **argv,

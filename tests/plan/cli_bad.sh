@@ -49,6 +49,21 @@ edit() { sed "$2" in/good-"$1".yaml | "$1" "$3"; }
 
 # --- the command line
 bad "no command given"
+# Options of run end at the launcher, however they are written.
+bad "cannot run 'none': no such command" run -vr json none -np 2
+bad "cannot run 'none': no such command" run --rep json none --frob
+bad "cannot run 'none': no such command" run -- none -
+bad "run: option '-vr' needs a value" run -vr
+# A name that LD_PRELOAD cannot hold is no reason to run without the backend.
+printf '#!/bin/sh\necho Open MPI\n' > in/mpirun
+chmod +x in/mpirun
+for folder in "in/a b" in/a:b; do
+    mkdir -p "$folder/bin" "$folder/lib/rsched"
+    cp "$rsched" "$folder/bin/rsched"
+    touch "$folder/lib/rsched/librsched-openmpi.so" "$folder/lib/rsched/librsched-heap.so"
+    (rsched=$folder/bin/rsched
+     bad "cannot preload $(pwd -P)/$folder/lib/rsched/librsched-openmpi.so: " run in/mpirun -np 1 ls)
+done
 bad "no command 'plna'" plna
 bad "no command '--frob'" --frob
 bad "plan: expected PATTERN" plan

@@ -57,6 +57,9 @@ cp "$golden/plan-872-all.json" "$work/golden.json"
 same from-file.json golden.json
 "$rsched" plan - < "$work/p.yaml" -s bl4 --format json > "$work/from-stdin.json" || failed=1
 same from-stdin.json golden.json
+# Options may stand behind the pattern, whatever the environment says of others.
+POSIXLY_CORRECT=1 "$rsched" plan "$work/p.yaml" -s bl4 --format json > "$work/posix.json" || failed=1
+same posix.json golden.json
 # Standard input is read once, however often it is needed.
 "$rsched" pattern scale-les3:872:ewns | "$rsched" plan - --jitter 5 > "$work/late.txt" || failed=1
 cp "$golden/plan-jitter.txt" "$work/golden.txt"
