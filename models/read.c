@@ -399,8 +399,13 @@ static int fill(const struct rs_yaml *yaml, struct rsched_machine *machine)
     if (error == 0)
         error = read_word(yaml, value[DESCRIPTION], "description", "",
                           &machine->description);
+    if (error == 0 && strpbrk(machine->description, "\r\n") != NULL)
+        error = rs_yaml_fail(yaml, value[DESCRIPTION], "description has more "
+                             "than one line");
     if (error == 0)
         error = read_word(yaml, value[PATH], "path", "rdma", &machine->path);
+    if (error == 0 && *machine->path == '\0')
+        error = rs_yaml_fail(yaml, value[PATH], "path has no value");
     if (error == 0)
         error = read_engines(yaml, value[ENGINES], &machine->costs);
     if (error == 0)

@@ -142,7 +142,6 @@ static const char *name_limit(const struct rsched_schedule *schedule,
 static const char *advise(const struct rsched_limit *limit)
 {
     static const char *const advice[] = {
-        [RSCHED_LIMIT_NONE] = "no single change of the machine helps",
         [RSCHED_LIMIT_LINK] = "fewer puts on it at a time, or more capacity",
         [RSCHED_LIMIT_NODE] = "keep the node busy from start to end, or "
                               "raise the ceiling",
@@ -163,10 +162,18 @@ static void print_explanation(const struct table *table, size_t i, FILE *out)
     const struct rsched_limit *limit = &table->limits[i];
     char name[LIMIT_TEXT], text[TOOL_TEXT];
 
-    fprintf(out, "%s: limited by %s; without that limit the same queues would "
-                 "take %s us. To improve: %s.%s\n",
-            rsched_schedule_planner(s), name_limit(s, limit, name),
-            tool_us(limit->makespan_without, text), advise(limit),
+    fprintf(out, "%s: ", rsched_schedule_planner(s));
+    if (limit->kind == RSCHED_LIMIT_NONE) {
+        fputs("limited by nothing: no single change of the machine makes the "
+              "same queues shorter", out);
+    } else {
+        fputs("limited by ", out);
+        text_line(out, name_limit(s, limit, name));
+        fprintf(out, "; without that limit the same queues would take %s us. "
+                     "To improve: %s", tool_us(limit->makespan_without, text),
+                advise(limit));
+    }
+    fprintf(out, ".%s\n",
             rsched_schedule_is_proven(s) ? " It is proven optimal." : "");
 }
 
@@ -192,10 +199,11 @@ static void print_explanations(const struct table *table, size_t first,
 
 static void print_text(const struct table *table, FILE *out)
 {
-    int width = table->width < 7 ? 7 : (int)table->width;
+    size_t width = table->width < 7 ? 7 : table->width;
 
-    fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s%s\n", width,
-            "pattern", "scheduler", "label", "makespan us", "total us",
+    text_column(out, width, "pattern");
+    fprintf(out, "  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s%s\n",
+            "scheduler", "label", "makespan us", "total us",
             "bound us", "gap %", "limited by", "without us",
             table->late ? "    jittered us" : "");
     for (size_t i = 0; i < table->count; i++) {
@@ -206,14 +214,16 @@ static void print_text(const struct table *table, FILE *out)
 
         if (i > 0 && i % table->planners == 0)
             fputc('\n', out);
-        fprintf(out, "%-*s  %-10s  %-6s %12s %12s %12s %9s  %-10s %12s",
-                width, rsched_pattern_name(rsched_schedule_pattern(s)),
-                planner, tool_label(planner),
+        text_column(out, width,
+                    rsched_pattern_name(rsched_schedule_pattern(s)));
+        fprintf(out, "  %-10s  %-6s %12s %12s %12s %9s  ", planner,
+                tool_label(planner),
                 tool_us(rsched_schedule_makespan(s), text[0]),
                 tool_us(rsched_schedule_total(s), text[1]),
                 tool_us(rsched_schedule_lower_bound(s), text[2]),
-                tool_gap(s, text[3]), name_limit(s, limit, name),
-                tool_us(limit->makespan_without, text[4]));
+                tool_gap(s, text[3]));
+        text_column(out, 10, name_limit(s, limit, name));
+        fprintf(out, " %12s", tool_us(limit->makespan_without, text[4]));
         if (table->late)
             fprintf(out, " %14s", tool_us(table->jittered[i], text[0]));
         fputc('\n', out);
@@ -278,9 +288,10 @@ int tool_compare(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|csv");
     if (number < 0)
         return TOOL_BAD_INPUT;
-    if (jitter != NULL)
-        status = tool_jitter(jitter, &table.jitter);
-    if (jitter != NULL && status != TOOL_OK)
+    status = jitter != NULL ? tool_jitter(jitter, &table.jitter) : TOOL_OK;
+    if (status == TOOL_OK)
+        status = tool_output_check(path);
+    if (status != TOOL_OK)
         return status;
     table.late = jitter != NULL;
     table.planners = count_planners(table.all);

@@ -155,6 +155,9 @@ int tool_draw(const struct tool_command *command, int argc, char **argv)
         !ends_in(path, ".html"))
         return tool_bad("draw: --output %s: expected a name that ends in .svg "
                         "or .html", path);
+    status = tool_output_check(path);
+    if (status != TOOL_OK)
+        return status;
     error = find_schedule(argv[first], &request, &schedule);
     if (error != 0)
         return tool_library(error);

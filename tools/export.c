@@ -237,8 +237,8 @@ static int make_world(struct job *job, bool goal)
         tool_bad("no memory to export %zu puts", job->world->num_puts);
         return TOOL_FAILED;
     }
-    error = rs_world_run(job->world, job->asked.machine, job->times, NULL,
-                         NULL, &result);
+    error = tool_world_run(job->world, job->asked.machine, job->times,
+                           &result);
     return error != 0 ? tool_library(error) : TOOL_OK;
 }
 
@@ -273,7 +273,9 @@ int tool_export(const struct tool_command *command, int argc, char **argv)
     if (number == 0 && o.receive != NULL && strcmp(o.receive, "same") != 0)
         return tool_bad("export: --receive %s: GOAL has the same engine on "
                         "both ends", o.receive);
-    status = tool_world_open(&o, argv[first], &job.asked);
+    status = tool_output_check(path);
+    if (status == TOOL_OK)
+        status = tool_world_open(&o, argv[first], &job.asked);
     if (status == TOOL_OK)
         status = make_world(&job, number == 0);
     if (status == TOOL_OK)

@@ -75,6 +75,35 @@ static mode_t find_mode(const char *target)
     return stat(target, &status) == 0 ? status.st_mode & 0777 : 0666 & ~mask;
 }
 
+/* Whether it is a file that may be written, or nothing yet; else errno. That its folder may
+ * be written is enough to replace it. */
+static bool may_replace(const char *target)
+{
+    struct stat status;
+
+    if (stat(target, &status) != 0)
+        return errno == ENOENT;
+    if (S_ISDIR(status.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    return access(target, W_OK) == 0;
+}
+
+/* A short name in the folder of `target`, whose own may be as long as names can be.
+ * @return NULL with errno */
+static char *name_temporary(const char *target)
+{
+    const char *slash = strrchr(target, '/');
+    int folder = slash == NULL ? 0 : (int)(slash - target + 1);
+    char *name;
+
+    if (asprintf(&name, "%.*s.rsched-XXXXXX", folder, target) >= 0)
+        return name;
+    errno = ENOMEM;
+    return NULL;
+}
+
 int tool_output_open(struct tool_output *output, const char *path)
 {
     int fd;
@@ -92,11 +121,11 @@ int tool_output_open(struct tool_output *output, const char *path)
     output->target = find_target(path);
     if (output->target == NULL)
         return fail(output);
-    if (asprintf(&output->temporary, "%s.XXXXXX", output->target) < 0) {
-        free(output->target);
-        errno = ENOMEM;
-        return fail(output);
-    }
+    if (!may_replace(output->target))
+        goto err_free;
+    output->temporary = name_temporary(output->target);
+    if (output->temporary == NULL)
+        goto err_free;
     fd = mkstemp(output->temporary);
     if (fd < 0)
         goto err_free;

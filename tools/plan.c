@@ -26,12 +26,14 @@ static void print_head(const struct rsched_schedule *schedule,
     const char *planner = rsched_schedule_planner(schedule);
     char text[4][TOOL_TEXT];
 
-    fprintf(out, "pattern      %s (%zu put%s, %" PRIu64 " bytes)\n",
-            rsched_pattern_name(pattern), rsched_pattern_num_puts(pattern),
+    fputs("pattern      ", out);
+    text_line(out, rsched_pattern_name(pattern));
+    fprintf(out, " (%zu put%s, %" PRIu64 " bytes)\nmachine      ",
+            rsched_pattern_num_puts(pattern),
             rsched_pattern_num_puts(pattern) == 1 ? "" : "s",
             rsched_pattern_total_bytes(pattern));
-    fprintf(out, "machine      %s\n", machine);
-    fprintf(out, "scheduler    %s (%s)\n", planner, tool_label(planner));
+    text_line(out, machine);
+    fprintf(out, "\nscheduler    %s (%s)\n", planner, tool_label(planner));
     fprintf(out, "makespan     %s us\n",
             tool_us(rsched_schedule_makespan(schedule), text[0]));
     fprintf(out, "lower bound  %s us (gap %s %%%s)\n",
@@ -84,9 +86,10 @@ static int print_text(const struct rsched_schedule *schedule,
         const struct rsched_part *part = rsched_schedule_part(schedule, i);
         char text[2][TOOL_TEXT];
 
-        fprintf(out, "%6zu  %-9s %12" PRIu64 "  %6" PRIu32 " %12s %12s", i,
-                rsched_pattern_put(pattern, part->put)->direction,
-                part->bytes, p->engine, tool_us(p->start, text[0]),
+        fprintf(out, "%6zu  ", i);
+        text_column(out, 9, rsched_pattern_put(pattern, part->put)->direction);
+        fprintf(out, " %12" PRIu64 "  %6" PRIu32 " %12s %12s", part->bytes,
+                p->engine, tool_us(p->start, text[0]),
                 tool_us(p->finish, text[1]));
         if (part->put != i)
             fprintf(out, "  of put %" PRIu32, part->put);
@@ -319,6 +322,8 @@ int tool_plan(const struct tool_command *command, int argc, char **argv)
                              &request.seconds);
     if (status == TOOL_OK && request.late)
         status = tool_jitter(jitter, &request.jitter);
+    if (status == TOOL_OK)
+        status = tool_output_check(path);
     if (status == TOOL_OK)
         status = make_schedule(argv[first], &machine, &request, &schedule);
     if (status != TOOL_OK)

@@ -4,7 +4,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "librsched/base/error.h"
 #include "librsched/base/units.h"
@@ -31,22 +30,11 @@ struct table {
     uint32_t loaded_link;
 };
 
-static void show_progress(void *arg, size_t ended, size_t puts)
-{
-    (void)arg;
-    fprintf(stderr, "\r%zu of %zu puts, %zu %%", ended, puts,
-            100 * ended / puts);
-    if (ended == puts)
-        fputc('\n', stderr);
-    fflush(stderr);
-}
-
 static int run_once(struct table *table, const char *planner, bool together,
                     struct rs_world_result *result, struct line *line)
 {
     struct tool_world *asked = &table->asked;
     struct rs_world *world;
-    bool tell = isatty(STDERR_FILENO);
     int error;
 
     asked->params.planner = planner;
@@ -54,10 +42,7 @@ static int run_once(struct table *table, const char *planner, bool together,
     error = rs_world_create(&asked->params, &world);
     if (error != 0)
         return error;
-    error = rs_world_run(world, asked->machine, NULL,
-                         tell ? show_progress : NULL, NULL, result);
-    if (tell)
-        fputs("\r\033[K", stderr);
+    error = tool_world_run(world, asked->machine, NULL, result);
     table->topology = world->topology;
     table->num_puts = world->num_puts;
     table->num_local = world->num_local;
@@ -132,20 +117,22 @@ static void print_head(const struct table *table, FILE *out)
     const struct rs_world_params *params = &asked->params;
     char text[4][TOOL_TEXT];
 
-    fprintf(out, "pattern      %s (%zu puts of %u processes between nodes, %zu "
-            "within)\n", rsched_pattern_name(params->pattern), table->num_puts,
+    fputs("pattern      ", out);
+    text_line(out, rsched_pattern_name(params->pattern));
+    fprintf(out, " (%zu puts of %u processes between nodes, %zu within)\n"
+            "machine      ", table->num_puts,
             params->nodes.count * params->processes, table->num_local);
-    fprintf(out, "machine      %s, %s of %u node%s, %u links\n",
-            asked->machine_name, rs_topology_type_name(
-                                     table->topology.spec.type),
+    text_line(out, asked->machine_name);
+    fprintf(out, ", %s of %u node%s, %u links\n",
+            rs_topology_type_name(table->topology.spec.type),
             table->topology.num_nodes,
             table->topology.num_nodes == 1 ? "" : "s",
             table->topology.num_links);
-    fprintf(out, "nodes        %s, %u process%s per node, %s\n",
+    fprintf(out, "nodes        %s, %u process%s per node, ",
             rs_shape_text(&params->nodes, text[0], sizeof(text[0])),
-            params->processes, params->processes > 1 ? "es" : "",
-            asked->mapping);
-    fprintf(out, "routes       %s; the largest link load takes %s us (%s)",
+            params->processes, params->processes > 1 ? "es" : "");
+    text_line(out, asked->mapping);
+    fprintf(out, "\nroutes       %s; the largest link load takes %s us (%s)",
             asked->routes, tool_us(table->load, text[0]),
             rs_topology_link_name(&table->topology, table->loaded_link,
                                   text[1], sizeof(text[1])));
@@ -300,7 +287,9 @@ int tool_simulate(const struct tool_command *command, int argc, char **argv)
     number = tool_word("format", format, "text|json|csv");
     if (number < 0)
         return TOOL_BAD_INPUT;
-    status = tool_world_open(&o, argv[first], &table.asked);
+    status = tool_output_check(path);
+    if (status == TOOL_OK)
+        status = tool_world_open(&o, argv[first], &table.asked);
     if (status == TOOL_OK)
         status = run_all(&table, table.asked.params.planner);
     if (status == TOOL_OK)

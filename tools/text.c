@@ -33,3 +33,11 @@ void text_line(FILE *out, const char *text)
     for (; *text != '\0'; text++)
         fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, out);
 }
+
+void text_column(FILE *out, size_t width, const char *text)
+{
+    size_t length = strlen(text);
+
+    text_line(out, text);
+    fprintf(out, "%*s", length < width ? (int)(width - length) : 0, "");
+}

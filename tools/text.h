@@ -14,4 +14,7 @@ void text_csv(FILE *out, const char *text);
 /** On the line that is written: control characters are question marks. */
 void text_line(FILE *out, const char *text);
 
+/** The same, with blanks behind it up to `width` bytes. */
+void text_column(FILE *out, size_t width, const char *text);
+
 #endif

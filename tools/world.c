@@ -62,6 +62,11 @@ struct cursor {
     uint32_t line;
 };
 
+static uint32_t column_of(const struct cursor *cursor)
+{
+    return (uint32_t)(cursor->at - cursor->line_start) + 1;
+}
+
 /* @return the length of the word that the cursor stands before then; 0: none */
 static size_t find_word(struct cursor *cursor)
 {
@@ -80,7 +85,7 @@ static size_t find_word(struct cursor *cursor)
 static int read_seat(const char *name, const struct cursor *cursor,
                      size_t length, struct rs_world_seat *seat)
 {
-    uint32_t column = (uint32_t)(cursor->at - cursor->line_start) + 1;
+    uint32_t column = column_of(cursor);
     char word[33]; /* a longer one is no number either */
     const char *wrong;
     uint64_t node;
@@ -97,7 +102,7 @@ static int read_seat(const char *name, const struct cursor *cursor,
 }
 
 /* A mapping file: per process the number of its node, between white space. */
-static int read_seats(const char *name, const char *text,
+static int read_seats(const char *name, const char *text, size_t size,
                       struct tool_world *world)
 {
     struct cursor cursor = {text, text, 1};
@@ -119,6 +124,9 @@ static int read_seats(const char *name, const char *text,
     }
     world->params.mapping = world->seats;
     world->params.mapping_name = name;
+    if (status == TOOL_OK && cursor.at < text + size)
+        return tool_bad("%s:%u:%u: a mapping has no zero bytes", name,
+                        (unsigned)cursor.line, (unsigned)column_of(&cursor));
     if (status == TOOL_OK && *count == 0)
         status = tool_bad("%s: the mapping is empty", name);
     return status;
@@ -134,7 +142,7 @@ static int read_mapping(const char *path, struct tool_world *world)
     if (error != 0)
         return tool_library(error);
     status = read_seats(strcmp(path, "-") == 0 ? "standard input" : path, text,
-                        world);
+                        length, world);
     free(text);
     return status;
 }
@@ -154,9 +162,9 @@ static int set_mapping(const char *word, struct tool_world *world)
         return wrong != NULL ? tool_bad("--mapping %s: %s", word, wrong)
                              : TOOL_OK;
     }
-    if (strcmp(word, "random") == 0 && access(word, F_OK) != 0)
-        return tool_bad("--mapping random: expected random:SEED, as in "
-                        "random:1");
+    if (!rs_file_is_meant(word))
+        return tool_bad("--mapping %s: expected row-major, random:SEED (as in "
+                        "random:1), or a file", word);
     return read_mapping(word, world);
 }
 
@@ -276,6 +284,28 @@ int tool_world_open(const struct tool_world_options *words,
         status = error != 0 ? tool_library(error) : TOOL_OK;
     }
     return status;
+}
+
+static void show_progress(void *arg, size_t ended, size_t puts)
+{
+    (void)arg;
+    fprintf(stderr, "\r%zu of %zu puts, %zu %%", ended, puts,
+            100 * ended / puts);
+    if (ended == puts)
+        fputc('\n', stderr);
+    fflush(stderr);
+}
+
+int tool_world_run(struct rs_world *world, struct rsched_machine *machine,
+                   struct rs_fluid_times *times, struct rs_world_result *result)
+{
+    bool tell = isatty(STDERR_FILENO);
+    int error = rs_world_run(world, machine, times,
+                             tell ? show_progress : NULL, NULL, result);
+
+    if (tell)
+        fputs("\r\033[K", stderr);
+    return error;
 }
 
 void tool_world_close(struct tool_world *world)

@@ -37,6 +37,10 @@ int tool_world_open(const struct tool_world_options *words,
 /** Read the argument of --jitter. @return TOOL_OK or a status */
 int tool_jitter(const char *text, uint64_t *ps);
 
+/** rs_world_run(), which tells a terminal how far it is. */
+int tool_world_run(struct rs_world *world, struct rsched_machine *machine,
+                   struct rs_fluid_times *times, struct rs_world_result *result);
+
 void tool_world_close(struct tool_world *world);
 
 #endif

@@ -142,7 +142,7 @@ const char *rs_parse_rate(const char *text, uint64_t *rate)
     if (value == 0)
         return "a rate of 0";
     if (value > RS_RATE_MOST)
-        return "the rate is above 70 TB/s";
+        return "the rate is above 70.368744177664 TB/s";
     *rate = value;
     return NULL;
 }

@@ -31,8 +31,8 @@ void rs_world_destroy(struct rs_world *world)
 
 static int no_memory(const struct rs_world *world)
 {
-    return rs_fail(RSCHED_ENOMEM, "no memory for %zu puts of %u nodes",
-                   world->num_puts, (unsigned)world->topology.num_nodes);
+    return rs_fail(RSCHED_ENOMEM, "no memory for the puts of %u nodes",
+                   (unsigned)world->topology.num_nodes);
 }
 
 /* ---- who sits where ---- */

@@ -99,6 +99,17 @@ printf 'rsched: pattern/1\nname: "<&\\uFFFE\\uFFFF\\x01>"\nputs:\n  - {bytes: 90
 "$rsched" draw "$work/odd.yaml" -m "$work/$(printf '\377').yaml" -o "$work/odd.svg" || failed=1
 python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$work/odd.svg" ||
     { echo "FAIL odd.svg is no XML"; failed=1; }
+# Nor do tables hold what a terminal would obey.
+printf 'rsched: machine/1\nname: m\nengines: {count: 1, rate: 1 GB/s}\nlinks: {"x\\e[1m": 1 MB/s}\n' > "$work/$(printf 'm\033').yaml"
+printf 'routes: {"N\\e": ["x\\e[1m"]}\n' >> "$work/$(printf 'm\033').yaml"
+printf 'rsched: pattern/1\nname: "a\\nb\\e[1m"\nputs:\n  - {bytes: 9000, direction: "N\\e"}\n' > "$work/control.yaml"
+for command in plan compare "compare --explain"; do
+    # shellcheck disable=SC2086
+    "$rsched" $command "$work/control.yaml" -m "$work/$(printf 'm\033').yaml" > "$work/out" || failed=1
+    { grep -q 'a?b?\[1m' "$work/out" && ! LC_ALL=C grep -q '[[:cntrl:]]' "$work/out"; } ||
+        { echo "FAIL control characters: $command"; failed=1; }
+done
+grep -q 'limited by link x?\[1m;' "$work/out" || { echo "FAIL no link that limits"; failed=1; }
 # Every direction has a color, where "*" stands first, too.
 printf 'rsched: machine/1\nname: m\nengines: {count: 1, rate: 1 GB/s}\nroutes: {"*": [], A: []}\n' > "$work/any.yaml"
 printf 'rsched: pattern/1\nname: p\nputs:\n  - {bytes: 9000, direction: B}\n  - {bytes: 9000, direction: A}\n' > "$work/ab.yaml"
@@ -173,7 +184,9 @@ demo=$golden/../../../demo
     awk '{ print length($0) }' | sort -u | wc -l)" = 1 ] || { echo "FAIL machines are not in columns"; failed=1; }
 # A pattern without puts can be planned and drawn.
 printf 'rsched: pattern/1\nname: none\nputs: []\n' > "$work/none.yaml"
-"$rsched" compare "$work/none.yaml" > /dev/null || failed=1
+"$rsched" compare "$work/none.yaml" --explain > "$work/out" || failed=1
+{ grep -q '^fllf: limited by nothing: no single change' "$work/out" && ! grep -q 'without that' "$work/out"; } ||
+    { echo "FAIL what limits nothing"; failed=1; }
 "$rsched" draw "$work/none.yaml" -o "$work/none.svg" || failed=1
 for command in help info "info --config" --version "help plan" "draw --help"; do
     # shellcheck disable=SC2086
@@ -212,7 +225,30 @@ fi
 # Nor does a file that would be longer than it may be leave anything.
 said=$( (ulimit -f 1; "$rsched" draw scale-les3:872:all -o "$work/limit.svg") 2>&1)
 [ $? = 1 ] && [ "$said" = "rsched: $work/limit.svg: File too large" ] &&
-    [ -z "$(find "$work" -name 'limit.svg*')" ] || { echo "FAIL a file that is too long: $said"; failed=1; }
+    [ -z "$(find "$work" -name 'limit.svg*' -o -name '.rsched-*')" ] || { echo "FAIL a file that is too long: $said"; failed=1; }
 "$rsched" draw scale-les3:872:all -o "$work/none/a.svg" 2> "$work/err"
 [ $? = 1 ] || { echo "FAIL a missing directory is not noticed"; failed=1; }
+# What cannot be written is told before anything is read, let alone planned.
+for command in plan compare draw simulate "export -f trace"; do
+    # shellcheck disable=SC2086
+    "$rsched" $command "$work/gone.yaml" -o "$work/none/a.svg" 2> "$work/err"
+    [ $? = 1 ] && [ "$(cat "$work/err")" = "rsched: $work/none/a.svg: No such file or directory" ] ||
+        { echo "FAIL $command reads before it looks where to write"; failed=1; }
+done
+# A name may be as long as names can be.
+name=$(printf '%0251d.svg' 0)
+"$rsched" draw scale-les3:872:all -s bl4 -o "$work/$name" || failed=1
+same "$name" a.svg
+# A file that its user may not write stays as it is, though others may be made beside it.
+as=
+[ "$(id -u)" != 0 ] || as="setpriv --reuid 65534 --clear-groups"
+if $as "$rsched" --version > /dev/null 2>&1; then
+    chmod 711 "$work"
+    mkdir -m 777 "$work/open"
+    echo kept > "$work/open/a.svg"
+    chmod 444 "$work/open/a.svg"
+    said=$($as "$rsched" draw scale-les3:872:all -o "$work/open/a.svg" 2>&1)
+    [ $? = 1 ] && [ "$said" = "rsched: $work/open/a.svg: Permission denied" ] &&
+        [ "$(cat "$work/open/a.svg")" = kept ] || { echo "FAIL a file that may not be written: $said"; failed=1; }
+fi
 exit $failed

@@ -65,6 +65,22 @@ sed 's|parts/more|rails|' more.txt | diff -u "$golden/rails.txt" - || failed=1
 check goal.txt export scale-les3:60:ns -n 3x3 --format goal -s bl4
 check trace.json export scale-les3:60:ew -n 3x1 --format trace -s bl4
 
+# Tables hold nothing that a terminal would obey.
+odd=$(printf 'odd\033')
+printf '3 2 1 0\n' > "$odd"
+printf 'rsched: machine/1\nname: m\nextends: tofu-k\n' > "$odd.yaml"
+sed 's/^name: .*/name: "a\\nb\\e"/' sourced.yaml > named.yaml
+"$rsched" simulate named.yaml -n 2x2 -m "$odd.yaml" --mapping "$odd" > out || failed=1
+if ! grep -q '^pattern  *a?b? ' out || LC_ALL=C grep -q '[[:cntrl:]]' out; then
+    echo "FAIL control characters in a table"
+    failed=1
+fi
+# A terminal is told how far it is.
+for command in simulate "export -f trace"; do
+    script -qec "'$rsched' $command scale-les3:60:all -n 20x20" terminal < /dev/null > /dev/null
+    grep -q ' puts, [0-9]* %' terminal || { echo "FAIL no progress: $command"; failed=1; }
+done
+
 # bad CAUSE ARGUMENT...: status 2 and one line that names the cause
 bad() {
     cause=$1
@@ -89,8 +105,9 @@ bad "pattern scale-les3:60:all: put 0: direction 'NW' is no step in a grid of 3"
 bad "sourced.yaml:5:5: put 1: destination 3, but there are 2 processes" simulate sourced.yaml -n 2x1
 bad "--mapping random:x: expected a whole number" simulate $all -n 8x6 --mapping random:x
 bad "map: the mapping has 4 nodes, but there are 48 processes" simulate $all -n 8x6 --mapping map
-bad "--mapping random: expected random:SEED" simulate $all -n 8x6 --mapping random
-bad "nomap: " simulate $all -n 8x6 --mapping nomap
+bad "--mapping random: expected row-major, random:SEED (" simulate $all -n 8x6 --mapping random
+bad "--mapping row-majr: expected row-major, random:SEED (" simulate $all -n 8x6 --mapping row-majr
+bad "./nomap: No such file" simulate $all -n 8x6 --mapping ./nomap
 bad "--routes fast: expected first|balanced" simulate $all -n 8x6 --routes fast
 bad "--receive any: expected" simulate $all -n 8x6 --receive any
 bad "--jitter 5us: " simulate $all -n 8x6 --jitter 5us
@@ -112,6 +129,8 @@ printf '0 1\n 99 2\n' > map
 bad "map:2:2: process 2 on node 99, but there are 4 nodes" simulate sourced.yaml -n 2x2 --mapping map
 printf '0 1 2 x\n' > map
 bad "map:1:7: a node 'x': expected a whole number" simulate sourced.yaml -n 2x2 --mapping map
+printf '0 1\n2\0 3\n' > map
+bad "map:2:2: a mapping has no zero bytes" simulate sourced.yaml -n 2x2 --mapping map
 printf 'rsched: machine/1\nextends: loop.yaml\n' > loop.yaml
 bad "loop.yaml:2:1: more than 8 machines extend each other" simulate $all -n 8x6 -m loop.yaml
 printf 'rsched: machine/1\nname: t\nextends: gone.yaml\n' > t.yaml
