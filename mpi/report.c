@@ -19,33 +19,30 @@ static uint64_t native_calls(const struct rs_counts *counts, int call)
     return sum;
 }
 
-/* RSCHED_REPORT_FILE; standard error when there is none. */
-static FILE *open_report(void)
+static bool write_file(const char *path, const char *text, size_t length)
+{
+    FILE *out = fopen(path, "w");
+    bool written;
+
+    if (out == NULL)
+        return false;
+    written = fwrite(text, 1, length, out) == length;
+    return fclose(out) == 0 && written;
+}
+
+/* To RSCHED_REPORT_FILE; to standard error when there is none, or it cannot be written. */
+static void write_report(const char *text, size_t length)
 {
     const char *path = rs_process.report_file;
-    FILE *out;
 
-    if (*path == '\0')
-        return stderr;
-    out = fopen(path, "w");
-    if (out == NULL) {
+    if (*path != '\0' && write_file(path, text, length))
+        return;
+    if (*path != '\0')
         rs_log(RS_LOG_ERROR,
                "cannot write the report %s: %s; it is printed here", path,
                strerror(errno));
-        return stderr;
-    }
-    return out;
-}
-
-static void close_report(FILE *out)
-{
-    /* Of a long one, much was written before. */
-    bool failed = fflush(out) != 0 || ferror(out);
-
-    if (out == stderr || (fclose(out) == 0 && !failed))
-        return;
-    rs_log(RS_LOG_ERROR, "cannot write the report %s: %s",
-           rs_process.report_file, strerror(errno));
+    fwrite(text, 1, length, stderr);
+    fflush(stderr);
 }
 
 /* ---- as text ---- */
@@ -327,10 +324,29 @@ static void print_json(FILE *out, const struct rs_counts *total,
     fprintf(out, "]}\n");
 }
 
+/* In memory first: a file is only replaced by all of it, and what is lost there is not lost. */
+static void report(const struct rs_counts *total, const struct rs_counts *each)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    if (out != NULL) {
+        if (rs_process.report == RS_REPORT_JSON)
+            print_json(out, total, each);
+        else
+            print_text(out, total, each);
+    }
+    if (out != NULL && fclose(out) == 0)
+        write_report(text, length);
+    else
+        rs_log(RS_LOG_ERROR, "no memory for the report");
+    free(text);
+}
+
 void rs_report(void)
 {
     struct rs_counts mine, total = {0}, *each = NULL;
-    FILE *out;
 
     if (rs_process.report == RS_REPORT_NONE)
         return;
@@ -343,13 +359,7 @@ void rs_report(void)
         PMPI_Gather(&mine, NUM_COUNTS, MPI_UINT64_T, each, NUM_COUNTS,
                     MPI_UINT64_T, 0, rs_process.comm);
     }
-    if (rs_process.rank == 0) {
-        out = open_report();
-        if (rs_process.report == RS_REPORT_JSON)
-            print_json(out, &total, each);
-        else
-            print_text(out, &total, each);
-        close_report(out);
-    }
+    if (rs_process.rank == 0)
+        report(&total, each);
     free(each);
 }
