@@ -104,18 +104,11 @@ static int find_schedule(const char *name, struct request *request,
     return error;
 }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t length = strlen(path), n = strlen(ending);
-
-    return length > n && strcmp(path + length - n, ending) == 0;
-}
-
 static int draw(const struct rsched_schedule *schedule, const char *machine,
                 const char *path, FILE *out)
 {
     const char *name = rsched_pattern_name(rsched_schedule_pattern(schedule));
-    bool html = path != NULL && ends_in(path, ".html");
+    bool html = path != NULL && tool_ends_in(path, ".html");
     int error;
 
     if (html) {
@@ -151,8 +144,8 @@ int tool_draw(const struct tool_command *command, int argc, char **argv)
 
     if (status != TOOL_GO_ON)
         return status;
-    if (path != NULL && strcmp(path, "-") != 0 && !ends_in(path, ".svg") &&
-        !ends_in(path, ".html"))
+    if (path != NULL && strcmp(path, "-") != 0 &&
+        !tool_ends_in(path, ".svg") && !tool_ends_in(path, ".html"))
         return tool_bad("draw: --output %s: expected a name that ends in .svg "
                         "or .html", path);
     status = tool_output_check(path);

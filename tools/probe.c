@@ -425,6 +425,33 @@ static int check_settings(enum memory memory)
                     "measured without it", name, getenv(name));
 }
 
+/* Options of which one would make another one useless. */
+static int check_options(const struct request *request, const char *longest)
+{
+    const char *output = request->output, *svg = request->svg;
+
+    if (request->compare != NULL && (output != NULL || svg != NULL))
+        return tool_bad("probe: --compare writes no machine and draws nothing");
+    if (request->memory == MEMORY_VERBS && request->compare != NULL)
+        return tool_bad("probe: --compare is about ways within a node");
+    if (request->compare != NULL && longest != NULL &&
+        is_asked(request->memory, MEMORY_HOST))
+        return tool_bad("probe: of host memory --compare has messages of its "
+                        "own, whatever --longest says");
+    if (svg != NULL && !is_asked(request->memory, MEMORY_HOST))
+        return tool_bad("probe: --svg draws host memory only");
+    if ((output != NULL && strcmp(output, "-") == 0) ||
+        (svg != NULL && strcmp(svg, "-") == 0))
+        return tool_bad("probe: standard output has the table; --output and "
+                        "--svg want files");
+    if (svg != NULL && !tool_ends_in(svg, ".svg"))
+        return tool_bad("probe: --svg %s: expected a name that ends in .svg",
+                        svg);
+    if (output != NULL && svg != NULL && strcmp(output, svg) == 0)
+        return tool_bad("probe: --output and --svg are both %s", svg);
+    return TOOL_OK;
+}
+
 int tool_probe(const struct tool_command *command, int argc, char **argv)
 {
     struct request request = {0};
@@ -459,14 +486,9 @@ int tool_probe(const struct tool_command *command, int argc, char **argv)
     if (kind < 0)
         return TOOL_BAD_INPUT;
     request.memory = (enum memory)kind;
-    if (request.compare != NULL &&
-        (request.output != NULL || request.svg != NULL))
-        return tool_bad("probe: --compare writes no machine and draws nothing");
-    if (!is_asked(request.memory, MEMORY_HOST) && request.svg != NULL)
-        return tool_bad("probe: --svg draws host memory only");
-    if (request.memory == MEMORY_VERBS && request.compare != NULL)
-        return tool_bad("probe: --compare is about ways within a node");
-    status = check_settings(request.memory);
+    status = check_options(&request, longest);
+    if (status == TOOL_OK)
+        status = check_settings(request.memory);
     if (status == TOOL_OK)
         status = read_number("rounds", rounds, 1, PROBE_ROUNDS_MOST, &number);
     if (status == TOOL_OK)

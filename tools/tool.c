@@ -35,6 +35,13 @@ int tool_library(int error)
     return error == RSCHED_ENOMEM ? TOOL_FAILED : TOOL_BAD_INPUT;
 }
 
+bool tool_ends_in(const char *path, const char *ending)
+{
+    size_t length = strlen(path), n = strlen(ending);
+
+    return length > n && strcmp(path + length - n, ending) == 0;
+}
+
 int tool_word(const char *option, const char *word, const char *words)
 {
     size_t length = strlen(word);

@@ -83,6 +83,9 @@ int tool_parse_only(const struct tool_command *command, int argc, char **argv,
                     const struct tool_option *options, int *first, int least,
                     int most);
 
+/** Whether a name has an ending, and more before it. */
+bool tool_ends_in(const char *path, const char *ending);
+
 /** The number of `word` in `words` ("text|json"), or -1 after printing that
  * it is not one of them. */
 int tool_word(const char *option, const char *word, const char *words);

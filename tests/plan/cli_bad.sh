@@ -117,6 +117,11 @@ bad "pattern: halo2d has no option --grid" pattern halo2d --size 8x8 --grid 60
 bad "pattern: scale-les3 has no option --width" pattern scale-les3 --grid 60 --width 2
 bad "draw: --output out/a.png: expected" draw scale-les3:60:ew -o out/a.png
 bad "probe: --compare writes no machine" probe --compare host -o out/m.yaml
+bad "probe: of host memory --compare has messages of its own" probe --compare host --longest 70000
+bad "probe: standard output has the table" probe --output -
+bad "probe: standard output has the table" probe --svg -
+bad "probe: --svg out/a.png: expected a name that ends in .svg" probe --svg out/a.png
+bad "probe: --output and --svg are both out/a.svg" probe -o out/a.svg --svg out/a.svg
 bad "info: one argument too many" info all
 bad "help: no command 'frob'" help frob
 bad "pattern halo3d:8x8x8:h1:6: put 0: direction '-x' has no route in machine tofu-k" \

@@ -44,9 +44,9 @@ sed -n 's/^<text x="\([0-9]*\)[^>]*>\([0-9]* MiB\|.*, rms .*\)<.*/\1 \2/p' "$fol
 [ ! -s "$folder/cut" ] || fail "cut: $(cat "$folder/cut")"
 # What cannot be written is told before anything is measured.
 for option in --output --svg; do
-    "$rsched" probe $option "$folder/none/file" >"$folder/out" 2>"$folder/log"
+    "$rsched" probe $option "$folder/none/a.svg" >"$folder/out" 2>"$folder/log"
     [ $? = 1 ] && [ ! -s "$folder/out" ] &&
-        grep -q "^rsched: $folder/none/file: No such file" "$folder/log" || fail "$option in no folder"
+        grep -q "^rsched: $folder/none/a.svg: No such file" "$folder/log" || fail "$option in no folder"
 done
 
 # A terminal is told how far it is, and nobody else.
