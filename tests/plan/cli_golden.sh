@@ -174,6 +174,18 @@ demo=$golden/../../../demo
 "$demo" --help | grep -q '^usage: ./demo' || { echo "FAIL demo --help"; failed=1; }
 "$demo" --frob > "$work/out" 2> "$work/err"
 [ $? = 2 ] && [ ! -s "$work/out" ] && grep -q '^usage: ./demo' "$work/err" || { echo "FAIL demo --frob"; failed=1; }
+# So does the benchmark with where it is to write; the paper's tables may be cut, and be lost.
+python3 -B "$golden/../../../bench/run" --csv "$work/none/a.csv" > "$work/out" 2> "$work/err"
+[ $? = 2 ] && grep -q "error: $work/none/a.csv: No such file" "$work/err" ||
+    { echo "FAIL bench/run --csv in no folder"; failed=1; }
+paper() { python3 -B "$golden/../../../bench/paper" --build "$(dirname "$rsched")/.." --brief 2> "$work/err"; }
+paper | true
+[ ! -s "$work/err" ] || { echo "FAIL bench/paper into a pipe"; cat "$work/err"; failed=1; }
+if [ -w /dev/full ]; then
+    paper > /dev/full
+    [ $? = 1 ] && [ "$(cat "$work/err")" = "paper: standard output: No space left on device" ] ||
+        { echo "FAIL bench/paper on a full disk"; cat "$work/err"; failed=1; }
+fi
 # One is one.
 "$rsched" plan "$work/short.yaml" -m "$work/fast.yaml" | grep -q '(1 put, ' || { echo "FAIL 1 puts"; failed=1; }
 "$rsched" simulate scale-les3:60:ns -n 1x1 | grep -q ' of 1 node, ' || { echo "FAIL 1 nodes"; failed=1; }
