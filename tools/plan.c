@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "librsched/base/units.h"
+#include "librsched/plan/schedule.h"
 #include "tools/text.h"
 #include "tools/world.h"
 
@@ -24,6 +25,7 @@ static void print_head(const struct rsched_schedule *schedule,
 {
     const struct rsched_pattern *pattern = rsched_schedule_pattern(schedule);
     const char *planner = rsched_schedule_planner(schedule);
+    const char *end = rs_schedule_search(schedule);
     char text[4][TOOL_TEXT];
 
     fputs("pattern      ", out);
@@ -53,8 +55,11 @@ static void print_head(const struct rsched_schedule *schedule,
                 tool_us(rsched_schedule_box_bound(schedule), text[1]),
                 limited ? " (ended by the limit of time)" : "");
     if (rsched_schedule_nodes(schedule) > 0)
-        fprintf(out, "search       %" PRIu64 " nodes\n",
-                rsched_schedule_nodes(schedule));
+        fprintf(out, "search       %" PRIu64 " nodes%s%s\n",
+                rsched_schedule_nodes(schedule), end != NULL ? ", " : "",
+                end != NULL ? end : "");
+    else if (end != NULL)
+        fprintf(out, "search       %s\n", end);
 }
 
 static void print_queues(const struct rsched_schedule *schedule, FILE *out)
@@ -136,6 +141,8 @@ static void json_head(const struct rsched_schedule *schedule,
         json_us(out, ",\n \"box_lower_bound_us\": ",
                 rsched_schedule_box_bound(schedule));
     }
+    if (rs_schedule_search(schedule) != NULL)
+        json_string(out, ",\n \"search\": ", rs_schedule_search(schedule));
 }
 
 static void json_queues(const struct rsched_schedule *schedule, FILE *out)
@@ -237,6 +244,9 @@ static int make_schedule(const char *pattern_name, const char **machine_name,
     else if (error == 0)
         error = rsched_schedule_create_options(pattern, machine, plan,
                                                schedule);
+    if (error == 0 && rs_schedule_search(*schedule) != NULL)
+        tool_bad("warning: %s has proven nothing: its search was %s",
+                 plan->planner, rs_schedule_search(*schedule));
     rsched_machine_destroy(machine);
     rsched_pattern_destroy(pattern);
     return error != 0 ? tool_library(error) : TOOL_OK;

@@ -23,6 +23,7 @@
  * When all branches are done the result is proven; when `nodes` runs out, it
  * is the best so far.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,17 +154,48 @@ static void branch(struct rs_prover *prover, size_t level)
         send_home(prover, level, engine);
 }
 
-/* What is in use has room in the arrays and numbers above. */
-static bool is_small(const struct rs_problem *problem, uint64_t makespan)
+static_assert(RS_PROVER_PUTS == 64 && RS_PROVER_KINDS == 24 &&
+              RS_WEIGHTS_CLASSES == 16 && RS_PROVER_LINKS == 32 &&
+              RS_WEIGHTS_ENGINES == 8 && BYTES_BITS == 40 &&
+              RATE_BITS_MOST == 42 && TICKS_BITS - RS_STAGE_TICK_BITS == 40,
+              "the limits are as the texts say");
+
+const char *rs_proof_end_text(enum rs_proof_end end)
+{
+    static const char *const texts[RS_NUM_PROOF_ENDS] = {
+        [RS_PROOF_END_NODES] = "ended by the limit of nodes",
+        [RS_PROOF_END_PUTS] = "not tried: more than 64 puts",
+        [RS_PROOF_END_KINDS] = "not tried: more than 24 kinds of puts",
+        [RS_PROOF_END_ROUTES] = "not tried: more than 16 routes",
+        [RS_PROOF_END_LINKS] = "not tried: more than 32 links",
+        [RS_PROOF_END_ENGINES] = "not tried: more than 8 engines",
+        [RS_PROOF_END_BYTES] = "not tried: 2^40 bytes or more",
+        [RS_PROOF_END_RATE] = "not tried: an engine of 2^42 bytes/s or more",
+        [RS_PROOF_END_TIME] = "not tried: 2^40 ps or longer",
+    };
+
+    return texts[end];
+}
+
+/* What has no room in the arrays and numbers above, if anything. */
+static enum rs_proof_end find_limit(const struct rs_problem *problem,
+                                    uint64_t makespan)
 {
     wide bytes = 0;
 
     for (size_t i = 0; i < problem->num_puts; i++)
         bytes += problem->bytes[i];
-    return problem->num_puts <= RS_PROVER_PUTS && bytes >> BYTES_BITS == 0 &&
-           problem->costs.num_engines <= RS_WEIGHTS_ENGINES &&
-           problem->fastest >> RATE_BITS_MOST == 0 &&
-           makespan >> (TICKS_BITS - RS_STAGE_TICK_BITS) == 0;
+    if (problem->num_puts > RS_PROVER_PUTS)
+        return RS_PROOF_END_PUTS;
+    if (problem->costs.num_engines > RS_WEIGHTS_ENGINES)
+        return RS_PROOF_END_ENGINES;
+    if (bytes >> BYTES_BITS != 0)
+        return RS_PROOF_END_BYTES;
+    if (problem->fastest >> RATE_BITS_MOST != 0)
+        return RS_PROOF_END_RATE;
+    if (makespan >> (TICKS_BITS - RS_STAGE_TICK_BITS) != 0)
+        return RS_PROOF_END_TIME;
+    return RS_PROOF_END_NONE;
 }
 
 /* Search from the beginning, with everything to do. */
@@ -200,9 +232,13 @@ static int improve(const struct rs_problem *problem, struct rs_script *script,
         prover->deadline = (makespan - 1) << RS_STAGE_TICK_BITS;
         prove(prover);
         findings->proven = !prover->stopped;
+        findings->search = prover->stopped ? RS_PROOF_END_NODES
+                                           : RS_PROOF_END_NONE;
         findings->nodes = prover->nodes;
         if (prover->improved)
             tell(prover, places);
+    } else if (error == RSCHED_ELIMIT) {
+        findings->search = prover->too_large;
     }
     rs_prover_fini(prover);
     free(prover);
@@ -235,7 +271,9 @@ int rs_plan_exact(const struct rs_problem *problem,
         error = rs_problem_queue(problem, places, queues, order);
     if (error == 0) {
         makespan = rs_stage_play(stage, queues, order, RS_NEVER);
-        if (makespan > bound && is_small(problem, makespan))
+        if (makespan > bound)
+            findings->search = find_limit(problem, makespan);
+        if (makespan > bound && findings->search == RS_PROOF_END_NONE)
             error = improve(problem, &script, queues, order, makespan, places,
                             findings);
     }

@@ -47,6 +47,11 @@ static void write_head(const struct rsched_schedule *schedule,
         write_us(out, "\nbox_lower_bound_us: ", schedule->findings.box_bound);
         fputc('\n', out);
     }
+    if (rs_schedule_search(schedule) != NULL) {
+        fputs("search: ", out);
+        rs_yaml_write_text(out, rs_schedule_search(schedule));
+        fputc('\n', out);
+    }
 }
 
 static void write_queues(const struct rsched_schedule *schedule, FILE *out)
@@ -272,6 +277,7 @@ enum {
     PUTS,
     BOX_MAKESPAN,
     BOX_BOUND,
+    SEARCH,
     NUM_KEYS
 };
 
@@ -280,7 +286,7 @@ static const struct rs_yaml_key keys[] = {
     {"scheduler", true},      {"makespan_us", true}, {"total_us", true},
     {"lower_bound_us", true}, {"gap_percent", true}, {"proven", true},
     {"engines", true},        {"puts", true},     {"box_makespan_us", false},
-    {"box_lower_bound_us", false}, {NULL, false}};
+    {"box_lower_bound_us", false}, {"search", false}, {NULL, false}};
 
 static int read_puts(struct reader *reader,
                      const struct rs_yaml_node *const *value)
@@ -377,6 +383,24 @@ static int read_proven(struct reader *reader, const struct rs_yaml_node *node)
     if (!reader->findings.proven && strcmp(text, "false") != 0)
         return rs_yaml_fail(reader->yaml, node, "proven must be true or "
                             "false, not '%.64s'", text);
+    return 0;
+}
+
+static int read_search(struct reader *reader, const struct rs_yaml_node *node)
+{
+    const char *text = NULL;
+    int search = RS_PROOF_END_NONE + 1;
+    int error = rs_yaml_text(reader->yaml, node, "search", &text);
+
+    if (error != 0 || text == NULL)
+        return error;
+    while (search < RS_NUM_PROOF_ENDS &&
+           strcmp(rs_proof_end_text((enum rs_proof_end)search), text) != 0)
+        search++;
+    if (search == RS_NUM_PROOF_ENDS)
+        return rs_yaml_fail(reader->yaml, node, "no search ends like this: "
+                            "'%.64s'", text);
+    reader->findings.search = (enum rs_proof_end)search;
     return 0;
 }
 
@@ -499,6 +523,8 @@ static int make(struct reader *reader, const struct rs_yaml_node *const *value,
     if (error == 0)
         error = rs_yaml_us(yaml, value[BOX_BOUND], "box_lower_bound_us",
                            &reader->findings.box_bound);
+    if (error == 0)
+        error = read_search(reader, value[SEARCH]);
     if (error != 0)
         return error;
     error = rs_schedule_create_parts(reader->pattern, machine,

@@ -7,12 +7,31 @@
 
 #include "librsched/plan/problem.h"
 
+/** How the search for a proof has ended without one. */
+enum rs_proof_end {
+    RS_PROOF_END_NONE, /* with one, or there was none */
+    RS_PROOF_END_NODES,
+    RS_PROOF_END_PUTS, /* too many, as the next ones: it was not tried */
+    RS_PROOF_END_KINDS,
+    RS_PROOF_END_ROUTES,
+    RS_PROOF_END_LINKS,
+    RS_PROOF_END_ENGINES,
+    RS_PROOF_END_BYTES,
+    RS_PROOF_END_RATE,
+    RS_PROOF_END_TIME,
+    RS_NUM_PROOF_ENDS
+};
+
+/** The same in words, each other ones. NULL for RS_PROOF_END_NONE */
+const char *rs_proof_end_text(enum rs_proof_end end);
+
 /** What a planner knows beside the places; all 0 before. */
 struct rs_findings {
     uint64_t box_makespan; /* ps; 0 when it does not pack boxes */
     uint64_t box_bound;    /* ps; no packing is lower; 0 when not known */
     bool proven;           /* no schedule is better */
     uint64_t nodes;        /* that a search has looked at */
+    enum rs_proof_end search;
 };
 
 struct rs_planner {

@@ -318,8 +318,13 @@ int rs_prover_init(struct rs_prover *prover, const struct rs_problem *problem,
 
     *prover = (struct rs_prover){.problem = problem, .script = script,
                                  .most_nodes = problem->most_nodes};
-    if (script->num_classes > RS_WEIGHTS_CLASSES || !find_kinds(prover) ||
-        !find_links(prover))
+    if (script->num_classes > RS_WEIGHTS_CLASSES)
+        prover->too_large = RS_PROOF_END_ROUTES;
+    else if (!find_kinds(prover))
+        prover->too_large = RS_PROOF_END_KINDS;
+    else if (!find_links(prover))
+        prover->too_large = RS_PROOF_END_LINKS;
+    if (prover->too_large != RS_PROOF_END_NONE)
         return RSCHED_ELIMIT;
     rs_alike_find(script, prover->alike);
     error = allocate(prover);

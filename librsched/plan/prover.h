@@ -4,6 +4,7 @@
 #ifndef RS_PLAN_PROVER_H
 #define RS_PLAN_PROVER_H
 
+#include "librsched/plan/planners.h"
 #include "librsched/plan/weights.h"
 
 enum {
@@ -39,6 +40,7 @@ struct rs_prover {
     struct rs_script *script;
     uint64_t nodes, most_nodes;
     bool stopped; /* the nodes have run out */
+    enum rs_proof_end too_large; /* what there is too much of */
     struct rs_kind kinds[RS_PROVER_KINDS];
     size_t num_kinds;
     size_t puts_left;     /* not started */
@@ -65,7 +67,7 @@ struct rs_prover {
 
 /** Allocate and look at the problem.
  * @param queues the best schedule so far, for good bounds; and `order`
- * @return 0, RSCHED_ELIMIT (too large to be proven: no text), RSCHED_ENOMEM;
+ * @return 0, RSCHED_ELIMIT (`too_large`: no text), RSCHED_ENOMEM;
  *         rs_prover_fini() it in any case */
 int rs_prover_init(struct rs_prover *prover, const struct rs_problem *problem,
                    struct rs_script *script, const size_t *queues,

@@ -443,6 +443,14 @@ uint64_t rsched_schedule_nodes(const struct rsched_schedule *schedule)
     return schedule->findings.nodes;
 }
 
+const char *rs_schedule_search(const struct rsched_schedule *schedule)
+{
+    /* What a search has found before it ended may be as short as the bound. */
+    return rsched_schedule_is_proven(schedule)
+               ? NULL
+               : rs_proof_end_text(schedule->findings.search);
+}
+
 bool rsched_schedule_is_proven(const struct rsched_schedule *schedule)
 {
     return schedule->findings.proven ||

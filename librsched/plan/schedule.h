@@ -24,6 +24,10 @@ struct rsched_schedule {
 void rs_schedule_note_boxes(struct rsched_schedule *schedule, uint64_t height,
                             uint64_t bound);
 
+/** How the search for a proof has ended without one; NULL: with one, or there was
+ * none. */
+const char *rs_schedule_search(const struct rsched_schedule *schedule);
+
 /** rsched_schedule_create_queues() for puts that are cut: engines and positions
  * are per part. */
 int rs_schedule_create_parts(const struct rsched_pattern *pattern,

@@ -186,6 +186,23 @@ if [ -w /dev/full ]; then
     [ $? = 1 ] && [ "$(cat "$work/err")" = "paper: standard output: No space left on device" ] ||
         { echo "FAIL bench/paper on a full disk"; cat "$work/err"; failed=1; }
 fi
+# A proof that is not found, or not tried, is told of, and its end stands in the schedule that is read again.
+seq 25 | sed 's/.*/  - {bytes: &0000, direction: N}/' > "$work/puts"
+printf 'rsched: pattern/1\nname: kinds\nputs:\n' | cat - "$work/puts" > "$work/kinds.yaml"
+unproven() {
+    end=$1
+    shift
+    for format in text yaml json; do
+        "$rsched" plan "$@" -s exact -f $format > "$work/out" 2> "$work/err" &&
+            grep -q "^ *\"*search.*$end" "$work/out" && [ "$(cat "$work/err")" = \
+            "rsched: warning: exact has proven nothing: its search was $end" ] ||
+            { echo "FAIL nothing of a search that was $end"; cat "$work/err"; failed=1; }
+        [ $format = text ] || "$rsched" draw "$work/out" > /dev/null || failed=1
+    done
+}
+unproven "not tried: more than 24 kinds of puts" "$work/kinds.yaml"
+unproven "ended by the limit of nodes" scale-les3:872:all --nodes 5
+"$rsched" plan scale-les3:60:diag -s exact 2>&1 | grep -q '^search  *[0-9]* nodes$' || { echo "FAIL a search that proves"; failed=1; }
 # One is one.
 "$rsched" plan "$work/short.yaml" -m "$work/fast.yaml" | grep -q '(1 put, ' || { echo "FAIL 1 puts"; failed=1; }
 "$rsched" simulate scale-les3:60:ns -n 1x1 | grep -q ' of 1 node, ' || { echo "FAIL 1 nodes"; failed=1; }
