@@ -81,7 +81,13 @@ struct rsched_context_params {
                             unknown, then the cores that this process may use
                             are taken for those of all, until a peer on the node
                             turns out to have others. Quotas of processor time
-                            (cgroups) are found by the library */
+                            (cgroups) count as cores: the library finds them, and
+                            which neighbors share them; of other processes only
+                            who says nothing here is taken to have all in them */
+    bool restarts;     /**< another process with its number may come in the
+                            place of one of this node that has died: making an
+                            exchange waits for it. Else a neighbor that is known to
+                            be dead is an error at once */
     uint64_t job;      /**< the same number in all processes of the job and no
                             other's; a peer with a different one is refused */
     struct rsched_oob oob; /**< may be all zero if exchanges have no peers but

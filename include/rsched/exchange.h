@@ -88,9 +88,10 @@ struct rsched_exchange_params {
  * that the pattern names have agreed, which needs them to call it too, but no
  * other process.
  *
- * In the place of a peer that has died another process with its number may come, and a
- * peer may have made another context: what was dead when the call began is not an error,
- * and the new one is waited for. Exchanges with the old one stay failed.
+ * A peer may have made another context. Where processes are started again
+ * (`restarts` of the context's parameters), another one may come in the place of a peer
+ * that was dead when the call began, and is waited for. Exchanges with the old one stay
+ * failed.
  *
  * @param exchange where it is stored; destroy it with
  *                 rsched_exchange_destroy()
@@ -104,7 +105,7 @@ struct rsched_exchange_params {
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT), nor
  *                          another one in the place of one that was dead
- *         RSCHED_EPEER     a peer has failed meanwhile
+ *         RSCHED_EPEER     a peer has failed
  *         RSCHED_ENOTSUP   a buffer of which a run does not lie in one
  *                          allocation of host memory, or of a GPU's primary
  *                          context, or whose way (RSCHED_GPU_WAY) is not

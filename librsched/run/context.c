@@ -537,8 +537,9 @@ static bool look_at(struct rsched_context *context, struct rs_peer *p)
  * of the process. */
 static bool is_spent(struct rsched_context *context, struct rs_peer *p)
 {
-    return look_at(context, p) ||
-           (p->ops->reconnects && !p->ops->is_whole(p->connection));
+    if (look_at(context, p))
+        return p->ops->reconnects || context->params.restarts;
+    return p->ops->reconnects && !p->ops->is_whole(p->connection);
 }
 
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,

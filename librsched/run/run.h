@@ -222,7 +222,7 @@ int rs_context_peer(struct rsched_context *context, int process,
 /** The record of the latest life for a use of a process that is known to be
  * there, or NULL; release it. `life` is the one to talk about: a new one if the
  * record's connection has failed and can be replaced, then it is not returned. Nor is
- * that of a process that is dead: another instance may come in its place.
+ * that of a process that is dead, if another instance may come in its place.
  * The caller holds the context's lock. */
 struct rs_peer *rs_context_known_peer(struct rsched_context *context,
                                       int process, enum rs_use use,

@@ -27,6 +27,7 @@ int rank_open(struct rank *self)
     rsched_fail(0, "as before");
     params.job += self->job_offset;
     params.num_cores = self->num_cores;
+    params.restarts = self->restarts;
     params.host_progress = self->host_progress;
     params.host_arg = self->host_arg;
     self->oob = params.oob;

@@ -12,9 +12,11 @@ struct rank {
     struct rsched_context *context;
     void *arg;
     /* For rank_open(): what is added to the job's number, how many cores the host
-     * says that there are, and what it wants to be called. */
+     * says that there are, whether processes are started again, and what it wants to be
+     * called. */
     uint64_t job_offset;
     int num_cores;
+    bool restarts;
     void (*host_progress)(void *arg);
     void *host_arg;
     struct rsched_oob oob; /* set by it: the rank's transport */

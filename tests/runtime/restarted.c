@@ -90,13 +90,20 @@ static int run_until_dead(struct rank *self, int i)
     return 0;
 }
 
+/* The host of rank 0 knows that instances come. */
+static int expect_restarts(struct rank *self)
+{
+    self->restarts = true;
+    rank_close(self);
+    return self->rank == 0 ? rank_open(self) : 0;
+}
+
 /* Each comes when rank 0 has waited for it for some time. */
 static int run_restarted(struct rank *self)
 {
     enum { LATER_US = 200000 };
 
-    if (self->rank == 1)
-        rank_close(self);
+    RANK_CHECK(expect_restarts(self) == 0);
     for (int i = 0; i < INSTANCES / 2; i++) {
         if (self->rank == 0) {
             RANK_CHECK(run_until_dead(self, i) == 0);
@@ -109,18 +116,39 @@ static int run_restarted(struct rank *self)
     return 0;
 }
 
-/* Nobody comes in its place: that is told in time. */
+/* Nobody comes in its place: that is told in time, or at once. */
 static int run_gone(struct rank *self)
+{
+    struct halo *h;
+
+    RANK_CHECK(expect_restarts(self) == 0);
+    if (self->rank == 1) {
+        RANK_CHECK(run_instance(self, 0, false) == SIGKILL);
+    } else {
+        RANK_CHECK(run_until_dead(self, 0) == 0);
+        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_ETIMEOUT);
+        RANK_CHECK(strstr(rsched_last_error(), "is dead") != NULL);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
+/* Where nobody is expected, also if somebody has come. */
+static int run_refused(struct rank *self)
 {
     struct halo *h;
 
     if (self->rank == 1) {
         rank_close(self);
         RANK_CHECK(run_instance(self, 0, false) == SIGKILL);
+        RANK_CHECK(rank_open(self) == 0);
+        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_EPEER);
     } else {
         RANK_CHECK(run_until_dead(self, 0) == 0);
-        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_ETIMEOUT);
+        sleep(1); /* until it has come */
+        RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == RSCHED_EPEER);
         RANK_CHECK(strstr(rsched_last_error(), "is dead") != NULL);
+        RANK_CHECK(halo_create(self, edges, 2, 2, 0, &h) == RSCHED_EPEER);
     }
     mesh_barrier(self->end);
     return 0;
@@ -164,6 +192,7 @@ int main(void)
 
     failed |= ranks_run(2, false, run_restarted, NULL);
     failed |= ranks_run(2, false, run_dying, NULL);
+    failed |= ranks_run(2, false, run_refused, NULL);
     failed |= ranks_run_with(2, false, run_gone, NULL, hasty);
     return failed != 0;
 }
