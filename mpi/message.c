@@ -396,7 +396,8 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
         return message->puts > 0 ? RS_ACCELERATED : message->reason;
     if (rs_lane_is_barred(lane))
         return RS_REASON_COVERED;
-    if (message->sends && lane->attached && message->bytes > rs_lane_most() &&
+    /* Whether the receiver pulls is known with the pair's words. */
+    if (message->sends && lane->pair->view.words != NULL && message->bytes > rs_lane_most() &&
         !rs_pair_pulls(lane->pair))
         return RS_REASON_SIZE;
     if (lane->attached && rs_incarnation_is_futile(lane->pair))
