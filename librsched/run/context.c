@@ -85,9 +85,9 @@ static bool exceeds_quota(const struct rsched_context *context)
 }
 
 /* Whether processes of this node outnumber the cores that they may use, or what a quota
- * gives them, as far as they are known: the caller says how many there are, neighbors their own. If he
- * does not know the cores, all compete for the same ones (nobody is bound) until a
- * neighbor has others. */
+ * gives them, as far as they are known: the caller says how many there are, neighbors
+ * their own. If he does not know the cores, all compete for the same ones (nobody is
+ * bound) until a neighbor has others. */
 static bool is_crowded(const struct rsched_context *context)
 {
     int known = count_near_peers(context) + 1;
