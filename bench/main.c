@@ -11,6 +11,8 @@
  *                                  ok MESSAGES BYTES, or error TEXT. MEMORY
  *                                  is "plain", or "given": the buffers are of
  *                                  MPI_Alloc_mem
+ *         check CALL               ok, or error TEXT: whether an exchange brings
+ *                                  the right bytes
  *         block CALL BATCHES N HOW ok RTT_BEFORE RTT_AFTER NS: BATCHES times N
  *                                  exchanges, NS for one: each rank's median
  *                                  over the batches, of these the largest.
@@ -136,26 +138,29 @@ static bool usable(const struct job *job, const struct call *call)
            (job->ranks == 2 && calls_shared_size(&job->work) <= shared_size);
 }
 
-/* Every call must deliver the right bytes before it is timed. */
-static void check_calls(struct job *job, char *reply, size_t size)
+/* A call must deliver the right bytes before it is timed. */
+static void check_call(struct job *job, const char *name, char *reply, size_t size)
 {
-    for (const struct call *c = calls; c->name != NULL; c++) {
-        struct call_state state;
-        int bad, worst;
+    const struct call *call = calls_find(name);
+    struct call_state state;
+    int bad, worst;
 
-        if (!usable(job, c) || (strcmp(c->name, "copy") == 0 && job->ranks > 1))
-            continue;
-        work_fill(&job->work, ++job->salt);
-        state = begin(job, c);
-        c->run(&state);
-        c->run(&state);
-        c->teardown(&state);
-        bad = work_check(&job->work, job->salt);
-        MPI_Allreduce(&bad, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-        if (worst >= 0)
-            snprintf(reply, size, "error %s: wrong bytes in message %d",
-                     c->name, worst);
+    if (call == NULL || job->work.send == NULL || !usable(job, call)) {
+        snprintf(reply, size, "error cannot run: %s", name);
+        return;
     }
+    snprintf(reply, size, "ok");
+    if (strcmp(name, "copy") == 0 && job->ranks > 1)
+        return; /* it copies as if all messages were the process's own */
+    work_fill(&job->work, ++job->salt);
+    state = begin(job, call);
+    call->run(&state);
+    call->run(&state);
+    call->teardown(&state);
+    bad = work_check(&job->work, job->salt);
+    MPI_Allreduce(&bad, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (worst >= 0)
+        snprintf(reply, size, "error %s: wrong bytes in message %d", name, worst);
 }
 
 static void set_case(struct job *job, const char *name, long argument,
@@ -171,7 +176,6 @@ static void set_case(struct job *job, const char *name, long argument,
     for (int s = 0; s < job->work.messages; s++)
         bytes += job->work.counts[s];
     snprintf(reply, size, "ok %d %lld", job->work.messages, bytes);
-    check_calls(job, reply, size);
 }
 
 static double time_plain(const struct call *call, struct call_state *state,
@@ -277,6 +281,8 @@ static void serve(struct job *job)
                    &offsets[0], &offsets[1]) == 5)
             set_case(job, name, argument, strcmp(how, "given") == 0, offsets,
                      reply, sizeof(reply));
+        else if (sscanf(text, "check %63s", name) == 1)
+            check_call(job, name, reply, sizeof(reply));
         else if (sscanf(text, "block %63s %d %d %15s", name, &batches,
                         &exchanges, how) == 4)
             run_block(job, name, batches, exchanges,
@@ -334,6 +340,8 @@ static void run_once(struct job *job, char **arguments)
 
     set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, offsets,
              reply, sizeof(reply));
+    if (strncmp(reply, "ok", 2) == 0)
+        check_call(job, arguments[2], reply, sizeof(reply));
     if (strncmp(reply, "ok", 2) != 0 || call == NULL || !usable(job, call)) {
         fprintf(stderr, "rsched-bench: --once %s %s %s: %s\n", arguments[0],
                 arguments[1], arguments[2], reply);

@@ -125,7 +125,7 @@ int rsched_mpi_topology_from_comm(MPI_Comm comm, int tag,
 
     if (error != 0)
         return error;
-    PMPI_Topo_test(comm, &kind);
+    kind = rs_topology(comm);
     if (kind == MPI_UNDEFINED)
         return invalid(__func__, "the communicator has no topology");
     record = rs_comm_describe(comm, kind, NULL, &reason);

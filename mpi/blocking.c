@@ -84,39 +84,41 @@ void *rs_native(const char *name)
 
 /* Calls that make a communicator give it a name; of a tool's call behind us it has
  * one already. */
-static int named(int error, MPI_Comm parent, const MPI_Comm *made)
+static int named(int error, MPI_Comm parent, const MPI_Comm *made, int topology)
 {
-    if (error == MPI_SUCCESS)
+    if (error == MPI_SUCCESS) {
         rs_name_give(*made, parent);
+        rs_topology_made(*made, topology);
+    }
     return error;
 }
 
 /* May wait too, so what nonblocking calls need is set up here. */
-static int prepared(int error, MPI_Comm parent, const MPI_Comm *made)
+static int prepared(int error, MPI_Comm parent, const MPI_Comm *made, int topology)
 {
-    if (named(error, parent, made) == MPI_SUCCESS)
+    if (named(error, parent, made, topology) == MPI_SUCCESS)
         rs_comm_prepare(*made);
     return error;
 }
 
 #define PARENT(parent, ...) (parent)
-#define MAKES_AND(then, Name, params, args, made)                            \
+#define MAKES_AND(then, Name, params, args, made, topology)                  \
     RS_NATIVE(Name)                                                          \
     int PMPI_##Name params                                                   \
     {                                                                        \
         rs_settle();                                                         \
-        return named(native_##Name args, PARENT args, made);                 \
+        return named(native_##Name args, PARENT args, made, topology);       \
     }                                                                        \
     RS_BEHIND(Name)                                                          \
     int MPI_##Name params                                                    \
     {                                                                        \
         rs_settle();                                                         \
-        return then(behind_##Name args, PARENT args, made);                  \
+        return then(behind_##Name args, PARENT args, made, topology);        \
     }
 #define MAKES(Name, params, args, made)                                      \
-    MAKES_AND(named, Name, params, args, made)
-/* One that has neighbors. */
-#define PREPARES(Name, params, args, made)                                   \
-    MAKES_AND(prepared, Name, params, args, made)
+    MAKES_AND(named, Name, params, args, made, MPI_UNDEFINED)
+/* One that has neighbors, by `topology` or as its parent. */
+#define PREPARES(Name, params, args, made, topology)                         \
+    MAKES_AND(prepared, Name, params, args, made, topology)
 
 #include "mpi/blocking_calls.h"

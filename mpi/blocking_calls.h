@@ -108,10 +108,10 @@ BLOCKING(Comm_disconnect,
          (comm))
 PREPARES(Comm_dup,
          (MPI_Comm comm, MPI_Comm *newcomm),
-         (comm, newcomm), newcomm)
+         (comm, newcomm), newcomm, MPI_UNDEFINED)
 PREPARES(Comm_dup_with_info,
          (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm),
-         (comm, info, newcomm), newcomm)
+         (comm, info, newcomm), newcomm, MPI_UNDEFINED)
 BLOCKING(Comm_free,
          (MPI_Comm *comm),
          (comm))
@@ -144,20 +144,20 @@ MAKES(Comm_split_type,
 PREPARES(Cart_create,
          (MPI_Comm comm_old, int ndims, const int dims[], const int periods[],
           int reorder, MPI_Comm *comm_cart),
-         (comm_old, ndims, dims, periods, reorder, comm_cart), comm_cart)
+         (comm_old, ndims, dims, periods, reorder, comm_cart), comm_cart, MPI_CART)
 PREPARES(Cart_sub,
          (MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm),
-         (comm, remain_dims, newcomm), newcomm)
+         (comm, remain_dims, newcomm), newcomm, MPI_CART)
 PREPARES(Graph_create,
          (MPI_Comm comm_old, int nnodes, const int indx[], const int edges[],
           int reorder, MPI_Comm *comm_graph),
-         (comm_old, nnodes, indx, edges, reorder, comm_graph), comm_graph)
+         (comm_old, nnodes, indx, edges, reorder, comm_graph), comm_graph, MPI_GRAPH)
 PREPARES(Dist_graph_create,
          (MPI_Comm comm_old, int n, const int sources[], const int degrees[],
           const int destinations[], const int weights[], MPI_Info info,
           int reorder, MPI_Comm *comm_dist_graph),
          (comm_old, n, sources, degrees, destinations, weights, info, reorder,
-          comm_dist_graph), comm_dist_graph)
+          comm_dist_graph), comm_dist_graph, MPI_DIST_GRAPH)
 PREPARES(Dist_graph_create_adjacent,
          (MPI_Comm comm_old, int indegree, const int sources[],
           const int sourceweights[], int outdegree, const int destinations[],
@@ -165,7 +165,7 @@ PREPARES(Dist_graph_create_adjacent,
           MPI_Comm *comm_dist_graph),
          (comm_old, indegree, sources, sourceweights, outdegree, destinations,
           destweights, info, reorder, comm_dist_graph),
-          comm_dist_graph)
+          comm_dist_graph, MPI_DIST_GRAPH)
 BLOCKING(Cart_map,
          (MPI_Comm comm, int ndims, const int dims[], const int periods[],
           int *newrank),
@@ -663,7 +663,7 @@ BLOCKING(Session_flush_buffer, (MPI_Session session), (session))
 
 /* ---- beyond the standard ---- */
 
-#ifndef OPEN_MPI
+#if !defined(OPEN_MPI) || defined(OMPI_HAVE_MPI_EXT_FTMPI)
 BLOCKING_X(Comm_agree,
          (MPI_Comm comm, int *flag),
          (comm, flag))

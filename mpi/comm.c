@@ -380,7 +380,7 @@ static struct rs_comm *look_up(MPI_Comm comm, int *topology,
     if (inter)
         *reason = RS_REASON_INTERCOMM;
     else
-        PMPI_Topo_test(comm, topology);
+        *topology = rs_topology(comm);
     return NULL;
 }
 

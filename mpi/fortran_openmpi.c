@@ -185,7 +185,7 @@ static void get_degrees(MPI_Comm comm, int *sends, int *receives)
 
     *sends = *receives = 0;
     if (comm != MPI_COMM_NULL)
-        PMPI_Topo_test(comm, &topology);
+        topology = rs_topology(comm);
     if (topology == MPI_CART) {
         PMPI_Cartdim_get(comm, sends);
         *sends *= 2;

@@ -400,6 +400,7 @@ static void backend_fini(void)
         rs_flats_fini();
         PMPI_Type_free_keyval(&rs_process.type_keyval);
         PMPI_Comm_free_keyval(&rs_process.comm_keyval);
+        rs_topology_fini();
         PMPI_Group_free(&rs_process.world);
         PMPI_Group_free(&rs_process.local);
         PMPI_Comm_free(&rs_process.errors);
@@ -506,6 +507,7 @@ static void backend_init(void)
     PMPI_Comm_group(MPI_COMM_WORLD, &rs_process.world);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, rs_comm_deleted,
                             &rs_process.comm_keyval, NULL);
+    rs_topology_init();
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, rs_type_deleted,
                             &rs_process.type_keyval, NULL);
     PMPI_Wait(&nothing, &rs_process.empty);

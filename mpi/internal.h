@@ -493,6 +493,14 @@ struct rs_comm {
  * rsched/mpi.h have it, and their tag. */
 #define RS_ID_LISTED (UINT64_C(1) << 47)
 
+/** The call that makes a communicator says which topology that gives it, MPI_CART
+ * for instance, or MPI_UNDEFINED: its parent's, or none. */
+void rs_topology_made(MPI_Comm comm, int topology);
+/** As MPI_Topo_test, but right. */
+int rs_topology(MPI_Comm comm);
+void rs_topology_init(void);
+void rs_topology_fini(void);
+
 /** The communicator's record; collective at the first call. NULL: native,
  * for *reason. */
 struct rs_comm *rs_comm_get(MPI_Comm comm, enum rs_reason *reason);

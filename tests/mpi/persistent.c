@@ -7,6 +7,7 @@
  * persistent [--native | --off]; off: the backend is loaded, but not to use
  * lanes (RSCHED_PERSISTENT) */
 #include "tests/mpi/lanes.h"
+#include "tests/mpi/library.h"
 
 /* ---- cases ---- */
 
@@ -82,7 +83,7 @@ static void case_statuses(void)
     MPI_Request_get_status(receives[0], &flag, &status);
     CHECK(flag, "not complete any more");
     MPI_Wait(&receives[0], &status);
-    CHECK(status.MPI_TAG == 0, "tag %d", status.MPI_TAG);
+    CHECK(status.MPI_TAG == 0 || !library_keeps_asked(), "tag %d", status.MPI_TAG);
     verify(0);
     MPI_Wait(&sends[0], MPI_STATUS_IGNORE);
 }

@@ -4,6 +4,7 @@
 #ifndef TESTS_MPI_PROGRAMS_RUN_H
 #define TESTS_MPI_PROGRAMS_RUN_H
 
+#include "tests/mpi/library.h"
 #include "tests/mpi/programs_plan.h"
 
 enum { MOST_LANES = 2 * MOST_RANKS * LANE_TAGS, MOST_ACTIVE = 512 };
@@ -381,9 +382,21 @@ static inline void neighbors_finish(struct program *p)
     n->way = -1;
 }
 
+/* The program's communicator, or one without a topology where the native library's
+ * graphs must not have such a parent. The backend's may. */
+static inline MPI_Comm neighbors_parent(const struct program *p)
+{
+    MPI_Comm parent = p->comm;
+
+    if (!library_redoes_topology() && !is_accelerated())
+        MPI_Comm_split(p->comm, 0, p->plan.me, &parent);
+    return parent;
+}
+
 static inline void neighbors_create(struct program *p)
 {
     struct neighbors *n = &p->neighbors;
+    MPI_Comm parent = neighbors_parent(p);
     int destinations[MOST_RANKS];
 
     for (int i = 0; i < p->plan.size; i++) {
@@ -392,9 +405,11 @@ static inline void neighbors_create(struct program *p)
         if (p->plan.edges[p->plan.me][i])
             destinations[n->num_out++] = i;
     }
-    MPI_Dist_graph_create_adjacent(p->comm, n->num_in, n->sources,
+    MPI_Dist_graph_create_adjacent(parent, n->num_in, n->sources,
                                    MPI_UNWEIGHTED, n->num_out, destinations,
                                    MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &n->graph);
+    if (parent != p->comm)
+        MPI_Comm_free(&parent);
     INIT(Neighbor_alltoall)(n->out, 1, MPI_INT, n->in, 1, MPI_INT, n->graph,
                             MPI_INFO_NULL, &n->persistent);
     n->request = MPI_REQUEST_NULL;
