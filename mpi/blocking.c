@@ -47,7 +47,7 @@ void *rs_native(const char *name)
 #define BLOCKING_PMPI(Name, params, args)                                    \
     AFTER_PMPI(rs_settle, Name, params, args)
 #define BLOCKING(Name, params, args) AFTER(rs_settle, Name, params, args)
-#define POLLED(Name, params, args) AFTER(rs_look, Name, params, args)
+#define POLLED(Name, params, args) AFTER(rs_look_around, Name, params, args)
 /* One beyond the standard, MPIX_Name. */
 #define BLOCKING_X(Name, params, args)                                       \
     static __typeof__(PMPIX_##Name) *native_##Name;                          \
@@ -100,6 +100,27 @@ static int prepared(int error, MPI_Comm parent, const MPI_Comm *made, int topolo
         rs_comm_prepare(*made);
     return error;
 }
+
+static void before_free(const MPI_Comm *comm)
+{
+    rs_settle();
+    if (comm != NULL)
+        rs_pairs_comm_free(*comm);
+}
+
+#define FREES(Name)                                                          \
+    RS_NATIVE(Name)                                                          \
+    int PMPI_##Name(MPI_Comm *comm)                                          \
+    {                                                                        \
+        before_free(comm);                                                   \
+        return native_##Name(comm);                                          \
+    }                                                                        \
+    RS_BEHIND(Name)                                                          \
+    int MPI_##Name(MPI_Comm *comm)                                           \
+    {                                                                        \
+        before_free(comm);                                                   \
+        return behind_##Name(comm);                                          \
+    }
 
 #define PARENT(parent, ...) (parent)
 #define MAKES_AND(then, Name, params, args, made, topology)                  \

@@ -103,18 +103,14 @@ MAKES(Comm_create,
 MAKES(Comm_create_group,
          (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),
          (comm, group, tag, newcomm), newcomm)
-BLOCKING(Comm_disconnect,
-         (MPI_Comm *comm),
-         (comm))
+FREES(Comm_disconnect)
 PREPARES(Comm_dup,
          (MPI_Comm comm, MPI_Comm *newcomm),
          (comm, newcomm), newcomm, MPI_UNDEFINED)
 PREPARES(Comm_dup_with_info,
          (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm),
          (comm, info, newcomm), newcomm, MPI_UNDEFINED)
-BLOCKING(Comm_free,
-         (MPI_Comm *comm),
-         (comm))
+FREES(Comm_free)
 BLOCKING(Comm_join,
          (int fd, MPI_Comm *intercomm),
          (fd, intercomm))

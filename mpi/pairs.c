@@ -448,9 +448,10 @@ bool rs_pair_can_pull(int pid, uint64_t at, uint64_t cookie)
 
 /* ---- life ---- */
 
-/* Synchronous messages whose lanes are gone. They are not looked at while a
- * communicator is being freed: MPICH's requests to oneself do not survive
- * that. */
+/* Synchronous messages whose lanes are gone, or are of no more use, since the program
+ * has freed the communicator and all requests: from 4.2 on MPICH keeps a communicator
+ * until somebody has found them complete. They are not looked at while one is being
+ * freed: MPICH's requests to oneself do not survive that. */
 struct orphan {
     struct orphan *next;
     MPI_Request request;
@@ -458,6 +459,7 @@ struct orphan {
 };
 
 static struct orphan *orphans;
+unsigned rs_num_orphans;
 
 static void leave_orphan(struct rs_lane *lane)
 {
@@ -467,22 +469,31 @@ static void leave_orphan(struct rs_lane *lane)
         return; /* and its bytes stay */
     *orphan = (struct orphan){orphans, lane->sync, lane->copy};
     orphans = orphan;
+    rs_num_orphans++;
+    lane->sync = MPI_REQUEST_NULL;
+    lane->copy = NULL;
 }
 
-static void reap_orphans(void)
+void rs_orphans_reap(void)
 {
-    for (struct orphan **at = &orphans; *at != NULL;) {
-        struct orphan *orphan = *at;
+    struct orphan *orphan, *left = orphans;
+
+    /* A communicator may go with one, and functions of the program's with that, which
+     * may come here. */
+    orphans = NULL;
+    while ((orphan = left) != NULL) {
         int done;
 
+        left = orphan->next;
         PMPI_Test(&orphan->request, &done, MPI_STATUS_IGNORE);
-        if (!done) {
-            at = &orphan->next;
-            continue;
+        if (done) {
+            rs_num_orphans--;
+            free(orphan->bytes);
+            free(orphan);
+        } else {
+            orphan->next = orphans;
+            orphans = orphan;
         }
-        *at = orphan->next;
-        free(orphan->bytes);
-        free(orphan);
     }
 }
 
@@ -490,7 +501,7 @@ static void end_orphans(void)
 {
     struct orphan *orphan;
 
-    reap_orphans();
+    rs_orphans_reap();
     while ((orphan = orphans) != NULL) {
         orphans = orphan->next;
         PMPI_Request_free(&orphan->request); /* and its bytes stay */
@@ -527,6 +538,15 @@ static void lane_destroy(struct rs_lane *lane)
     if (lane->sync != MPI_REQUEST_NULL)
         leave_orphan(lane);
     free(lane);
+}
+
+/* No request of the pair's is left, nor will there be one. */
+static void leave_orphans(struct rs_pair *pair)
+{
+    for (struct rs_lane *lane = pair->lanes; lane != NULL; lane = lane->next) {
+        if (lane->sync != MPI_REQUEST_NULL)
+            leave_orphan(lane);
+    }
 }
 
 static void pair_destroy(struct rs_pair *pair)
@@ -578,8 +598,26 @@ void rs_lane_release(struct rs_lane *lane)
         rs_cohort_leave(lane);
     if (is_forgettable(lane))
         retire(lane);
-    if (--pair->requests == 0 && pair->name->comm == MPI_COMM_NULL)
+    if (--pair->requests > 0)
+        return;
+    if (pair->name->comm == MPI_COMM_NULL)
         pair_destroy(pair);
+    else if (pair->name->is_freed)
+        leave_orphans(pair);
+}
+
+void rs_pairs_comm_free(MPI_Comm comm)
+{
+    struct rs_name *name = rs_name_find(comm);
+
+    if (name == NULL)
+        return;
+    rs_orphans_reap();
+    name->is_freed = true;
+    for (struct rs_pair *pair = all; pair != NULL; pair = pair->next_all) {
+        if (pair->name == name && pair->requests == 0)
+            leave_orphans(pair);
+    }
 }
 
 /* MPICH frees a communicator, and calls this, when the last request on it is
@@ -607,7 +645,7 @@ struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
     struct rs_pair *pair;
     struct rs_lane *lane;
 
-    reap_orphans();
+    rs_orphans_reap();
     if (atomic_load_explicit(&detached, memory_order_relaxed))
         reap_detached();
     *reason = RS_ACCELERATED;

@@ -19,8 +19,9 @@ struct rs_pair;
 struct rs_name {
     unsigned refs;
     uint64_t id;
-    MPI_Comm comm; /* MPI_COMM_NULL when the program has freed it */
+    MPI_Comm comm; /* MPI_COMM_NULL when it is gone */
     MPI_Errhandler errhandler; /* that it had then */
+    bool is_freed; /* by the program; it stays while requests do */
     struct rs_pair *pairs;
 };
 
@@ -179,6 +180,11 @@ struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
+/** The program frees it; requests on it may be left. */
+void rs_pairs_comm_free(MPI_Comm comm);
+/** Messages of ours that nobody waits for. */
+extern unsigned rs_num_orphans;
+void rs_orphans_reap(void);
 /** The longest message that goes through slots. */
 uint64_t rs_lane_most(void);
 /** The receiver makes the shared memory. */
@@ -373,6 +379,13 @@ static inline void rs_look(void)
         rs_incarnations_look();
     if (__builtin_expect(rs_flights_queue(), 0))
         rs_flights_progress();
+}
+/** The same in those that complete nothing. */
+static inline void rs_look_around(void)
+{
+    rs_look();
+    if (__builtin_expect(rs_num_orphans > 0, 0))
+        rs_orphans_reap();
 }
 /** Look, and have the native MPI go on, if nobody has for a while. */
 void rs_progress_at_times(void);

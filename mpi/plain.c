@@ -208,9 +208,9 @@ static inline void before_both(MPI_Comm comm, int dest, int sendtag, int source,
 /* It does not block, but is called again and again. */
 static inline void before_iprobe(MPI_Comm comm, int peer, int tag)
 {
-    if (UNLIKELY(rs_num_pairs > 0)) {
+    if (UNLIKELY(rs_num_pairs > 0 || rs_num_orphans > 0)) {
         rs_before_receive(comm, peer, tag, RS_STAYS_NOT);
-        rs_look();
+        rs_look_around();
     }
 }
 
