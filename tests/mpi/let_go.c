@@ -6,7 +6,7 @@
 
 #include "tests/mpi/common.h"
 
-enum { ROUNDS = 200, STARTS = 10, PATIENCE = 20 /* s */ };
+enum { ROUNDS = 200, STARTS = 10, TAG = 4711, PATIENCE = 20 /* s */ };
 
 static int ask(const char *name)
 {
@@ -26,8 +26,8 @@ static void go_round(bool requests_first)
     MPI_Comm comm;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    MPI_Recv_init(&in, 1, MPI_INT, left, 5, comm, &requests[0]);
-    MPI_Send_init(&out, 1, MPI_INT, right, 5, comm, &requests[1]);
+    MPI_Recv_init(&in, 1, MPI_INT, left, TAG, comm, &requests[0]);
+    MPI_Send_init(&out, 1, MPI_INT, right, TAG, comm, &requests[1]);
     for (int i = 0; i < STARTS; i++) {
         if (!requests_first && i == STARTS / 2)
             MPI_Comm_free(&comm);
