@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts the synchronous sends with let_go.c's tag that nobody has found complete: from
- * 4.2 on MPICH keeps the communicator of each. Preloaded behind the backend. */
+/* MPICH from 4.2 on, which keeps the communicator of a request until somebody has found
+ * the request complete: with each synchronous send of let_go.c's tag a receive is posted
+ * on the communicator, and canceled then. Preloaded behind the backend. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stddef.h>
@@ -9,8 +10,26 @@
 
 enum { MOST = 256, OF_LET_GO = 4711 /* its tag */ };
 
-static MPI_Request started[MOST];
-static int num_started, num_ever;
+static struct {
+    MPI_Request send, receive;
+} started[MOST];
+static int num_started, num_ever, nowhere;
+
+/* All of the library itself: the backend's would count them as the program's. */
+static __typeof__(PMPI_Issend) *native_Issend;
+static __typeof__(PMPI_Irecv) *native_Irecv;
+static __typeof__(PMPI_Cancel) *native_Cancel;
+static __typeof__(PMPI_Test) *native_Test;
+static __typeof__(PMPI_Wait) *native_Wait;
+
+static void __attribute__((constructor)) find(void)
+{
+    *(void **)&native_Issend = dlsym(RTLD_NEXT, "PMPI_Issend");
+    *(void **)&native_Irecv = dlsym(RTLD_NEXT, "PMPI_Irecv");
+    *(void **)&native_Cancel = dlsym(RTLD_NEXT, "PMPI_Cancel");
+    *(void **)&native_Test = dlsym(RTLD_NEXT, "PMPI_Test");
+    *(void **)&native_Wait = dlsym(RTLD_NEXT, "PMPI_Wait");
+}
 
 EXPORT int issends_left(void)
 {
@@ -25,14 +44,12 @@ EXPORT int issends_ever(void)
 EXPORT int PMPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest,
                        int tag, MPI_Comm comm, MPI_Request *request)
 {
-    static __typeof__(PMPI_Issend) *native;
-    int error;
+    int error = native_Issend(buf, count, datatype, dest, tag, comm, request);
 
-    if (native == NULL)
-        *(void **)&native = dlsym(RTLD_NEXT, "PMPI_Issend");
-    error = native(buf, count, datatype, dest, tag, comm, request);
     if (error == MPI_SUCCESS && tag == OF_LET_GO && num_started < MOST) {
-        started[num_started++] = *request;
+        native_Irecv(&nowhere, 0, MPI_BYTE, dest, tag + 1, comm,
+                     &started[num_started].receive);
+        started[num_started++].send = *request;
         num_ever++;
     }
     return error;
@@ -40,16 +57,16 @@ EXPORT int PMPI_Issend(const void *buf, int count, MPI_Datatype datatype, int de
 
 EXPORT int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    static __typeof__(PMPI_Test) *native;
     const MPI_Request handle = *request;
-    int error;
+    int error = native_Test(request, flag, status);
 
-    if (native == NULL)
-        *(void **)&native = dlsym(RTLD_NEXT, "PMPI_Test");
-    error = native(request, flag, status);
     for (int i = 0; i < num_started && *flag; i++) {
-        if (started[i] == handle)
-            started[i--] = started[--num_started];
+        if (started[i].send != handle)
+            continue;
+        native_Cancel(&started[i].receive);
+        native_Wait(&started[i].receive, MPI_STATUS_IGNORE);
+        started[i] = started[--num_started];
+        break;
     }
     return error;
 }
