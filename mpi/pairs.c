@@ -608,14 +608,14 @@ void rs_lane_release(struct rs_lane *lane)
 
 void rs_pairs_comm_free(MPI_Comm comm)
 {
-    struct rs_name *name = rs_name_find(comm);
-
-    if (name == NULL)
+    if (comm == MPI_COMM_NULL)
         return;
     rs_orphans_reap();
-    name->is_freed = true;
     for (struct rs_pair *pair = all; pair != NULL; pair = pair->next_all) {
-        if (pair->name == name && pair->requests == 0)
+        if (pair->name->comm != comm)
+            continue;
+        pair->name->is_freed = true;
+        if (pair->requests == 0)
             leave_orphans(pair);
     }
 }

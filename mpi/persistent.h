@@ -180,7 +180,7 @@ struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
-/** The program frees it; requests on it may be left. */
+/** The program frees it, if it is one; requests on it may be left. */
 void rs_pairs_comm_free(MPI_Comm comm);
 /** Messages of ours that nobody waits for. */
 extern unsigned rs_num_orphans;
