@@ -48,22 +48,22 @@ void *rs_native(const char *name)
     AFTER_PMPI(rs_settle, Name, params, args)
 #define BLOCKING(Name, params, args) AFTER(rs_settle, Name, params, args)
 #define POLLED(Name, params, args) AFTER(rs_look_around, Name, params, args)
-/* One beyond the standard, MPIX_Name. */
+/* One beyond the standard, MPIX_Name: the library that comes may lack it. */
 #define BLOCKING_X(Name, params, args)                                       \
     static __typeof__(PMPIX_##Name) *native_##Name;                          \
     static void __attribute__((constructor)) find_##Name(void)               \
     {                                                                        \
-        *(void **)&native_##Name = rs_native("PMPIX_" #Name);                \
+        *(void **)&native_##Name = rs_native_if_any("PMPIX_" #Name);         \
     }                                                                        \
     int PMPIX_##Name params                                                  \
     {                                                                        \
         rs_settle();                                                         \
-        return native_##Name args;                                           \
+        return native_##Name == NULL ? MPI_ERR_OTHER : native_##Name args;   \
     }                                                                        \
     int MPIX_##Name params                                                   \
     {                                                                        \
         rs_settle();                                                         \
-        return native_##Name args;                                           \
+        return native_##Name == NULL ? MPI_ERR_OTHER : native_##Name args;   \
     }
 
 /* Initializing a persistent collective call is not local either. */
@@ -103,9 +103,14 @@ static int prepared(int error, MPI_Comm parent, const MPI_Comm *made, int topolo
 
 static void before_free(const MPI_Comm *comm)
 {
+    rs_pairs_comm_free(comm == NULL ? MPI_COMM_NULL : *comm);
     rs_settle();
-    if (comm != NULL)
-        rs_pairs_comm_free(*comm);
+}
+
+static int after_free(int error)
+{
+    rs_pairs_comm_freed();
+    return error;
 }
 
 #define FREES(Name)                                                          \
@@ -113,13 +118,13 @@ static void before_free(const MPI_Comm *comm)
     int PMPI_##Name(MPI_Comm *comm)                                          \
     {                                                                        \
         before_free(comm);                                                   \
-        return native_##Name(comm);                                          \
+        return after_free(native_##Name(comm));                              \
     }                                                                        \
     RS_BEHIND(Name)                                                          \
     int MPI_##Name(MPI_Comm *comm)                                           \
     {                                                                        \
         before_free(comm);                                                   \
-        return behind_##Name(comm);                                          \
+        return after_free(behind_##Name(comm));                              \
     }
 
 #define PARENT(parent, ...) (parent)

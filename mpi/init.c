@@ -127,7 +127,6 @@ void rs_progress_at_times(void)
 
     if (late) {
         rs_native_progress();
-        rs_orphans_reap();
         atomic_store_explicit(&last, rs_now_ns(), memory_order_relaxed);
     }
     atomic_store_explicit(&quick, in_row, memory_order_relaxed);

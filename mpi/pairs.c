@@ -460,6 +460,7 @@ struct orphan {
 
 static struct orphan *orphans;
 unsigned rs_num_orphans;
+static _Thread_local unsigned frees; /* of communicators that this thread is in */
 
 static void leave_orphan(struct rs_lane *lane)
 {
@@ -478,6 +479,8 @@ void rs_orphans_reap(void)
 {
     struct orphan *orphan, *left = orphans;
 
+    if (rs_num_orphans == 0 || frees > 0)
+        return;
     /* A communicator may go with one, and functions of the program's with that, which
      * may come here. */
     orphans = NULL;
@@ -506,6 +509,7 @@ static void end_orphans(void)
         orphans = orphan->next;
         PMPI_Request_free(&orphan->request); /* and its bytes stay */
         free(orphan);
+        rs_num_orphans--;
     }
 }
 
@@ -608,16 +612,20 @@ void rs_lane_release(struct rs_lane *lane)
 
 void rs_pairs_comm_free(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL)
-        return;
-    rs_orphans_reap();
     for (struct rs_pair *pair = all; pair != NULL; pair = pair->next_all) {
-        if (pair->name->comm != comm)
+        if (comm == MPI_COMM_NULL || pair->name->comm != comm)
             continue;
         pair->name->is_freed = true;
         if (pair->requests == 0)
             leave_orphans(pair);
     }
+    rs_orphans_reap();
+    frees++;
+}
+
+void rs_pairs_comm_freed(void)
+{
+    frees--;
 }
 
 /* MPICH frees a communicator, and calls this, when the last request on it is

@@ -180,9 +180,12 @@ struct rs_pair *rs_pair_find(MPI_Comm comm, bool sends, int peer);
 struct rs_pair *rs_pair_named(uint64_t id, bool sends, int world);
 /** A communicator is gone; its pairs follow when nobody can be using them. */
 void rs_pairs_detach(void);
-/** The program frees it, if it is one; requests on it may be left. */
+/** The program frees it, if it is one, from here on to rs_pairs_comm_freed(); requests on
+ * it may be left. Attributes may go with it before that, by functions of the program's. */
 void rs_pairs_comm_free(MPI_Comm comm);
-/** Messages of ours that nobody waits for. */
+void rs_pairs_comm_freed(void);
+/** Messages of ours that nobody waits for. Communicators may go with them, so only calls
+ * that are in the middle of nothing look at them. */
 extern unsigned rs_num_orphans;
 void rs_orphans_reap(void);
 /** The longest message that goes through slots. */

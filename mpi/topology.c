@@ -8,7 +8,7 @@ static int keyval = MPI_KEYVAL_INVALID;
 
 void rs_topology_made(MPI_Comm comm, int topology)
 {
-    int said;
+    int said = MPI_UNDEFINED;
 
     if (keyval == MPI_KEYVAL_INVALID || comm == MPI_COMM_NULL ||
         topology == MPI_UNDEFINED)
@@ -20,7 +20,7 @@ void rs_topology_made(MPI_Comm comm, int topology)
 
 int rs_topology(MPI_Comm comm)
 {
-    int topology, found = 0;
+    int topology = MPI_UNDEFINED, found = 0;
     void *value;
 
     if (keyval != MPI_KEYVAL_INVALID)

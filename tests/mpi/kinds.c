@@ -343,6 +343,7 @@ static void case_last_request(void)
 {
     int periodic = 1, keyval;
     MPI_Request requests[2];
+    struct hope hope = {0};
     MPI_Comm comm;
 
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &comm);
@@ -366,7 +367,13 @@ static void case_last_request(void)
     }
     MPI_Request_free(&requests[0]);
     MPI_Request_free(&requests[1]);
-    CHECK(kept == MPI_REQUEST_NULL, "a communicator is left");
+    while (kept != MPI_REQUEST_NULL) { /* MPICH 4.2 waits for all to be found complete */
+        int flag;
+
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag,
+                   MPI_STATUS_IGNORE);
+        go_on(&hope, "a communicator is left");
+    }
 }
 
 int main(int argc, char **argv)

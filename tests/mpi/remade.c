@@ -33,11 +33,13 @@ int main(int argc, char **argv)
 {
     MPI_Comm cart, graph, again, copies[2];
     MPI_Request request;
-    int periodic = 1;
+    int periodic = 1, topology;
 
     test_init(&argc, &argv, false);
     MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, &periodic, 0, &cart);
     graph = graph_on(cart, 1);
+    PMPI_Topo_test(graph, &topology);
+    CHECK(topology == MPI_CART, "cartesian.c is not behind the backend");
     exchange(graph, 1);
     MPI_Comm_dup(graph, &copies[0]);
     exchange(copies[0], 1);
