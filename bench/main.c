@@ -164,12 +164,12 @@ static void check_call(struct job *job, const char *name, char *reply, size_t si
 }
 
 static void set_case(struct job *job, const char *name, long argument,
-                     bool given, const unsigned offsets[2], char *reply, size_t size)
+                     bool given, const struct places *places, char *reply, size_t size)
 {
     long long bytes = 0;
 
     work_fini(&job->work);
-    if (work_init(&job->work, name, argument, given, offsets) != 0) {
+    if (work_init(&job->work, name, argument, given, places) != 0) {
         snprintf(reply, size, "error no such case: %s %ld", name, argument);
         return;
     }
@@ -273,13 +273,13 @@ static void serve(struct job *job)
 {
     char text[256], reply[256], name[64], how[16];
     int batches, exchanges;
-    unsigned offsets[2];
+    struct places places;
     long argument;
 
     while (fgets(text, sizeof(text), job->commands) != NULL) {
-        if (sscanf(text, "case %63s %ld %15s %u %u", name, &argument, how,
-                   &offsets[0], &offsets[1]) == 5)
-            set_case(job, name, argument, strcmp(how, "given") == 0, offsets,
+        if (sscanf(text, "case %63s %ld %15s %u %u %u", name, &argument, how,
+                   &places.send, &places.receive, &places.align) == 6)
+            set_case(job, name, argument, strcmp(how, "given") == 0, &places,
                      reply, sizeof(reply));
         else if (sscanf(text, "check %63s", name) == 1)
             check_call(job, name, reply, sizeof(reply));
@@ -334,11 +334,11 @@ static void run_once(struct job *job, char **arguments)
 {
     char reply[128] = "";
     const struct call *call = calls_find(arguments[2]);
-    const unsigned offsets[2] = {0};
+    const struct places places = {.align = 1};
     long exchanges = strtol(arguments[3], NULL, 10);
     struct call_state state;
 
-    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, offsets,
+    set_case(job, arguments[0], strtol(arguments[1], NULL, 10), false, &places,
              reply, sizeof(reply));
     if (strncmp(reply, "ok", 2) == 0)
         check_call(job, arguments[2], reply, sizeof(reply));

@@ -115,11 +115,12 @@ static int process(const struct work *w, const int dims[2], int dx, int dy)
 
 /* Offsets are ints, as MPI's are; false if they do not suffice. */
 static bool add(struct work *w, const int dims[2], const struct direction *d,
-                long bytes)
+                long bytes, size_t align)
 {
     int s = w->messages++;
 
-    if (bytes > INT_MAX - PAGE - LINE - (long)w->size)
+    w->size = (w->size + align - 1) / align * align;
+    if (bytes > INT_MAX - 2 * PAGE - (long)w->size)
         return false;
     w->to[s] = process(w, dims, d->dx, d->dy);
     w->from[s] = process(w, dims, -d->dx, -d->dy);
@@ -127,7 +128,7 @@ static bool add(struct work *w, const int dims[2], const struct direction *d,
     w->at[s] = (int)w->size;
     w->from_box[s] = w->to_box[s] = box_packed(w->size, (size_t)bytes);
     w->send_type[s] = w->receive_type[s] = MPI_BYTE;
-    w->size += ((size_t)bytes + LINE - 1) / LINE * LINE;
+    w->size += (size_t)bytes;
     return true;
 }
 
@@ -223,7 +224,7 @@ static int add_3d(struct work *w, bool along_z, long width)
     return 0;
 }
 
-static int add_messages(struct work *w, const char *name, long argument)
+static int add_messages(struct work *w, const char *name, long argument, size_t align)
 {
     int dims[2] = {0, 0};
     int scale = strcmp(name, "scale-les3") == 0;
@@ -239,7 +240,7 @@ static int add_messages(struct work *w, const char *name, long argument)
 
         for (int k = 0; k < (scale ? d->scale_messages : 1); k++)
             if (!add(w, dims, d,
-                     scale ? (argument + 4) * 8 * d->scale_columns : argument))
+                     scale ? (argument + 4) * 8 * d->scale_columns : argument, align))
                 return -1;
     }
     return 0;
@@ -275,19 +276,19 @@ static void put_buffer(struct work *w, int which)
 }
 
 int work_init(struct work *w, const char *name, long argument, bool given,
-              const unsigned offsets[2])
+              const struct places *places)
 {
     int ones[MAX_MESSAGES];
 
     memset(w, 0, sizeof(*w));
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->ranks);
-    if (add_messages(w, name, argument) != 0)
+    if (add_messages(w, name, argument, places->align) != 0)
         return -1;
     w->size = (w->size + PAGE) / PAGE * PAGE;
     w->given = given;
-    w->send = get_buffer(w, 0, offsets[0] % PAGE);
-    w->receive = w->strided ? w->send : get_buffer(w, 1, offsets[1] % PAGE);
+    w->send = get_buffer(w, 0, places->send);
+    w->receive = w->strided ? w->send : get_buffer(w, 1, places->receive);
     /* Real weights: compilers take MPI_UNWEIGHTED for an array of no length. */
     for (int s = 0; s < w->messages; s++)
         ones[s] = 1;

@@ -38,8 +38,7 @@ struct work {
     int messages;
     int to[MAX_MESSAGES], from[MAX_MESSAGES]; /* message s goes, comes */
     int counts[MAX_MESSAGES]; /* bytes */
-    int at[MAX_MESSAGES]; /* of contiguous messages: offset in both buffers, on
-                             a line of its own */
+    int at[MAX_MESSAGES]; /* of contiguous messages: offset in both buffers */
     struct box from_box[MAX_MESSAGES], to_box[MAX_MESSAGES];
     bool strided; /* messages have datatypes; the buffers are one array */
     MPI_Datatype send_type[MAX_MESSAGES], receive_type[MAX_MESSAGES];
@@ -58,12 +57,19 @@ void box_copy(char *to, const struct box *to_box, const char *from,
 /** Bytes of a box, one after the other. */
 struct box box_packed(size_t at, size_t bytes);
 
+/** Where buffers and messages begin. */
+struct places {
+    unsigned send, receive; /* bytes behind a page, below one page; strided messages have
+                               one buffer, at the first */
+    unsigned align; /* contiguous messages lie one behind the other, in this order, as
+                       displacements that are sums of counts have it; each at a multiple of
+                       so many bytes, from 1 to a page */
+};
+
 /** Collective over MPI_COMM_WORLD. The buffers are of MPI_Alloc_mem if they are
- * `given`, else of the C library, and begin so many bytes behind a page (below one
- * page): the one that is sent from, and the one that is received into; strided messages
- * have one buffer, at the first offset. Returns 0, or -1 if there is no such case. */
+ * `given`, else of the C library. Returns 0, or -1 if there is no such case. */
 int work_init(struct work *w, const char *name, long argument, bool given,
-              const unsigned offsets[2]);
+              const struct places *places);
 void work_fini(struct work *w);
 
 /** Fill the send buffer with bytes that depend on sender, message and salt,

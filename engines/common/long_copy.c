@@ -20,8 +20,43 @@
 
 enum { LINE = 64 };
 
-/* `rep movsb` is fast for all lengths, and there are moves of 32 bytes. */
-static bool has_both;
+/* Copies of `bytes` that do not lie alike in their lines; NULL: memcpy. */
+static void (*copy_lines)(char *to, const char *from, uint64_t bytes);
+static bool has_string; /* `rep movsb` is fast for all lengths */
+
+/* The lines of the destination, from the first that begins in it, and what is before and
+ * behind them. */
+#define COPY_LINES(to, from, bytes, vector, load, store)                                 \
+    do {                                                                                 \
+        enum { BOTH = 2 * LINE, MOVES = BOTH / sizeof(vector) };                         \
+        uint64_t head = LINE - (uintptr_t)(to) % LINE;                                   \
+                                                                                         \
+        memcpy(to, from, LINE);                                                          \
+        to += head;                                                                      \
+        from += head;                                                                    \
+        bytes -= head;                                                                   \
+        for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {                 \
+            vector part[MOVES];                                                          \
+                                                                                         \
+            for (size_t i = 0; i < MOVES; i++)                                           \
+                part[i] = load((const vector *)(const void *)from + i);                  \
+            for (size_t i = 0; i < MOVES; i++)                                           \
+                store((vector *)(void *)to + i, part[i]);                                \
+        }                                                                                \
+        memcpy(to, from, bytes);                                                         \
+    } while (0)
+
+static void __attribute__((target("avx2")))
+copy_lines_32(char *to, const char *from, uint64_t bytes)
+{
+    COPY_LINES(to, from, bytes, __m256i, _mm256_loadu_si256, _mm256_store_si256);
+}
+
+static void __attribute__((target("avx512f")))
+copy_lines_64(char *to, const char *from, uint64_t bytes)
+{
+    COPY_LINES(to, from, bytes, __m512i, _mm512_loadu_si512, _mm512_store_si512);
+}
 
 static void __attribute__((constructor)) detect(void)
 {
@@ -29,36 +64,20 @@ static void __attribute__((constructor)) detect(void)
     unsigned a, b, c, d;
 
     __builtin_cpu_init();
-    has_both = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0 &&
-               __builtin_cpu_supports("avx2");
+    has_string = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
+    if (!has_string)
+        return;
+    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx2"))
+        copy_lines = copy_lines_32;
+    else if (__builtin_cpu_supports("avx512f"))
+        copy_lines = copy_lines_64;
 }
 
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
-    if (!has_both)
-        return RS_COPY_MEMCPY;
-    return ((uintptr_t)to - (uintptr_t)from) % LINE == 0 ? RS_COPY_STRING : RS_COPY_LOOP;
-}
-
-static void __attribute__((target("avx2")))
-copy_lines(char *to, const char *from, uint64_t bytes)
-{
-    enum { BOTH = 2 * LINE, MOVES = BOTH / sizeof(__m256i) };
-    uint64_t head = LINE - (uintptr_t)to % LINE;
-
-    memcpy(to, from, LINE);
-    to += head;
-    from += head;
-    bytes -= head;
-    for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {
-        __m256i part[MOVES];
-
-        for (size_t i = 0; i < MOVES; i++)
-            part[i] = _mm256_loadu_si256((const __m256i *)(const void *)from + i);
-        for (size_t i = 0; i < MOVES; i++)
-            _mm256_store_si256((__m256i *)(void *)to + i, part[i]);
-    }
-    memcpy(to, from, bytes);
+    if (has_string && ((uintptr_t)to - (uintptr_t)from) % LINE == 0)
+        return RS_COPY_STRING;
+    return copy_lines != NULL ? RS_COPY_LOOP : RS_COPY_MEMCPY;
 }
 
 void rs_copy_long(char *to, const char *from, uint64_t bytes)
