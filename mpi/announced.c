@@ -427,6 +427,7 @@ void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
                                                          : m->bytes))
             m->mapped++;
         m->nontemporal += pull->nontemporal > 0;
+        m->prefetched += pull->prefetched > 0;
         /* They were copied together. */
         rs_message_taken(m, batch.slots[i],
                          (uint64_t)((double)took * (double)pull->bytes /

@@ -114,6 +114,7 @@ static void add_message(struct rs_counts *to, const struct rs_message *message)
     to->numbers[RS_NUMBER_LANE_MAPPED] += message->mapped;
     to->numbers[RS_NUMBER_LANE_PACKED] += message->packed;
     to->numbers[RS_NUMBER_LANE_NONTEMPORAL] += message->nontemporal;
+    to->numbers[RS_NUMBER_LANE_PREFETCHED] += message->prefetched;
     to->numbers[RS_NUMBER_LANE_OPENED] += message->opened;
 }
 
@@ -133,6 +134,7 @@ void rs_count_message(const struct rs_message *message)
     count(&numbers[RS_NUMBER_LANE_MAPPED], message->mapped);
     count(&numbers[RS_NUMBER_LANE_PACKED], message->packed);
     count(&numbers[RS_NUMBER_LANE_NONTEMPORAL], message->nontemporal);
+    count(&numbers[RS_NUMBER_LANE_PREFETCHED], message->prefetched);
     count(&numbers[RS_NUMBER_LANE_OPENED], message->opened);
 }
 
@@ -322,6 +324,7 @@ int rsched_mpi_counter(const char *name, uint64_t *value)
         {"lane_mapped", RS_NUMBER_LANE_MAPPED},
         {"lane_packed", RS_NUMBER_LANE_PACKED},
         {"lane_nontemporal", RS_NUMBER_LANE_NONTEMPORAL},
+        {"lane_prefetched", RS_NUMBER_LANE_PREFETCHED},
         {"trials", RS_NUMBER_TRIALS},
         {"trial_changes", RS_NUMBER_TRIAL_CHANGES},
         {"lane_opened", RS_NUMBER_LANE_OPENED},

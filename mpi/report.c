@@ -241,6 +241,7 @@ static const char *const number_names[RS_NUMBER_WAYS] = {
     [RS_NUMBER_LANE_MAPPED] = "lane_mapped",
     [RS_NUMBER_LANE_PACKED] = "lane_packed",
     [RS_NUMBER_LANE_NONTEMPORAL] = "lane_nontemporal",
+    [RS_NUMBER_LANE_PREFETCHED] = "lane_prefetched",
     [RS_NUMBER_TRIALS] = "trials",
     [RS_NUMBER_TRIAL_CHANGES] = "trial_changes",
     [RS_NUMBER_LANE_OPENED] = "lane_opened",

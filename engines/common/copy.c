@@ -117,6 +117,42 @@ static void run_pairs(const struct rs_copy *c, const struct rs_copy *end)
     }
 }
 
+/* Each block while lines of the next one are asked for. */
+static void run_ahead(const struct rs_copy *c, const struct rs_copy *end)
+{
+    char *to = NULL;
+    const char *from = NULL;
+    uint64_t bytes = 0;
+
+    for (; c < end; c++) {
+        for (uint64_t i = 0; i < c->count; i++) {
+            char *next_to = c->other + (int64_t)i * c->other_stride;
+            const char *next_from = c->user + (int64_t)i * c->stride;
+
+            if (to != NULL)
+                rs_copy_ahead(to, from, bytes, next_to, next_from);
+            to = next_to;
+            from = next_from;
+            bytes = c->bytes;
+        }
+    }
+    if (to != NULL)
+        rs_copy_ahead(to, from, bytes, to, from);
+}
+
+bool rs_copies_are_long(const struct rs_copies *list, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (uint32_t i = 0; i < list->num_copies; i++) {
+        const struct rs_copy *c = &list->copies[i];
+
+        if (c->bytes < RS_COPY_AHEAD)
+            return false;
+        *bytes += c->bytes * c->count;
+    }
+    return true;
+}
+
 #if defined(__x86_64__)
 /*
  * Non-temporal stores: whole lines go to memory, without being read before,
@@ -252,7 +288,10 @@ static uint64_t run(const struct rs_copies *list, uint32_t first, uint32_t end)
 {
     if (list->nontemporal)
         return run_nontemporal(list->copies + first, list->copies + end);
-    run_pairs(list->copies + first, list->copies + end);
+    if (list->ahead)
+        run_ahead(list->copies + first, list->copies + end);
+    else
+        run_pairs(list->copies + first, list->copies + end);
     return 0;
 }
 

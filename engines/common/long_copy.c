@@ -20,43 +20,75 @@
 
 enum { LINE = 64 };
 
-/* Copies of `bytes` that do not lie alike in their lines; NULL: memcpy. */
-static void (*copy_lines)(char *to, const char *from, uint64_t bytes);
-static bool has_string; /* `rep movsb` is fast for all lengths */
+typedef void copy_fn(char *to, const char *from, uint64_t bytes);
+typedef void ahead_fn(char *to, const char *from, uint64_t bytes, const char *next_to,
+                      const char *next_from);
 
-/* The lines of the destination, from the first that begins in it, and what is before and
- * behind them. */
-#define COPY_LINES(to, from, bytes, vector, load, store)                                 \
-    do {                                                                                 \
-        enum { BOTH = 2 * LINE, MOVES = BOTH / sizeof(vector) };                         \
-        uint64_t head = LINE - (uintptr_t)(to) % LINE;                                   \
+/* For what does not lie alike in its lines, and for what is asked for in advance; NULL:
+ * there is none. */
+static copy_fn *copy_lines;
+static ahead_fn *copy_ahead;
+static bool has_string; /* `rep movsb` is fast for all lengths */
+static bool gains_ahead;
+
+enum { BOTH = 2 * LINE }; /* what a round of the loops copies */
+
+/* Rounds that write whole lines: `to` begins with one. */
+#define COPY_ROUNDS(to, from, bytes, vector, load, store, ask)                           \
+    for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {                     \
+        vector part[BOTH / sizeof(vector)];                                              \
                                                                                          \
-        memcpy(to, from, LINE);                                                          \
+        ask;                                                                             \
+        for (size_t i = 0; i < BOTH / sizeof(vector); i++)                               \
+            part[i] = load((const vector *)(const void *)from + i);                      \
+        for (size_t i = 0; i < BOTH / sizeof(vector); i++)                               \
+            store((vector *)(void *)to + i, part[i]);                                    \
+    }
+
+/* The destination's first line, and what is before: @return how many bytes these are. */
+static uint64_t copy_head(char *to, const char *from)
+{
+    memcpy(to, from, LINE);
+    return LINE - (uintptr_t)to % LINE;
+}
+
+#define DEFINE_COPIES(name, isa, vector, load, store)                                    \
+    static void __attribute__((target(isa)))                                             \
+    copy_lines_##name(char *to, const char *from, uint64_t bytes)                        \
+    {                                                                                    \
+        uint64_t head = copy_head(to, from);                                             \
+                                                                                         \
         to += head;                                                                      \
         from += head;                                                                    \
         bytes -= head;                                                                   \
-        for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {                 \
-            vector part[MOVES];                                                          \
-                                                                                         \
-            for (size_t i = 0; i < MOVES; i++)                                           \
-                part[i] = load((const vector *)(const void *)from + i);                  \
-            for (size_t i = 0; i < MOVES; i++)                                           \
-                store((vector *)(void *)to + i, part[i]);                                \
-        }                                                                                \
+        COPY_ROUNDS(to, from, bytes, vector, load, store, )                              \
         memcpy(to, from, bytes);                                                         \
-    } while (0)
+    }                                                                                    \
+                                                                                         \
+    static void __attribute__((target(isa ",prfchw")))                                   \
+    copy_ahead_##name(char *to, const char *from, uint64_t bytes, const char *next_to,   \
+                      const char *next_from)                                             \
+    {                                                                                    \
+        uint64_t head = copy_head(to, from), most = bytes - RS_COPY_AHEAD, rest;         \
+                                                                                         \
+        most = most > head ? most - head : 0;                                            \
+        to += head;                                                                      \
+        from += head;                                                                    \
+        rest = bytes - head - most / BOTH * BOTH;                                        \
+        COPY_ROUNDS(to, from, most, vector, load, store,                                 \
+                    ASK(to + RS_COPY_AHEAD, from + RS_COPY_AHEAD))                       \
+        COPY_ROUNDS(to, from, rest, vector, load, store,                                 \
+                    (ASK(next_to, next_from), next_to += BOTH, next_from += BOTH))       \
+        memcpy(to, from, rest);                                                          \
+    }
 
-static void __attribute__((target("avx2")))
-copy_lines_32(char *to, const char *from, uint64_t bytes)
-{
-    COPY_LINES(to, from, bytes, __m256i, _mm256_loadu_si256, _mm256_store_si256);
-}
+/* A round's lines. */
+#define ASK(to, from)                                                                    \
+    (_mm_prefetch((from), _MM_HINT_T1), _mm_prefetch((from) + LINE, _MM_HINT_T1),        \
+     __builtin_prefetch((to), 1), __builtin_prefetch((to) + LINE, 1))
 
-static void __attribute__((target("avx512f")))
-copy_lines_64(char *to, const char *from, uint64_t bytes)
-{
-    COPY_LINES(to, from, bytes, __m512i, _mm512_loadu_si512, _mm512_store_si512);
-}
+DEFINE_COPIES(32, "avx2", __m256i, _mm256_loadu_si256, _mm256_store_si256)
+DEFINE_COPIES(64, "avx512f", __m512i, _mm512_loadu_si512, _mm512_store_si512)
 
 static void __attribute__((constructor)) detect(void)
 {
@@ -67,10 +99,14 @@ static void __attribute__((constructor)) detect(void)
     has_string = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
     if (!has_string)
         return;
-    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx2")) {
         copy_lines = copy_lines_32;
-    else if (__builtin_cpu_supports("avx512f"))
+        copy_ahead = copy_ahead_32;
+    } else if (__builtin_cpu_supports("avx512f")) {
         copy_lines = copy_lines_64;
+        copy_ahead = copy_ahead_64;
+        gains_ahead = __builtin_cpu_is("intel") != 0;
+    }
 }
 
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
@@ -97,6 +133,25 @@ void rs_copy_long(char *to, const char *from, uint64_t bytes)
         break;
     }
 }
+
+void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_to,
+                   const char *next_from)
+{
+    if (copy_ahead != NULL)
+        copy_ahead(to, from, bytes, next_to, next_from);
+    else
+        memcpy(to, from, bytes);
+}
+
+bool rs_copy_asks_ahead(void)
+{
+    return copy_ahead != NULL;
+}
+
+bool rs_copy_gains_ahead(void)
+{
+    return gains_ahead;
+}
 #else
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
@@ -108,5 +163,23 @@ enum rs_copy_means rs_copy_means(const char *to, const char *from)
 void rs_copy_long(char *to, const char *from, uint64_t bytes)
 {
     memcpy(to, from, bytes);
+}
+
+void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_to,
+                   const char *next_from)
+{
+    (void)next_to;
+    (void)next_from;
+    memcpy(to, from, bytes);
+}
+
+bool rs_copy_asks_ahead(void)
+{
+    return false;
+}
+
+bool rs_copy_gains_ahead(void)
+{
+    return false;
 }
 #endif

@@ -10,6 +10,7 @@
 #include "engines/common/copy.h"
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
+#include "engines/common/prefetch.h"
 #include "engines/common/process.h"
 #include "engines/common/table.h"
 #include "librsched/base/config.h"
@@ -40,6 +41,7 @@ struct rsched_pull_target {
     uint64_t changes; /* of rs_shared_changes: regions may be ours, too */
     struct rs_map_list maps;
     struct rs_copies copies; /* out of mapped memory */
+    struct rs_prefetch prefetch; /* of these */
     struct rs_iovecs iovecs; /* read by the kernel */
     /* The same, into blocks that are short: what is read, and where it goes. */
     struct rs_pieces far, near;
@@ -276,8 +278,10 @@ static int compile(struct rsched_pull_target *t,
     if (error == RSCHED_EMISMATCH)
         error = rs_fail(error, "a table that is none of %llu bytes",
                         (unsigned long long)sent);
-    if (error == 0)
+    if (error == 0) {
+        rs_prefetch_load(&t->prefetch, &t->copies);
         t->version = notice->version;
+    }
     return error;
 }
 
@@ -422,7 +426,7 @@ void rsched_pull_copy(struct rsched_pull *pulls, size_t num)
     for (struct rsched_pull *p = pulls; p < pulls + num; p++) {
         p->error = compile(p->target, &p->notice, p->bytes);
         p->mapped = p->error == 0 ? p->target->mapped : 0;
-        p->nontemporal = 0;
+        p->nontemporal = p->prefetched = 0;
         add(&batch, p);
     }
     flush(&batch);
@@ -430,7 +434,8 @@ void rsched_pull_copy(struct rsched_pull *pulls, size_t num)
         if (p->error != 0)
             continue;
         p->target->copies.nontemporal = is_nontemporal(p);
-        p->nontemporal = rs_copies_run_pair(&p->target->copies);
+        p->prefetched = rs_prefetch_run(&p->target->prefetch, &p->target->copies,
+                                        &p->nontemporal);
         if (p->target->buffered > 0)
             p->error = read_buffered(p->target);
     }

@@ -147,8 +147,10 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
         error = rs_pieces_compile(&pull->slots, l, &pull->rest);
     if (error == 0 && pull->rest.num_chunks != a->rest)
         error = bad_table(l);
-    if (error == 0)
+    if (error == 0) {
+        rs_prefetch_load(&pull->prefetch, &pull->copies);
         pull->announcement = *a;
+    }
     return error;
 }
 
@@ -352,7 +354,8 @@ int rs_pull_copy(struct lane *l)
         renew_offer(l);
     if (!pull->sharing && (!pull->shares || pull->copies.num_chunks < 2 ||
                            pull->copies.num_chunks > ONE_SIDE)) {
-        l->lane.stats.nontemporal += rs_copies_run_pair(&pull->copies);
+        l->lane.stats.prefetched += rs_prefetch_run(&pull->prefetch, &pull->copies,
+                                                    &l->lane.stats.nontemporal);
         return RSCHED_LANE_DONE;
     }
     if (!pull->sharing) {

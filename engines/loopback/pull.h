@@ -48,6 +48,7 @@
 #include "engines/common/huge.h"
 #include "engines/common/iovecs.h"
 #include "engines/common/maps.h"
+#include "engines/common/prefetch.h"
 #include "engines/common/table.h"
 #include "engines/loopback/segment.h"
 #include "librsched/base/ways.h"
@@ -92,6 +93,7 @@ struct rs_pull {
     struct rs_pieces from;   /* what the sender's table says, as mapped here */
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
+    struct rs_prefetch prefetch; /* rx: of these */
     struct rs_iovecs iovecs; /* what the kernel reads */
     struct rs_map_list maps; /* that they need, the table's first */
 };

@@ -98,6 +98,12 @@ static struct entry table[] = {
       "that share no cache, and slower between others; auto: what is found by trying "
       "(unless RSCHED_TRIALS is no)"},
      KIND_WORD, FIELD(slot_stores), 0, 0, false},
+    {{"RSCHED_PREFETCH", 0, "auto", 0, "auto|yes|no",
+      "ask for the lines of a message that is copied once, out of the sender's memory, in "
+      "advance (software prefetching), where all its blocks have 2 KiB or more; auto: "
+      "where that is found to be faster by trying, on processors of which it is known that "
+      "it may be, from 32 KiB to 1 MiB (unless RSCHED_TRIALS is no)"},
+     KIND_WORD, FIELD(prefetch), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",
       "the way of messages with an end in GPU memory within a node, and an error "

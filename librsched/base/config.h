@@ -29,6 +29,12 @@ enum rs_config_stores {
     RS_CONFIG_STORES_NONTEMPORAL,
 };
 
+enum rs_config_prefetch {
+    RS_CONFIG_PREFETCH_AUTO,
+    RS_CONFIG_PREFETCH_YES,
+    RS_CONFIG_PREFETCH_NO,
+};
+
 enum rs_config_gpu_way {
     RS_CONFIG_GPU_WAY_AUTO,
     RS_CONFIG_GPU_WAY_STAGED,
@@ -58,6 +64,7 @@ struct rs_config {
     const char *ways;        /* RSCHED_WAYS */
     uint64_t trials;         /* RSCHED_TRIALS: enum rs_config_trials */
     uint64_t slot_stores;    /* RSCHED_SLOT_STORES: enum rs_config_stores */
+    uint64_t prefetch;       /* RSCHED_PREFETCH: enum rs_config_prefetch */
     uint64_t gpu_way;        /* RSCHED_GPU_WAY: enum rs_config_gpu_way */
     bool gdrcopy;            /* RSCHED_GDRCOPY */
     bool gpu;                /* RSCHED_GPU: read by the MPI backend */

@@ -501,6 +501,7 @@ static void copy_stats(const struct rsched_exchange *x,
     for (uint32_t i = 0; i < x->num_in; i++) {
         stats->chunks_in += x->in[i].lane->stats.chunks;
         stats->nontemporal_bytes += x->in[i].lane->stats.nontemporal;
+        stats->prefetched_bytes += x->in[i].lane->stats.prefetched;
     }
 }
 

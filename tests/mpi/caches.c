@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Long persistent messages are copied past the caches if together they fill them,
- * by the costs of caches.yaml: all of a step, not one that is alone.
+ * by the costs of caches.yaml: all of a step, not one that is alone. Those that are not are
+ * asked for in advance (RSCHED_PREFETCH=yes), where the processor can.
  *
  * caches [--native] */
+#include "engines/common/long_copy.h"
 #include "tests/mpi/hope.h"
 
 enum { MESSAGES = 4, INTS = 25000 /* 100 kB; 300 kB are many */ };
@@ -47,13 +49,18 @@ static void settle(int messages, bool past)
 
     for (int round = 0;; round++) {
         uint64_t before = counter("lane_nontemporal");
+        uint64_t asked = counter("lane_prefetched");
         bool pulled = exchange(messages, round);
         uint64_t more = counter("lane_nontemporal") - before;
 
+        asked = counter("lane_prefetched") - asked;
         row = pulled ? row + 1 : 0;
-        if (row > 1)
+        if (row > 1) {
             CHECK(more == (past ? (uint64_t)messages : 0),
                   "%d messages, of which %d past the caches", messages, (int)more);
+            CHECK(asked == (!past && rs_copy_asks_ahead() ? (uint64_t)messages : 0),
+                  "%d messages, of which %d asked for in advance", messages, (int)asked);
+        }
         if (all_have(&hope, !is_accelerated() || row >= IN_A_ROW))
             return;
         go_on(&hope, "never pulled");

@@ -13,6 +13,7 @@
 
 #include <rsched/rsched.h>
 
+#include "engines/common/long_copy.h"
 #include "tests/runtime/halo.h"
 
 enum { BYTES = 100000, EPOCHS = 3 };
@@ -27,6 +28,7 @@ static const struct halo_edge edges[] = {{0, 1, BYTES},
 struct expected {
     uint64_t landing[2], pull[2], cma[2];
     bool nontemporal[2]; /* what was pulled was written past the caches */
+    bool prefetched[2];  /* its lines were asked for in advance */
 };
 
 static int run(struct rank *self)
@@ -56,6 +58,9 @@ static int run(struct rank *self)
                        : stats.nontemporal_bytes > 0)
         return RANK_FAIL("rank %d: %llu bytes past the caches", self->rank,
                          (unsigned long long)stats.nontemporal_bytes);
+    if (stats.prefetched_bytes != (e->prefetched[side] ? EPOCHS * BYTES : 0))
+        return RANK_FAIL("rank %d: %llu bytes asked for in advance", self->rank,
+                         (unsigned long long)stats.prefetched_bytes);
     halo_destroy(halo);
     return 0;
 }
@@ -227,6 +232,26 @@ static int check_caches(const struct expected *stays)
     return failed;
 }
 
+/* What is pulled is asked for in advance where that is wanted, the processor can, and it is
+ * not written past the caches. */
+static int check_prefetch(const char *pull, const char *large, const struct expected *pulls,
+                          const struct expected *even_passes)
+{
+    struct expected both = *pulls, odd = *even_passes;
+    int failed = 0;
+
+    both.prefetched[0] = both.prefetched[1] = odd.prefetched[1] = rs_copy_asks_ahead();
+    setenv("RSCHED_PREFETCH", "yes", 1);
+    failed |= check("asked for in advance", pull, pull, &both);
+    failed |= check("asked for in advance or past the caches", large, pull, &odd);
+    setenv("RSCHED_PREFETCH", "no", 1);
+    failed |= check("not asked for in advance", pull, pull, pulls);
+    unsetenv("RSCHED_PREFETCH");
+    if (!rs_copy_asks_ahead())
+        printf("this processor, or this build, asks for nothing in advance\n");
+    return failed;
+}
+
 int main(void)
 {
     /* How the built-in costs send it is the model's, so they are a file too. */
@@ -240,7 +265,7 @@ int main(void)
                                    .cma = {BYTES, BYTES}};
     const struct expected mixed = {.landing = {BYTES, 2 * BYTES},
                                    .pull = {BYTES, 0}};
-    const char *land, *pull;
+    const char *land, *pull, *large;
     glob_t devices = {0};
     int failed = 0;
 
@@ -253,9 +278,10 @@ int main(void)
     failed |= check("dear copies", land, land, &lands);
     failed |= check("dear slots", pull, pull, &pulls);
     /* An epoch brings twice as many bytes as a message has. */
-    failed |= check("large epochs", setting("large", HEAD "  nontemporal: 200000\n"
-                    "  landing: " COST("1") "  pull: " COST("10000")),
-                    pull, &even_passes);
+    large = setting("large", HEAD "  nontemporal: 200000\n  landing: " COST("1")
+                    "  pull: " COST("10000"));
+    failed |= check("large epochs", large, pull, &even_passes);
+    failed |= check_prefetch(pull, large, &pulls, &even_passes);
     failed |= check("less large epochs", setting("less", HEAD "  nontemporal: "
                     "200001\n  landing: " COST("1") "  pull: " COST("10000")),
                     pull, &pulls);

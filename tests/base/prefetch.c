@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When lines of what is copied are asked for in advance: whether it is tried out, how often,
+ * and what is made of what was measured. The processor is any. */
+#include <criterion/criterion.h>
+
+#include "engines/common/long_copy.h"
+#include "engines/common/prefetch.h"
+#include "librsched/base/config.h"
+
+enum { BYTES = 32 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
+
+static bool asks = true, gains = true;
+
+bool __wrap_rs_copy_asks_ahead(void);
+bool __wrap_rs_copy_gains_ahead(void);
+
+bool __wrap_rs_copy_asks_ahead(void)
+{
+    return asks;
+}
+
+bool __wrap_rs_copy_gains_ahead(void)
+{
+    return gains;
+}
+
+static char from[1 << 21], to[1 << 21];
+
+static void list_of(struct rs_copies *list, uint64_t bytes, uint64_t block)
+{
+    struct rsched_piece sent = {from, bytes, 1, 0};
+    struct rsched_piece got = {to, block, bytes / block, (int64_t)block + (block < bytes)};
+    struct rsched_message source = {.pieces = &sent, .num_pieces = 1, .bytes = bytes};
+    struct rsched_message target = {.pieces = &got, .num_pieces = 1, .bytes = bytes};
+
+    cr_assert_eq(rs_copies_compile_pair(list, &source, &target), 0);
+}
+
+/* @return in how many of so many epochs, all of which bring the bytes */
+static int run(struct rs_prefetch *p, struct rs_copies *list, int epochs)
+{
+    uint64_t nontemporal = 0, bytes;
+    int ahead = 0;
+
+    for (int i = 0; i < epochs; i++) {
+        from[0] = (char)i;
+        bytes = rs_prefetch_run(p, list, &nontemporal);
+        cr_assert(bytes == 0 || bytes == p->bytes);
+        cr_assert_eq(to[0], (char)i);
+        ahead += bytes > 0;
+    }
+    cr_assert_eq(nontemporal > 0, list->nontemporal && RS_HAS_NONTEMPORAL);
+    return ahead;
+}
+
+/* In the second period: the first trial is over, and its result, which is the machine's, is
+ * not looked at. */
+static void case_of(const char *setting, const char *value, uint64_t bytes, uint64_t block,
+                    bool tried, bool always)
+{
+    struct rs_prefetch p = {.bytes = 0};
+    struct rs_copies list = {0};
+
+    cr_assert(setting == NULL || rs_config_set(setting, value));
+    list_of(&list, bytes, block);
+    rs_prefetch_load(&p, &list);
+    cr_assert_eq(p.tried, tried, "%s=%s, %d bytes", setting, value, (int)bytes);
+    cr_assert_eq(run(&p, &list, FIRST), always ? FIRST : 0);
+    cr_assert_eq(run(&p, &list, IN_A_TRIAL),
+                 always  ? IN_A_TRIAL
+                 : tried ? IN_A_TRIAL / 2
+                         : 0);
+    cr_assert(setting == NULL || rs_config_set(setting, "auto"));
+    rs_copies_fini(&list);
+}
+
+Test(base_prefetch, where_it_is_tried)
+{
+    case_of(NULL, NULL, BYTES, BYTES, true, false);
+    case_of(NULL, NULL, BYTES, RS_COPY_AHEAD, true, false);
+    case_of(NULL, NULL, 1 << 20, 1 << 20, true, false);
+    case_of(NULL, NULL, BYTES - 1, BYTES - 1, false, false);
+    case_of(NULL, NULL, (1 << 20) + 1, (1 << 20) + 1, false, false);
+    case_of(NULL, NULL, BYTES, RS_COPY_AHEAD / 2, false, false);
+    case_of("RSCHED_TRIALS", "no", BYTES, BYTES, false, false);
+    case_of("RSCHED_PREFETCH", "no", BYTES, BYTES, false, false);
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
+    case_of("RSCHED_PREFETCH", "yes", 4096, 4096, false, true);
+    case_of("RSCHED_PREFETCH", "yes", 4096, RS_COPY_AHEAD / 2, false, false);
+    gains = false; /* another processor */
+    case_of(NULL, NULL, BYTES, BYTES, false, false);
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
+    asks = false;
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, false);
+}
+
+static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
+{
+    for (int i = 0; i < RS_PREFETCH_SAMPLES; i++) {
+        rs_prefetch_took(p, false, i % 3 == 0 ? plain * 10 : plain);
+        rs_prefetch_took(p, true, i % 3 == 1 ? 1 : ahead);
+    }
+}
+
+/* It must gain a sixteenth, and is given up where it gains nothing. Single times do not
+ * count. */
+Test(base_prefetch, what_is_decided)
+{
+    static const struct {
+        uint64_t plain, ahead;
+        bool is_ahead;
+    } trials[] = {{1600, 1500, false}, {1600, 1499, true}, {1600, 1599, true},
+                  {1600, 1600, false}, {1600, 1599, false}, {1600, 100, true},
+                  {1600, 5000, false}};
+    struct rs_prefetch p = {.bytes = 0};
+    struct rs_copies list = {0};
+
+    list_of(&list, BYTES, BYTES);
+    rs_prefetch_load(&p, &list);
+    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
+        measure(&p, trials[i].plain, trials[i].ahead);
+        cr_assert_eq(p.ahead, trials[i].is_ahead, "trial %zu", i);
+    }
+    rs_copies_fini(&list);
+}
+
+/* Between trials all epochs go as was decided, and a period has one trial. What was found
+ * is kept for a list of as many bytes, and forgotten for another. */
+Test(base_prefetch, periods)
+{
+    enum { REST = RS_PREFETCH_PERIOD - IN_A_TRIAL };
+    struct rs_prefetch p = {.bytes = 0};
+    struct rs_copies list = {0};
+
+    list_of(&list, BYTES, BYTES);
+    rs_prefetch_load(&p, &list);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        run(&p, &list, ahead == 0 ? FIRST + IN_A_TRIAL : IN_A_TRIAL);
+        measure(&p, 1600, ahead != 0 ? 100 : 5000);
+        rs_prefetch_load(&p, &list);
+        cr_assert_eq(run(&p, &list, REST), ahead != 0 ? REST : 0);
+    }
+    list.nontemporal = true;
+    cr_assert_eq(run(&p, &list, 10), 0);
+    list.nontemporal = false;
+    cr_assert_eq(run(&p, &list, IN_A_TRIAL), IN_A_TRIAL / 2, "the next one was not begun");
+    measure(&p, 1600, 100);
+    cr_assert_eq(run(&p, &list, 1), 1);
+    list_of(&list, BYTES * 2, BYTES * 2);
+    rs_prefetch_load(&p, &list);
+    cr_assert_eq(run(&p, &list, FIRST), 0);
+    rs_copies_fini(&list);
+}
