@@ -31,18 +31,23 @@ static ahead_fn *copy_ahead;
 static bool has_string; /* `rep movsb` is fast for all lengths */
 static bool gains_ahead;
 
-enum { BOTH = 2 * LINE }; /* what a round of the loops copies */
-
-/* Rounds that write whole lines: `to` begins with one. */
-#define COPY_ROUNDS(to, from, bytes, vector, load, store, ask)                           \
-    for (; bytes >= BOTH; to += BOTH, from += BOTH, bytes -= BOTH) {                     \
-        vector part[BOTH / sizeof(vector)];                                              \
+/* Rounds of `size` bytes that write whole lines: `to` begins with one. */
+#define COPY_ROUNDS(to, from, bytes, size, vector, load, store, ask)                     \
+    for (; bytes >= size; to += size, from += size, bytes -= size) {                     \
+        vector part[size / sizeof(vector)];                                              \
                                                                                          \
         ask;                                                                             \
-        for (size_t i = 0; i < BOTH / sizeof(vector); i++)                               \
+        for (size_t i = 0; i < size / sizeof(vector); i++)                               \
             part[i] = load((const vector *)(const void *)from + i);                      \
-        for (size_t i = 0; i < BOTH / sizeof(vector); i++)                               \
+        for (size_t i = 0; i < size / sizeof(vector); i++)                               \
             store((vector *)(void *)to + i, part[i]);                                    \
+    }
+
+/* The lines of a round. */
+#define ASK(to, from, size)                                                              \
+    for (size_t at = 0; at < size; at += LINE) {                                         \
+        _mm_prefetch((from) + at, _MM_HINT_T1);                                          \
+        __builtin_prefetch((to) + at, 1);                                                \
     }
 
 /* The destination's first line, and what is before: @return how many bytes these are. */
@@ -52,7 +57,7 @@ static uint64_t copy_head(char *to, const char *from)
     return LINE - (uintptr_t)to % LINE;
 }
 
-#define DEFINE_COPIES(name, isa, vector, load, store)                                    \
+#define DEFINE_COPIES(name, isa, size, vector, load, store)                              \
     static void __attribute__((target(isa)))                                             \
     copy_lines_##name(char *to, const char *from, uint64_t bytes)                        \
     {                                                                                    \
@@ -61,7 +66,7 @@ static uint64_t copy_head(char *to, const char *from)
         to += head;                                                                      \
         from += head;                                                                    \
         bytes -= head;                                                                   \
-        COPY_ROUNDS(to, from, bytes, vector, load, store, )                              \
+        COPY_ROUNDS(to, from, bytes, size, vector, load, store, )                        \
         memcpy(to, from, bytes);                                                         \
     }                                                                                    \
                                                                                          \
@@ -74,21 +79,18 @@ static uint64_t copy_head(char *to, const char *from)
         most = most > head ? most - head : 0;                                            \
         to += head;                                                                      \
         from += head;                                                                    \
-        rest = bytes - head - most / BOTH * BOTH;                                        \
-        COPY_ROUNDS(to, from, most, vector, load, store,                                 \
-                    ASK(to + RS_COPY_AHEAD, from + RS_COPY_AHEAD))                       \
-        COPY_ROUNDS(to, from, rest, vector, load, store,                                 \
-                    (ASK(next_to, next_from), next_to += BOTH, next_from += BOTH))       \
+        rest = bytes - head - most / size * size;                                        \
+        COPY_ROUNDS(to, from, most, size, vector, load, store,                           \
+                    ASK(to + RS_COPY_AHEAD, from + RS_COPY_AHEAD, size))                 \
+        COPY_ROUNDS(to, from, rest, size, vector, load, store,                           \
+                    ASK(next_to, next_from, size) next_to += size; next_from += size)    \
         memcpy(to, from, rest);                                                          \
     }
 
-/* A round's lines. */
-#define ASK(to, from)                                                                    \
-    (_mm_prefetch((from), _MM_HINT_T1), _mm_prefetch((from) + LINE, _MM_HINT_T1),        \
-     __builtin_prefetch((to), 1), __builtin_prefetch((to) + LINE, 1))
-
-DEFINE_COPIES(32, "avx2", __m256i, _mm256_loadu_si256, _mm256_store_si256)
-DEFINE_COPIES(64, "avx512f", __m512i, _mm512_loadu_si512, _mm512_store_si512)
+/* One line at a time where one store writes it: two loads before two stores take a tenth
+ * longer on a Xeon (Sapphire Rapids, 16 KiB). */
+DEFINE_COPIES(32, "avx2", 2 * LINE, __m256i, _mm256_loadu_si256, _mm256_store_si256)
+DEFINE_COPIES(64, "avx512f", LINE, __m512i, _mm512_loadu_si512, _mm512_store_si512)
 
 static void __attribute__((constructor)) detect(void)
 {

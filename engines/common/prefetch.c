@@ -10,7 +10,7 @@
 
 enum {
     /* Shorter ones are over before it tells, longer ones do not stay in the caches. */
-    LEAST = 32 << 10,
+    LEAST = 16 << 10,
     MOST = 1 << 20,
     TRIED = RS_PREFETCH_RUNS * RS_PREFETCH_RUN,
     FIRST = 16, /* epochs before the first trial: caches and pages are warm */

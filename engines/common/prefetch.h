@@ -7,9 +7,9 @@
  * them unasked stays some twenty lines ahead within a page. Two threads of a Xeon (Sapphire Rapids)
  * that both copy what the other one has just written; of the time of `rep movsb`:
  *
- *   bytes                               16 KiB  32 KiB  48 KiB  64 KiB  128 KiB  384 KiB  1 MiB
- *   a line takes 0.12 to 0.18 us         1.0     0.9     0.78    0.67    0.87     0.9      0.97
- *   cores that share caches (0.05 us)    1.0                     1.14    1.16     1.16
+ *   bytes                               16 KiB  32 KiB  64 KiB  128 KiB  384 KiB  1 MiB  3 MiB
+ *   a line takes 0.12 to 0.25 us         0.95    0.9     0.85    0.88     0.88     0.93   1
+ *   cores that share caches (0.05 us)    1.0             1.14    1.16     1.16
  *
  * So it is tried out, by the receiver alone, who times nothing but its own copy: of each
  * RS_PREFETCH_PERIOD epochs RS_PREFETCH_RUNS runs of RS_PREFETCH_RUN go the two ways by turns, and

@@ -102,7 +102,7 @@ static struct entry table[] = {
       "ask for the lines of a message that is copied once, out of the sender's memory, in "
       "advance (software prefetching), where all its blocks have 2 KiB or more; auto: "
       "where that is found to be faster by trying, on processors of which it is known that "
-      "it may be, from 32 KiB to 1 MiB (unless RSCHED_TRIALS is no)"},
+      "it may be, from 16 KiB to 1 MiB (unless RSCHED_TRIALS is no)"},
      KIND_WORD, FIELD(prefetch), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",

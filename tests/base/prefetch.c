@@ -7,7 +7,7 @@
 #include "engines/common/prefetch.h"
 #include "librsched/base/config.h"
 
-enum { BYTES = 32 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
+enum { BYTES = 16 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
 
 static bool asks = true, gains = true;
 
