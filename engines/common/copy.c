@@ -118,13 +118,14 @@ static void run_pairs(const struct rs_copy *c, const struct rs_copy *end)
 }
 
 /* Each block while lines of the next one are asked for. */
-static void run_ahead(const struct rs_copy *c, const struct rs_copy *end)
+void rs_copies_run_ahead(const struct rs_copies *list)
 {
+    const struct rs_copy *end = list->copies + list->num_copies;
     char *to = NULL;
     const char *from = NULL;
     uint64_t bytes = 0;
 
-    for (; c < end; c++) {
+    for (const struct rs_copy *c = list->copies; c < end; c++) {
         for (uint64_t i = 0; i < c->count; i++) {
             char *next_to = c->other + (int64_t)i * c->other_stride;
             const char *next_from = c->user + (int64_t)i * c->stride;
@@ -288,10 +289,7 @@ static uint64_t run(const struct rs_copies *list, uint32_t first, uint32_t end)
 {
     if (list->nontemporal)
         return run_nontemporal(list->copies + first, list->copies + end);
-    if (list->ahead)
-        run_ahead(list->copies + first, list->copies + end);
-    else
-        run_pairs(list->copies + first, list->copies + end);
+    run_pairs(list->copies + first, list->copies + end);
     return 0;
 }
 

@@ -47,9 +47,6 @@ struct rs_copies {
      * enough: what is copied is not in the caches afterwards. May change at any
      * time. */
     bool nontemporal;
-    /* Else by rs_copy_ahead(), for which rs_copies_are_long() must hold. May change at any
-     * time, too. */
-    bool ahead;
 };
 
 /** Cut a message into chunks of `chunk_bytes` (the last may be shorter).
@@ -100,6 +97,8 @@ uint64_t rs_copies_run_pair(const struct rs_copies *list);
 /** Whether all blocks of a list of pairs have RS_COPY_AHEAD bytes or more. @param bytes all
  * of them together */
 bool rs_copies_are_long(const struct rs_copies *list, uint64_t *bytes);
+/** Run such a list by rs_copy_ahead(), and not by non-temporal stores. */
+void rs_copies_run_ahead(const struct rs_copies *list);
 /** Run one chunk of it. */
 uint64_t rs_copies_run_chunk(const struct rs_copies *list,
                              const struct rs_chunk *chunk);

@@ -64,13 +64,17 @@ void rs_prefetch_took(struct rs_prefetch *p, bool ahead, uint64_t ps)
         decide(p);
 }
 
-uint64_t rs_prefetch_run(struct rs_prefetch *p, struct rs_copies *list,
+uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list,
                          uint64_t *nontemporal)
 {
     bool ahead = p->ahead, timed = false;
     uint64_t begin = 0;
 
-    if (p->tried && !list->nontemporal) {
+    if (p->bytes == 0 || list->nontemporal) {
+        *nontemporal += rs_copies_run_pair(list);
+        return 0;
+    }
+    if (p->tried) {
         if (p->at == RS_PREFETCH_PERIOD)
             p->at = 0;
         if (p->at < TRIED) {
@@ -79,13 +83,15 @@ uint64_t rs_prefetch_run(struct rs_prefetch *p, struct rs_copies *list,
         }
         p->at++;
     }
-    list->ahead = ahead && !list->nontemporal;
     if (timed)
         begin = rs_clock_now();
-    *nontemporal += rs_copies_run_pair(list);
+    if (ahead)
+        rs_copies_run_ahead(list);
+    else
+        rs_copies_run_pair(list);
     if (timed) {
         atomic_thread_fence(memory_order_seq_cst); /* stores wait in the processor */
         rs_prefetch_took(p, ahead, rs_clock_now() - begin);
     }
-    return list->ahead ? p->bytes : 0;
+    return ahead ? p->bytes : 0;
 }

@@ -50,7 +50,7 @@ struct rs_prefetch {
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list);
 
 /** Run the list that was loaded. @return the bytes that were asked for in advance */
-uint64_t rs_prefetch_run(struct rs_prefetch *p, struct rs_copies *list,
+uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list,
                          uint64_t *nontemporal /* these are added */);
 
 /** Of a run that is timed: how long it took. For tests, too. */
