@@ -278,7 +278,8 @@ static void serve(struct job *job)
 
     while (fgets(text, sizeof(text), job->commands) != NULL) {
         if (sscanf(text, "case %63s %ld %15s %u %u %u", name, &argument, how,
-                   &places.send, &places.receive, &places.align) == 6)
+                   &places.send, &places.receive, &places.align) == 6 &&
+            places_are_valid(&places))
             set_case(job, name, argument, strcmp(how, "given") == 0, &places,
                      reply, sizeof(reply));
         else if (sscanf(text, "check %63s", name) == 1)

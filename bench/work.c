@@ -275,6 +275,12 @@ static void put_buffer(struct work *w, int which)
         free(w->memory[which]);
 }
 
+bool places_are_valid(const struct places *places)
+{
+    return places->send < PAGE && places->receive < PAGE && places->align >= 1 &&
+           places->align <= PAGE;
+}
+
 int work_init(struct work *w, const char *name, long argument, bool given,
               const struct places *places)
 {

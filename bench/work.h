@@ -66,6 +66,8 @@ struct places {
                        so many bytes, from 1 to a page */
 };
 
+bool places_are_valid(const struct places *places);
+
 /** Collective over MPI_COMM_WORLD. The buffers are of MPI_Alloc_mem if they are
  * `given`, else of the C library. Returns 0, or -1 if there is no such case. */
 int work_init(struct work *w, const char *name, long argument, bool given,

@@ -405,6 +405,7 @@ void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
     const struct rs_pair *pair = message->lane->pair;
     struct batch batch = {.num = 0};
     uint64_t begin, took, bytes = 0;
+    bool timed;
 
     if (!batch_add(&batch, message, slot)) {
         complain(pair);
@@ -412,7 +413,10 @@ void rs_message_pull(struct rs_message *message, struct rs_slot *slot)
         return;
     }
     batch_fill(&batch, pair);
-    begin = is_any_timed(&batch) ? rs_now_ns() : 0;
+    timed = is_any_timed(&batch);
+    for (size_t i = 0; i < batch.num; i++)
+        batch.pulls[i].timed = timed;
+    begin = timed ? rs_now_ns() : 0;
     rsched_pull_copy(batch.pulls, batch.num);
     took = begin > 0 ? rs_now_ns() - begin : 0;
     for (size_t i = 0; i < batch.num; i++)

@@ -67,8 +67,8 @@ struct pair_work {
     bool reads;   /* what has come is read, which is timed too */
     bool updates; /* the ways of GPU memory are chosen again for what is in flight in
                      the first epochs, which do not count */
-    bool settles; /* it may go through slots: how these are written is tried out in the
-                     first epochs, and they do not count */
+    bool settles; /* how slots are written, or whether lines are asked for in advance, is
+                     tried out in the first epochs, and they do not count */
 };
 
 /** What it took. */

@@ -122,7 +122,8 @@ static unsigned choose_epochs(const struct station *s, double ns)
 }
 
 /* The first trial of stores is over after so many epochs (engines/common/trial.h): it
- * begins when all slots have been used, of which there are many for short messages. */
+ * begins when all slots have been used, of which there are many for short messages. So is the
+ * first one of asking for lines in advance (engines/common/prefetch.h). */
 static unsigned settled_after(uint64_t bytes)
 {
     return bytes > 64 << 10 ? 64 : 300;

@@ -389,7 +389,7 @@ static int read_number(const char *option, const char *text, uint64_t least,
     return TOOL_OK;
 }
 
-/* What says which way messages go, whatever the ways cost, would be measured in
+/* What says how messages go, whatever the ways cost, would be measured in
  * place of the machine. @return its name, or NULL */
 static const char *find_forcing(enum memory memory)
 {
@@ -404,6 +404,8 @@ static const char *find_forcing(enum memory memory)
         return "RSCHED_NONTEMPORAL";
     if (host && c->slot_stores != RS_CONFIG_STORES_AUTO)
         return "RSCHED_SLOT_STORES";
+    if (host && c->prefetch != RS_CONFIG_PREFETCH_AUTO)
+        return "RSCHED_PREFETCH";
     if (host && c->trials == RS_CONFIG_TRIALS_YES)
         return "RSCHED_TRIALS";
     if (gpu && c->gpu_way != RS_CONFIG_GPU_WAY_AUTO)
@@ -421,7 +423,7 @@ static int check_settings(enum memory memory)
 
     if (name == NULL)
         return TOOL_OK;
-    return tool_bad("probe: %s=%s says which way messages go; the machine is "
+    return tool_bad("probe: %s=%s says how messages go; the machine is "
                     "measured without it", name, getenv(name));
 }
 

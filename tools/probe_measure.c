@@ -123,7 +123,7 @@ static int measure_one(struct pair *pair, const struct probe *probe,
         .mapped = way == RS_WAY_PULL || way == RS_WAY_SHARED,
         .huge = way == RS_WAY_CMA_HUGE,
         .one_way = one_way,
-        .settles = way == RS_WAY_LANDING,
+        .settles = way == RS_WAY_LANDING || (way == RS_WAY_PULL && bytes <= 1 << 20),
     };
     struct rs_host_ways ways;
 

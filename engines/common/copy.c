@@ -138,7 +138,7 @@ void rs_copies_run_ahead(const struct rs_copies *list)
         }
     }
     if (to != NULL)
-        rs_copy_ahead(to, from, bytes, to, from);
+        rs_copy_ahead(to, from, bytes, NULL, NULL);
 }
 
 bool rs_copies_are_long(const struct rs_copies *list, uint64_t *bytes)

@@ -31,21 +31,21 @@ static ahead_fn *copy_ahead;
 static bool has_string; /* `rep movsb` is fast for all lengths */
 static bool gains_ahead;
 
-/* Rounds of `size` bytes that write whole lines: `to` begins with one. */
-#define COPY_ROUNDS(to, from, bytes, size, vector, load, store, ask)                     \
-    for (; bytes >= size; to += size, from += size, bytes -= size) {                     \
-        vector part[size / sizeof(vector)];                                              \
+/* In each of these functions ROUND is what a round copies, which writes whole lines: the
+ * destination begins with one. */
+#define COPY_ROUNDS(to, from, bytes, vector, load, store, ask)                           \
+    for (; (bytes) >= ROUND; (to) += ROUND, (from) += ROUND, (bytes) -= ROUND) {         \
+        vector part[ROUND / sizeof(vector)];                                             \
                                                                                          \
         ask;                                                                             \
-        for (size_t i = 0; i < size / sizeof(vector); i++)                               \
-            part[i] = load((const vector *)(const void *)from + i);                      \
-        for (size_t i = 0; i < size / sizeof(vector); i++)                               \
-            store((vector *)(void *)to + i, part[i]);                                    \
+        for (size_t i = 0; i < ROUND / sizeof(vector); i++)                              \
+            part[i] = load((const vector *)(const void *)(from) + i);                    \
+        for (size_t i = 0; i < ROUND / sizeof(vector); i++)                              \
+            store((vector *)(void *)(to) + i, part[i]);                                  \
     }
 
-/* The lines of a round. */
-#define ASK(to, from, size)                                                              \
-    for (size_t at = 0; at < size; at += LINE) {                                         \
+#define ASK(to, from)                                                                    \
+    for (size_t at = 0; at < ROUND; at += LINE) {                                        \
         _mm_prefetch((from) + at, _MM_HINT_T1);                                          \
         __builtin_prefetch((to) + at, 1);                                                \
     }
@@ -57,16 +57,21 @@ static uint64_t copy_head(char *to, const char *from)
     return LINE - (uintptr_t)to % LINE;
 }
 
+/* The block before has asked for the lines of the first DISTANCE bytes, and this one, whose
+ * rounds begin behind a head of a line at most, asks for what is behind them. */
+enum { DISTANCE = RS_COPY_AHEAD - LINE };
+
 #define DEFINE_COPIES(name, isa, size, vector, load, store)                              \
     static void __attribute__((target(isa)))                                             \
     copy_lines_##name(char *to, const char *from, uint64_t bytes)                        \
     {                                                                                    \
+        enum { ROUND = (size) };                                                         \
         uint64_t head = copy_head(to, from);                                             \
                                                                                          \
         to += head;                                                                      \
         from += head;                                                                    \
         bytes -= head;                                                                   \
-        COPY_ROUNDS(to, from, bytes, size, vector, load, store, )                        \
+        COPY_ROUNDS(to, from, bytes, vector, load, store, )                              \
         memcpy(to, from, bytes);                                                         \
     }                                                                                    \
                                                                                          \
@@ -74,16 +79,22 @@ static uint64_t copy_head(char *to, const char *from)
     copy_ahead_##name(char *to, const char *from, uint64_t bytes, const char *next_to,   \
                       const char *next_from)                                             \
     {                                                                                    \
-        uint64_t head = copy_head(to, from), most = bytes - RS_COPY_AHEAD, rest;         \
+        enum { ROUND = (size) };                                                         \
+        uint64_t head = copy_head(to, from), most = bytes - DISTANCE - head;             \
+        uint64_t rest = bytes - head - most / ROUND * ROUND;                             \
                                                                                          \
-        most = most > head ? most - head : 0;                                            \
+        _mm_prefetch(from + DISTANCE, _MM_HINT_T1); /* or the head's line has none */    \
+        __builtin_prefetch(to + DISTANCE, 1);                                            \
         to += head;                                                                      \
         from += head;                                                                    \
-        rest = bytes - head - most / size * size;                                        \
-        COPY_ROUNDS(to, from, most, size, vector, load, store,                           \
-                    ASK(to + RS_COPY_AHEAD, from + RS_COPY_AHEAD, size))                 \
-        COPY_ROUNDS(to, from, rest, size, vector, load, store,                           \
-                    ASK(next_to, next_from, size) next_to += size; next_from += size)    \
+        COPY_ROUNDS(to, from, most, vector, load, store,                                 \
+                    ASK(to + DISTANCE, from + DISTANCE))                                 \
+        if (next_to == NULL) {                                                           \
+            COPY_ROUNDS(to, from, rest, vector, load, store, )                           \
+        } else {                                                                         \
+            COPY_ROUNDS(to, from, rest, vector, load, store,                             \
+                        ASK(next_to, next_from) next_to += ROUND; next_from += ROUND)    \
+        }                                                                                \
         memcpy(to, from, rest);                                                          \
     }
 
@@ -92,6 +103,27 @@ static uint64_t copy_head(char *to, const char *from)
 DEFINE_COPIES(32, "avx2", 2 * LINE, __m256i, _mm256_loadu_si256, _mm256_store_si256)
 DEFINE_COPIES(64, "avx512f", LINE, __m512i, _mm512_loadu_si512, _mm512_store_si512)
 
+bool rs_copy_use(unsigned move_bytes)
+{
+    __builtin_cpu_init();
+    switch (has_string ? move_bytes : 0) {
+    case 32:
+        if (!__builtin_cpu_supports("avx2"))
+            return false;
+        copy_lines = copy_lines_32;
+        copy_ahead = copy_ahead_32;
+        return true;
+    case 64:
+        if (!__builtin_cpu_supports("avx512f"))
+            return false;
+        copy_lines = copy_lines_64;
+        copy_ahead = copy_ahead_64;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void __attribute__((constructor)) detect(void)
 {
     enum { LEAF = 7, FSRM = 1 << 4 };
@@ -99,16 +131,10 @@ static void __attribute__((constructor)) detect(void)
 
     __builtin_cpu_init();
     has_string = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
-    if (!has_string)
-        return;
-    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx2")) {
-        copy_lines = copy_lines_32;
-        copy_ahead = copy_ahead_32;
-    } else if (__builtin_cpu_supports("avx512f")) {
-        copy_lines = copy_lines_64;
-        copy_ahead = copy_ahead_64;
-        gains_ahead = __builtin_cpu_is("intel") != 0;
-    }
+    if (__builtin_cpu_is("amd"))
+        rs_copy_use(32);
+    else
+        gains_ahead = rs_copy_use(64) && __builtin_cpu_is("intel");
 }
 
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
@@ -155,6 +181,12 @@ bool rs_copy_gains_ahead(void)
     return gains_ahead;
 }
 #else
+bool rs_copy_use(unsigned move_bytes)
+{
+    (void)move_bytes;
+    return false;
+}
+
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
     (void)to;

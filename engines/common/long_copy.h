@@ -8,8 +8,8 @@
  * (Zen 5, glibc 2.36); of 4 MiB, which both read out of the other's cache at once, 0.91 to
  * 0.93 (Zen 4, far cores).
  *
- * Where they do not, a loop that writes whole lines: of 32 byte moves on processors of AMD, of
- * 64 byte moves on others that have them (AVX-512). On a Zen 4 the
+ * Where they do not, on such a processor, a loop that writes whole lines: of 32 byte moves if it is
+ * of AMD, of 64 byte moves on others that have them (AVX-512; else memcpy). On a Zen 4 the
  * instruction goes byte by byte where the destination lies 1 to 15 bytes after the source
  * within pages (modulo 4096), and so does glibc's memcpy, which is the same instruction
  * from 2 KiB to the size of the second cache. Two threads that both read what the other has
@@ -51,14 +51,18 @@ enum rs_copy_means rs_copy_means(const char *to, const char *from);
 /* So far in advance lines are asked for, and no block may be shorter. */
 enum { RS_COPY_AHEAD = 2048 };
 
-/** Likewise of RS_COPY_AHEAD bytes and more, while lines are asked for so far in advance
+/** Likewise of RS_COPY_AHEAD bytes and more, while lines are asked for nearly so far in advance
  * (software prefetching): the source's into the second cache, the destination's for writing. In
- * the last RS_COPY_AHEAD bytes those of the block that is copied next. */
+ * the last of these bytes those of the block that is copied next; NULL: there is none. */
 void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_to,
                    const char *next_from);
 
 /** Whether rs_copy_ahead() does so here. */
 bool rs_copy_asks_ahead(void);
+
+/** For tests: have the loops of moves of 32 or of 64 bytes, whichever processor this is.
+ * @return whether there are such loops here */
+bool rs_copy_use(unsigned move_bytes);
 
 /** Whether that has been seen to be faster on such a processor, between some cores: see
  * prefetch.h. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/prefetch.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -59,12 +60,13 @@ static void __attribute__((noinline)) decide(struct rs_prefetch *p)
 
 void rs_prefetch_took(struct rs_prefetch *p, bool ahead, uint64_t ps)
 {
+    assert(p->known[ahead] < RS_PREFETCH_SAMPLES);
     p->ps[ahead][p->known[ahead]++] = ps;
     if (p->known[false] == RS_PREFETCH_SAMPLES && p->known[true] == RS_PREFETCH_SAMPLES)
         decide(p);
 }
 
-uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list,
+uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal)
 {
     bool ahead = p->ahead, timed = false;
@@ -74,7 +76,7 @@ uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list,
         *nontemporal += rs_copies_run_pair(list);
         return 0;
     }
-    if (p->tried) {
+    if (p->tried && !measured) {
         if (p->at == RS_PREFETCH_PERIOD)
             p->at = 0;
         if (p->at < TRIED) {

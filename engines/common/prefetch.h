@@ -14,12 +14,13 @@
  * So it is tried out, by the receiver alone, who times nothing but its own copy: of each
  * RS_PREFETCH_PERIOD epochs RS_PREFETCH_RUNS runs of RS_PREFETCH_RUN go the two ways by turns, and
  * lines are asked for in the others if the median of that is a sixteenth less, and until it is no
- * longer less. That costs at most a thousandth, and two processes that send each other the same
- * change at the same time. (A trial of trial.h has two epochs of each way, of which the best count, so
+ * longer less. That costs about a thousandth, and two processes that send each other the same
+ * mostly try at the same time. (A trial of trial.h has two epochs of each way, of which the best count, so
  * that it is over soon: too few for ways that differ by a tenth.)
  *
  * On processors of AMD it has not been measured, and is done on request only
- * (RSCHED_PREFETCH).
+ * (RSCHED_PREFETCH=yes). Nothing is asked for in advance where rs_copy_asks_ahead() says so, what
+ * two processes copy together, what goes past the caches, and what is the process's own.
  */
 #ifndef RS_COMMON_PREFETCH_H
 #define RS_COMMON_PREFETCH_H
@@ -46,11 +47,13 @@ struct rs_prefetch {
     uint64_t ps[2][RS_PREFETCH_SAMPLES];
 };
 
-/** A list has been made. What is known is kept if it has as many bytes as the one before. */
+/** A list has been made. What is known is kept if it has as many bytes as the one before, of
+ * whatever blocks: the next trial finds out. */
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list);
 
-/** Run the list that was loaded. @return the bytes that were asked for in advance */
-uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list,
+/** Run the list that was loaded, as it has been decided if somebody else measures this
+ * epoch (`measured`). @return the bytes that were asked for in advance */
+uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal /* these are added */);
 
 /** Of a run that is timed: how long it took. For tests, too. */

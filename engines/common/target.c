@@ -279,7 +279,8 @@ static int compile(struct rsched_pull_target *t,
         error = rs_fail(error, "a table that is none of %llu bytes",
                         (unsigned long long)sent);
     if (error == 0) {
-        rs_prefetch_load(&t->prefetch, &t->copies);
+        if (t->peer != NULL) /* its own memory is in its own caches */
+            rs_prefetch_load(&t->prefetch, &t->copies);
         t->version = notice->version;
     }
     return error;
@@ -434,7 +435,7 @@ void rsched_pull_copy(struct rsched_pull *pulls, size_t num)
         if (p->error != 0)
             continue;
         p->target->copies.nontemporal = is_nontemporal(p);
-        p->prefetched = rs_prefetch_run(&p->target->prefetch, &p->target->copies,
+        p->prefetched = rs_prefetch_run(&p->target->prefetch, &p->target->copies, p->timed,
                                         &p->nontemporal);
         if (p->target->buffered > 0)
             p->error = read_buffered(p->target);

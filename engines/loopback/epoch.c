@@ -499,7 +499,7 @@ pull(struct lane *l, const struct rs_slot *slot)
                                 rs_map_list_is_stale(&p->maps)))
         error = rs_pull_compile(l, &a);
     if (error == 0) {
-        if (rs_pull_copy(l) == RSCHED_LANE_PENDING) {
+        if (rs_pull_copy(l, (slot->meta & META_TIMED) != 0) == RSCHED_LANE_PENDING) {
             tell_time(l, slot, begin);
             return RSCHED_LANE_PENDING;
         }

@@ -344,7 +344,7 @@ static void __attribute__((cold)) renew_offer(struct lane *l)
     }
 }
 
-int rs_pull_copy(struct lane *l)
+int rs_pull_copy(struct lane *l, bool timed)
 {
     struct rs_pull *pull = &l->pull;
     struct rs_work *work = work_of(l->ring.words);
@@ -354,7 +354,7 @@ int rs_pull_copy(struct lane *l)
         renew_offer(l);
     if (!pull->sharing && (!pull->shares || pull->copies.num_chunks < 2 ||
                            pull->copies.num_chunks > ONE_SIDE)) {
-        l->lane.stats.prefetched += rs_prefetch_run(&pull->prefetch, &pull->copies,
+        l->lane.stats.prefetched += rs_prefetch_run(&pull->prefetch, &pull->copies, timed,
                                                     &l->lane.stats.nontemporal);
         return RSCHED_LANE_DONE;
     }

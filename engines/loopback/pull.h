@@ -141,8 +141,9 @@ int rs_pull_read(struct lane *l);
 int rs_pull_offer(struct lane *l);
 
 /** Receiver: copy what was compiled, perhaps with the sender's help.
+ * @param timed the sender has the epoch timed (RSCHED_TRIALS)
  * @return RSCHED_LANE_PENDING: the sender is still at it */
-int rs_pull_copy(struct lane *l);
+int rs_pull_copy(struct lane *l, bool timed);
 
 /** Receiver: the sender does not read our table any more, or has it for good. */
 void rs_pull_withdraw(struct lane *l);

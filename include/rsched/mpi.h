@@ -129,7 +129,8 @@ extern "C" {
  *                                   past them, into slots or packed, as that is
  *                                   faster between these cores
  *     lane_prefetched               ... with their lines asked for in advance, as
- *                                   that is faster between these cores
+ *                                   that is faster between these cores,
+ *                                   or to find that out (RSCHED_PREFETCH)
  *     lane_packed                   sends that were packed for that, since one
  *                                   copy would cost more
  *     trials, trial_changes         how often it was tried out whether one copy

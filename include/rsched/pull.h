@@ -283,6 +283,8 @@ struct rsched_pull {
                             program, if that is known; else 0. Where these are more than
                             the caches keep, by `nontemporal` of the ways or
                             RSCHED_NONTEMPORAL, what is mapped is copied past them */
+    bool timed;      /**< the sender has it timed (rsched_pull_source_start()): nothing
+                          else is tried out then */
     int error;       /**< out: 0; RSCHED_ENOMEM; RSCHED_EMISMATCH: the table is
                           not one of `bytes` bytes; RSCHED_EUNREACH: the memory
                           cannot be read */

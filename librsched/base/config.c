@@ -101,8 +101,9 @@ static struct entry table[] = {
     {{"RSCHED_PREFETCH", 0, "auto", 0, "auto|yes|no",
       "ask for the lines of a message that is copied once, out of the sender's memory, in "
       "advance (software prefetching), where all its blocks have 2 KiB or more; auto: "
-      "where that is found to be faster by trying, on processors of which it is known that "
-      "it may be, from 16 KiB to 1 MiB (unless RSCHED_TRIALS is no)"},
+      "where that is found to be faster by trying, on processors of Intel with AVX-512, "
+      "from 16 KiB to 1 MiB (unless RSCHED_TRIALS is no); nothing is where short copies "
+      "by rep movsb are not fast (FSRM)"},
      KIND_WORD, FIELD(prefetch), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",

@@ -2,8 +2,10 @@
 /* Copies from layout to layout, with stores of both kinds, and between layouts
  * whose blocks differ. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engines/common/copy.h"
 #include "engines/common/long_copy.h"
@@ -315,7 +317,8 @@ Test(base_copy, long_ones_at_all_distances)
         enum rs_copy_means means = rs_copy_means(at, from);
 
         if (alike == RS_COPY_STRING && distance % 64 != 0)
-            cr_assert_neq(means, RS_COPY_STRING, "%zu bytes", (size_t)distance);
+            cr_assert_eq(means, rs_copy_asks_ahead() ? RS_COPY_LOOP : RS_COPY_MEMCPY,
+                         "%zu bytes", (size_t)distance);
         else
             cr_assert_eq(means, alike, "%zu bytes", (size_t)distance);
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -335,22 +338,59 @@ Test(base_copy, long_ones_at_all_distances)
     }
 }
 
-/* All lengths around what is asked for in advance, and around rounds of whole lines. */
-Test(base_copy, ahead_of_all_lengths)
+/* `bytes` that end with a page behind which nobody may read or write. */
+static char *before_nothing(uint64_t bytes)
 {
-    enum { MOST = RS_COPY_AHEAD + 600, LINE = 64 };
-    static char from[MOST + LINE], to[MOST + 2 * LINE];
+    enum { PAGE = 4096 };
+    uint64_t room = (bytes + PAGE - 1) / PAGE * PAGE;
+    char *memory = mmap(NULL, room + PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    for (int i = 0; i < MOST + LINE; i++)
+    cr_assert_neq(memory, MAP_FAILED);
+    cr_assert_eq(mprotect(memory + room, PAGE, PROT_NONE), 0);
+    return memory + room - bytes;
+}
+
+/* All lengths around what is asked for in advance, and around rounds of whole lines, up to
+ * the last byte that is there, with another block behind or none. */
+static void all_lengths(void)
+{
+    enum { LINE = 64, MOST = 2 * RS_COPY_AHEAD + 2 * LINE };
+    char *from = before_nothing(MOST), *to = before_nothing(MOST);
+
+    for (int i = 0; i < MOST; i++)
         from[i] = (char)(i * 7 + i / 256);
     for (uint64_t bytes = RS_COPY_AHEAD; bytes <= MOST; bytes++) {
-        char *at = to + bytes % LINE;
+        uint64_t gap = bytes % 17 < MOST - bytes ? bytes % 17 : 0; /* the ends differ */
+        char *at = to + MOST - bytes, *source = from + MOST - bytes - gap;
+        bool more = bytes % 2 == 0;
 
-        memset(to, -1, sizeof(to));
-        rs_copy_ahead(at, from + bytes % 17, bytes, from, from);
-        cr_assert_arr_eq(at, from + bytes % 17, bytes);
-        cr_assert_eq(at[bytes], -1);
-        cr_assert(at == to || at[-1] == -1);
+        memset(to, -1, MOST);
+        rs_copy_ahead(at, source, bytes, more ? from : NULL, more ? from : NULL);
+        cr_assert_eq(memcmp(at, source, bytes), 0, "%d bytes", (int)bytes);
+        cr_assert(at == to || at[-1] == -1, "%d bytes", (int)bytes);
+        memset(to, -1, MOST);
+        rs_copy_long(at, source, bytes);
+        cr_assert_eq(memcmp(at, source, bytes), 0, "%d bytes", (int)bytes);
+        cr_assert(at == to || at[-1] == -1, "%d bytes", (int)bytes);
+        memset(to, -1, MOST);
+        rs_copy_ahead(to, from, bytes, NULL, NULL);
+        cr_assert_eq(memcmp(to, from, bytes), 0, "%d bytes", (int)bytes);
+        cr_assert(bytes == MOST || to[bytes] == -1, "%d bytes", (int)bytes);
+    }
+}
+
+/* By the loops of this processor, and by those of others whose moves it has. */
+Test(base_copy, ahead_of_all_lengths)
+{
+    static const unsigned moves[] = {32, 64};
+
+    all_lengths();
+    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+        if (rs_copy_use(moves[i]))
+            all_lengths();
+        else
+            printf("no loops of moves of %u bytes here\n", moves[i]);
     }
 }
 

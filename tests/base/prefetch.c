@@ -44,7 +44,7 @@ static int run(struct rs_prefetch *p, struct rs_copies *list, int epochs)
 
     for (int i = 0; i < epochs; i++) {
         from[0] = (char)i;
-        bytes = rs_prefetch_run(p, list, &nontemporal);
+        bytes = rs_prefetch_run(p, list, false, &nontemporal);
         cr_assert(bytes == 0 || bytes == p->bytes);
         cr_assert_eq(to[0], (char)i);
         ahead += bytes > 0;
@@ -140,6 +140,9 @@ Test(base_prefetch, periods)
         rs_prefetch_load(&p, &list);
         cr_assert_eq(run(&p, &list, REST), ahead != 0 ? REST : 0);
     }
+    /* Nothing is tried in an epoch that is measured, nor counted. */
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(rs_prefetch_run(&p, &list, true, &(uint64_t){0}), BYTES);
     list.nontemporal = true;
     cr_assert_eq(run(&p, &list, 10), 0);
     list.nontemporal = false;

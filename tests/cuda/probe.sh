@@ -79,8 +79,8 @@ bad() {
 }
 bad "--svg draws host memory only" --svg "$folder/ways.svg"
 bad "its ways say nothing of GPU memory" --compare host
-RSCHED_GPU_WAY=staged bad "RSCHED_GPU_WAY=staged says which way" --output "$folder/forced.yaml"
-RSCHED_GPU_WAY=staged bad "RSCHED_GPU_WAY=staged says which way" --compare "$folder/ways.yaml"
-RSCHED_GDRCOPY=off bad "RSCHED_GDRCOPY=off says which way" --output "$folder/forced.yaml"
+RSCHED_GPU_WAY=staged bad "RSCHED_GPU_WAY=staged says how" --output "$folder/forced.yaml"
+RSCHED_GPU_WAY=staged bad "RSCHED_GPU_WAY=staged says how" --compare "$folder/ways.yaml"
+RSCHED_GDRCOPY=off bad "RSCHED_GDRCOPY=off says how" --output "$folder/forced.yaml"
 [ ! -e "$folder/forced.yaml" ] || fail "a file about a setting"
 exit $failed

@@ -159,10 +159,10 @@ bad "--svg draws host memory only" probe --memory verbs --svg "$folder/verbs.svg
 
 # A machine file is about the machine, not about settings.
 for setting in RSCHED_MAPPED=0 RSCHED_CMA=4k RSCHED_NONTEMPORAL=1M RSCHED_TRIALS=yes \
-    RSCHED_SLOT_STORES=ordinary RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no RSCHED_DIRECT=no; do
+    RSCHED_SLOT_STORES=ordinary RSCHED_PREFETCH=no RSCHED_GPU_WAY=staged RSCHED_GDRCOPY=no RSCHED_DIRECT=no; do
     export "${setting?}"
-    bad "rsched: probe: $setting says which way" probe --output "$folder/forced.yaml"
-    bad "rsched: probe: $setting says which way" probe --compare "$folder/ways.yaml"
+    bad "rsched: probe: $setting says how" probe --output "$folder/forced.yaml"
+    bad "rsched: probe: $setting says how" probe --compare "$folder/ways.yaml"
     unset "${setting%=*}"
 done
 [ ! -e "$folder/forced.yaml" ] || fail "a file about a setting"

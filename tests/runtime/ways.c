@@ -29,6 +29,8 @@ struct expected {
     uint64_t landing[2], pull[2], cma[2];
     bool nontemporal[2]; /* what was pulled was written past the caches */
     bool prefetched[2];  /* its lines were asked for in advance */
+    int epochs;          /* 0: EPOCHS */
+    int tried;           /* of them, in which that is tried out */
 };
 
 static int run(struct rank *self)
@@ -36,18 +38,18 @@ static int run(struct rank *self)
     const struct expected *e = self->arg;
     struct rsched_stats stats;
     struct halo *halo;
-    int side = self->rank;
+    int side = self->rank, epochs = e->epochs > 0 ? e->epochs : EPOCHS;
     uint64_t pulled;
 
     RANK_CHECK(halo_create(self, edges, 4, 7, 0, &halo) == 0);
-    for (int epoch = 0; epoch < EPOCHS; epoch++)
+    for (int epoch = 0; epoch < epochs; epoch++)
         RANK_CHECK(halo_step(halo, epoch) == 0);
     rsched_exchange_get_stats(halo->x, &stats);
     pulled = stats.way_bytes[RSCHED_WAY_PULL] +
              stats.way_bytes[RSCHED_WAY_DIRECT];
-    if (stats.way_bytes[RSCHED_WAY_LANDING] != EPOCHS * e->landing[side] ||
-        pulled != EPOCHS * e->pull[side] ||
-        stats.way_bytes[RSCHED_WAY_CMA] != EPOCHS * e->cma[side])
+    if (stats.way_bytes[RSCHED_WAY_LANDING] != (uint64_t)epochs * e->landing[side] ||
+        pulled != (uint64_t)epochs * e->pull[side] ||
+        stats.way_bytes[RSCHED_WAY_CMA] != (uint64_t)epochs * e->cma[side])
         return RANK_FAIL("rank %d: %llu bytes landed, %llu were pulled, %llu "
                          "read by the kernel", self->rank,
                          (unsigned long long)stats.way_bytes[RSCHED_WAY_LANDING],
@@ -58,7 +60,8 @@ static int run(struct rank *self)
                        : stats.nontemporal_bytes > 0)
         return RANK_FAIL("rank %d: %llu bytes past the caches", self->rank,
                          (unsigned long long)stats.nontemporal_bytes);
-    if (stats.prefetched_bytes != (e->prefetched[side] ? EPOCHS * BYTES : 0))
+    if (stats.prefetched_bytes !=
+        BYTES * (uint64_t)(e->prefetched[side] ? epochs : e->tried))
         return RANK_FAIL("rank %d: %llu bytes asked for in advance", self->rank,
                          (unsigned long long)stats.prefetched_bytes);
     halo_destroy(halo);
@@ -237,7 +240,7 @@ static int check_caches(const struct expected *stays)
 static int check_prefetch(const char *pull, const char *large, const struct expected *pulls,
                           const struct expected *even_passes)
 {
-    struct expected both = *pulls, odd = *even_passes;
+    struct expected both = *pulls, odd = *even_passes, tried = *pulls;
     int failed = 0;
 
     both.prefetched[0] = both.prefetched[1] = odd.prefetched[1] = rs_copy_asks_ahead();
@@ -247,6 +250,14 @@ static int check_prefetch(const char *pull, const char *large, const struct expe
     setenv("RSCHED_PREFETCH", "no", 1);
     failed |= check("not asked for in advance", pull, pull, pulls);
     unsetenv("RSCHED_PREFETCH");
+    /* Of the first epochs after 16, the first trial's, half are asked for in advance. */
+    setenv("RSCHED_SLOT_STORES", "ordinary", 1); /* these are tried out, too */
+    tried.epochs = 16 + 32;
+    tried.tried = rs_copy_gains_ahead() ? 32 / 2 : 0;
+    failed |= check("asked for in advance to see whether that is faster", pull, pull, &tried);
+    unsetenv("RSCHED_SLOT_STORES");
+    if (!rs_copy_gains_ahead())
+        printf("nothing is known to be gained by it on this processor\n");
     if (!rs_copy_asks_ahead())
         printf("this processor, or this build, asks for nothing in advance\n");
     return failed;
