@@ -60,12 +60,12 @@ void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_
 /** Whether rs_copy_ahead() does so here. */
 bool rs_copy_asks_ahead(void);
 
-/** For tests: have the loops of moves of 32 or of 64 bytes, whichever processor this is.
- * @return whether there are such loops here */
-bool rs_copy_use(unsigned move_bytes);
-
 /** Whether that has been seen to be faster on such a processor, between some cores: see
  * prefetch.h. */
 bool rs_copy_gains_ahead(void);
+
+/** For tests: have the loops of moves of 32 or of 64 bytes, whichever processor this is.
+ * @return whether there are such loops here */
+bool rs_copy_use(unsigned move_bytes);
 
 #endif
