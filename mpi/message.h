@@ -57,7 +57,7 @@ struct rs_message {
     uint64_t packed; /* sends that were packed to be pulled */
     uint64_t nontemporal; /* receives that were copied past the caches, sends that
                              were written so */
-    uint64_t prefetched; /* receives whose lines were asked for in advance */
+    uint64_t prefetched; /* receives with more lines under way at a time */
     uint64_t step; /* receive: number of the last one in which it was pulled */
     uint64_t timed;  /* send: number of one that is timed, or 0 */
     uint64_t took;   /* ns that its packing took */

@@ -6,6 +6,8 @@
 
 #include <rsched/engine.h>
 
+#include "engines/common/long_copy.h"
+
 #if defined(__x86_64__)
 #define RS_HAS_NONTEMPORAL 1
 #else
@@ -99,7 +101,17 @@ uint64_t rs_copies_run_pair(const struct rs_copies *list);
 bool rs_copies_are_long(const struct rs_copies *list, uint64_t *bytes);
 /** Run such a list by rs_copy_ahead(), and not by non-temporal stores. */
 void rs_copies_run_ahead(const struct rs_copies *list);
-/** Run one chunk of it. */
+/** Where the parts of a list begin that are copied in turn, and where the last one ends: about a
+ * third of its bytes each. The ends are whole bytes of any block. */
+struct rs_parts {
+    uint64_t begin[RS_COPY_PARTS + 1];
+};
+/** @param bytes all of the list's, 1 at least */
+void rs_copies_divide(const struct rs_copies *list, uint64_t bytes, struct rs_parts *parts);
+/** Run a list of pairs, which was divided, by rs_copy_in_turn(), past the caches if it says so.
+ * @return as rs_copies_run_pair() */
+uint64_t rs_copies_run_in_turn(const struct rs_copies *list, const struct rs_parts *parts);
+/** Run one chunk of a list of pairs. */
 uint64_t rs_copies_run_chunk(const struct rs_copies *list,
                              const struct rs_chunk *chunk);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engines/common/long_copy.h"
 
-#include <stdbool.h>
+#include <assert.h>
 #include <string.h>
 
-/* Sanitizers cannot see what the instruction touches. */
+/* Sanitizers cannot see what `rep movsb` touches. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -14,41 +14,46 @@
 #define SANITIZED 0
 #endif
 
-#if defined(__x86_64__) && !SANITIZED
+#if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
 
-enum { LINE = 64 };
+enum { LINE = RS_COPY_LINE };
 
 typedef void copy_fn(char *to, const char *from, uint64_t bytes);
-typedef void ahead_fn(char *to, const char *from, uint64_t bytes, const char *next_to,
-                      const char *next_from);
 
-/* For what does not lie alike in its lines, and for what is asked for in advance; NULL:
- * there is none. */
-static copy_fn *copy_lines;
-static ahead_fn *copy_ahead;
+static copy_fn *copy_lines; /* for what does not lie alike in its lines, or NULL */
+static enum rs_copy_prefetch prefetch;
 static bool has_string; /* `rep movsb` is fast for all lengths */
-static bool gains_ahead;
+static bool gains;
+
+/* The loops over a round's moves are written out at all levels of optimization: else what is
+ * moved goes through the stack. */
+#define WRITTEN_OUT _Pragma("GCC unroll 8")
 
 /* In each of these functions ROUND is what a round copies, which writes whole lines: the
  * destination begins with one. */
-#define COPY_ROUNDS(to, from, bytes, vector, load, store, ask)                           \
-    for (; (bytes) >= ROUND; (to) += ROUND, (from) += ROUND, (bytes) -= ROUND) {         \
+#define COPY_ROUND(to, from, vector, load, store)                                        \
+    do {                                                                                 \
         vector part[ROUND / sizeof(vector)];                                             \
                                                                                          \
-        ask;                                                                             \
-        for (size_t i = 0; i < ROUND / sizeof(vector); i++)                              \
+        WRITTEN_OUT for (size_t i = 0; i < ROUND / sizeof(vector); i++)                  \
             part[i] = load((const vector *)(const void *)(from) + i);                    \
-        for (size_t i = 0; i < ROUND / sizeof(vector); i++)                              \
+        WRITTEN_OUT for (size_t i = 0; i < ROUND / sizeof(vector); i++)                  \
             store((vector *)(void *)(to) + i, part[i]);                                  \
+    } while (0)
+
+#define COPY_ROUNDS(to, from, bytes, vector, load, store, ask)                           \
+    for (; (bytes) >= ROUND; (to) += ROUND, (from) += ROUND, (bytes) -= ROUND) {         \
+        ask;                                                                             \
+        COPY_ROUND(to, from, vector, load, store);                                       \
     }
 
 #define ASK(to, from)                                                                    \
-    for (size_t at = 0; at < ROUND; at += LINE) {                                        \
-        _mm_prefetch((from) + at, _MM_HINT_T1);                                          \
-        __builtin_prefetch((to) + at, 1);                                                \
-    }
+    do {                                                                                 \
+        _mm_prefetch(from, _MM_HINT_T1);                                                 \
+        __builtin_prefetch(to, 1);                                                       \
+    } while (0)
 
 /* The destination's first line, and what is before: @return how many bytes these are. */
 static uint64_t copy_head(char *to, const char *from)
@@ -61,7 +66,7 @@ static uint64_t copy_head(char *to, const char *from)
  * rounds begin behind a head of a line at most, asks for what is behind them. */
 enum { DISTANCE = RS_COPY_AHEAD - LINE };
 
-#define DEFINE_COPIES(name, isa, size, vector, load, store)                              \
+#define DEFINE_LINES(name, isa, size, vector, load, store)                               \
     static void __attribute__((target(isa)))                                             \
     copy_lines_##name(char *to, const char *from, uint64_t bytes)                        \
     {                                                                                    \
@@ -73,55 +78,95 @@ enum { DISTANCE = RS_COPY_AHEAD - LINE };
         bytes -= head;                                                                   \
         COPY_ROUNDS(to, from, bytes, vector, load, store, )                              \
         memcpy(to, from, bytes);                                                         \
-    }                                                                                    \
-                                                                                         \
-    static void __attribute__((target(isa ",prfchw")))                                   \
-    copy_ahead_##name(char *to, const char *from, uint64_t bytes, const char *next_to,   \
-                      const char *next_from)                                             \
-    {                                                                                    \
-        enum { ROUND = (size) };                                                         \
-        uint64_t head = copy_head(to, from), most = bytes - DISTANCE - head;             \
-        uint64_t rest = bytes - head - most / ROUND * ROUND;                             \
-                                                                                         \
-        _mm_prefetch(from + DISTANCE, _MM_HINT_T1); /* or the head's line has none */    \
-        __builtin_prefetch(to + DISTANCE, 1);                                            \
-        to += head;                                                                      \
-        from += head;                                                                    \
-        COPY_ROUNDS(to, from, most, vector, load, store,                                 \
-                    ASK(to + DISTANCE, from + DISTANCE))                                 \
-        if (next_to == NULL) {                                                           \
-            COPY_ROUNDS(to, from, rest, vector, load, store, )                           \
-        } else {                                                                         \
-            COPY_ROUNDS(to, from, rest, vector, load, store,                             \
-                        ASK(next_to, next_from) next_to += ROUND; next_from += ROUND)    \
-        }                                                                                \
-        memcpy(to, from, rest);                                                          \
     }
 
 /* One line at a time where one store writes it: two loads before two stores take a tenth
  * longer on a Xeon (Sapphire Rapids, 16 KiB). */
-DEFINE_COPIES(32, "avx2", 2 * LINE, __m256i, _mm256_loadu_si256, _mm256_store_si256)
-DEFINE_COPIES(64, "avx512f", LINE, __m512i, _mm512_loadu_si512, _mm512_store_si512)
+DEFINE_LINES(32, "avx2", 2 * LINE, __m256i, _mm256_loadu_si256, _mm256_store_si256)
+DEFINE_LINES(64, "avx512f", LINE, __m512i, _mm512_loadu_si512, _mm512_store_si512)
+
+static void __attribute__((target("avx512f,prfchw")))
+copy_ahead_64(char *to, const char *from, uint64_t bytes, const char *next_to,
+              const char *next_from)
+{
+    enum { ROUND = LINE };
+    uint64_t head = copy_head(to, from), most = bytes - DISTANCE - head;
+    uint64_t rest = bytes - head - most / ROUND * ROUND;
+
+    _mm_prefetch(from + DISTANCE, _MM_HINT_T1); /* or the head's line has none */
+    __builtin_prefetch(to + DISTANCE, 1);
+    to += head;
+    from += head;
+    COPY_ROUNDS(to, from, most, __m512i, _mm512_loadu_si512, _mm512_store_si512,
+                ASK(to + DISTANCE, from + DISTANCE))
+    if (next_to == NULL) {
+        COPY_ROUNDS(to, from, rest, __m512i, _mm512_loadu_si512, _mm512_store_si512, )
+    } else {
+        COPY_ROUNDS(to, from, rest, __m512i, _mm512_loadu_si512, _mm512_store_si512,
+                    ASK(next_to, next_from); next_to += ROUND; next_from += ROUND)
+    }
+    memcpy(to, from, rest);
+}
+
+/* How far in advance the source's lines are asked for where the destination's go past the
+ * caches: a processor that stores so fetches less by itself. */
+enum { TURNS_AHEAD = 512 };
+
+/* A line of each part in turn. */
+#define COPY_TURNS(store, ask)                                                           \
+    enum { ROUND = LINE };                                                               \
+    char *const to_0 = to[0], *const to_1 = to[1], *const to_2 = to[2];                  \
+    const char *const from_0 = from[0], *const from_1 = from[1], *const from_2 = from[2]; \
+                                                                                         \
+    for (uint64_t at = 0; at < lines * LINE; at += LINE) {                               \
+        ask(from_0 + at);                                                                \
+        COPY_ROUND(to_0 + at, from_0 + at, __m256i, _mm256_loadu_si256, store);          \
+        ask(from_1 + at);                                                                \
+        COPY_ROUND(to_1 + at, from_1 + at, __m256i, _mm256_loadu_si256, store);          \
+        ask(from_2 + at);                                                                \
+        COPY_ROUND(to_2 + at, from_2 + at, __m256i, _mm256_loadu_si256, store);          \
+    }
+
+#define ASK_NOTHING(from)
+#define ASK_IN_TURN(from) _mm_prefetch((from) + TURNS_AHEAD, _MM_HINT_T0)
+
+static_assert(RS_COPY_PARTS == 3, "COPY_TURNS has so many");
+
+static void __attribute__((target("avx2")))
+copy_turns(char *const *to, const char *const *from, uint64_t lines)
+{
+    COPY_TURNS(_mm256_store_si256, ASK_NOTHING)
+}
+
+static void __attribute__((target("avx2")))
+copy_turns_nontemporal(char *const *to, const char *const *from, uint64_t lines)
+{
+    COPY_TURNS(_mm256_stream_si256, ASK_IN_TURN)
+}
+
+void rs_copy_in_turn(char *const to[RS_COPY_PARTS], const char *const from[RS_COPY_PARTS],
+                     uint64_t lines, bool nontemporal)
+{
+    if (nontemporal)
+        copy_turns_nontemporal(to, from, lines);
+    else
+        copy_turns(to, from, lines);
+}
 
 bool rs_copy_use(unsigned move_bytes)
 {
     __builtin_cpu_init();
-    switch (has_string ? move_bytes : 0) {
-    case 32:
-        if (!__builtin_cpu_supports("avx2"))
-            return false;
+    if (move_bytes == 32 && __builtin_cpu_supports("avx2")) {
         copy_lines = copy_lines_32;
-        copy_ahead = copy_ahead_32;
+        prefetch = RS_PREFETCH_IN_TURN;
         return true;
-    case 64:
-        if (!__builtin_cpu_supports("avx512f"))
-            return false;
-        copy_lines = copy_lines_64;
-        copy_ahead = copy_ahead_64;
-        return true;
-    default:
-        return false;
     }
+    if (move_bytes == 64 && __builtin_cpu_supports("avx512f")) {
+        copy_lines = copy_lines_64;
+        prefetch = RS_PREFETCH_AHEAD;
+        return true;
+    }
+    return false;
 }
 
 static void __attribute__((constructor)) detect(void)
@@ -132,15 +177,17 @@ static void __attribute__((constructor)) detect(void)
     __builtin_cpu_init();
     has_string = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
     if (__builtin_cpu_is("amd"))
-        rs_copy_use(32);
-    else
-        gains_ahead = rs_copy_use(64) && __builtin_cpu_is("intel");
+        gains = rs_copy_use(32);
+    else if (has_string)
+        gains = rs_copy_use(64) && __builtin_cpu_is("intel");
+    if (!has_string)
+        copy_lines = NULL;
 }
 
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
     if (has_string && ((uintptr_t)to - (uintptr_t)from) % LINE == 0)
-        return RS_COPY_STRING;
+        return SANITIZED ? RS_COPY_MEMCPY : RS_COPY_STRING;
     return copy_lines != NULL ? RS_COPY_LOOP : RS_COPY_MEMCPY;
 }
 
@@ -165,20 +212,17 @@ void rs_copy_long(char *to, const char *from, uint64_t bytes)
 void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_to,
                    const char *next_from)
 {
-    if (copy_ahead != NULL)
-        copy_ahead(to, from, bytes, next_to, next_from);
-    else
-        memcpy(to, from, bytes);
+    copy_ahead_64(to, from, bytes, next_to, next_from);
 }
 
-bool rs_copy_asks_ahead(void)
+enum rs_copy_prefetch rs_copy_prefetch(void)
 {
-    return copy_ahead != NULL;
+    return prefetch;
 }
 
-bool rs_copy_gains_ahead(void)
+bool rs_copy_prefetch_gains(void)
 {
-    return gains_ahead;
+    return gains;
 }
 #else
 bool rs_copy_use(unsigned move_bytes)
@@ -207,12 +251,20 @@ void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_
     memcpy(to, from, bytes);
 }
 
-bool rs_copy_asks_ahead(void)
+void rs_copy_in_turn(char *const to[RS_COPY_PARTS], const char *const from[RS_COPY_PARTS],
+                     uint64_t lines, bool nontemporal)
 {
-    return false;
+    (void)nontemporal;
+    for (int i = 0; i < RS_COPY_PARTS; i++)
+        memcpy(to[i], from[i], lines * RS_COPY_LINE);
 }
 
-bool rs_copy_gains_ahead(void)
+enum rs_copy_prefetch rs_copy_prefetch(void)
+{
+    return RS_PREFETCH_NONE;
+}
+
+bool rs_copy_prefetch_gains(void)
 {
     return false;
 }

@@ -48,24 +48,34 @@ void rs_copy_long(char *to, const char *from, uint64_t bytes);
 enum rs_copy_means { RS_COPY_MEMCPY, RS_COPY_STRING, RS_COPY_LOOP };
 enum rs_copy_means rs_copy_means(const char *to, const char *from);
 
+/** How a list of long blocks can have more lines under way at a time than one copy after the
+ * other has, by the processor: see prefetch.h. */
+enum rs_copy_prefetch { RS_PREFETCH_NONE, RS_PREFETCH_AHEAD, RS_PREFETCH_IN_TURN };
+enum rs_copy_prefetch rs_copy_prefetch(void);
+
+/** Whether that has been seen to be faster on such a processor, between some cores. */
+bool rs_copy_prefetch_gains(void);
+
 /* So far in advance lines are asked for, and no block may be shorter. */
 enum { RS_COPY_AHEAD = 2048 };
 
-/** Likewise of RS_COPY_AHEAD bytes and more, while lines are asked for nearly so far in advance
- * (software prefetching): the source's into the second cache, the destination's for writing. In
- * the last of these bytes those of the block that is copied next; NULL: there is none. */
+/** RS_PREFETCH_AHEAD: as rs_copy_long(), of RS_COPY_AHEAD bytes and more, while lines are asked for
+ * nearly so far in advance (software prefetching): the source's into the second cache, the
+ * destination's for writing. In the last of these bytes those of the block that is copied next;
+ * NULL: there is none. */
 void rs_copy_ahead(char *to, const char *from, uint64_t bytes, const char *next_to,
                    const char *next_from);
 
-/** Whether rs_copy_ahead() does so here. */
-bool rs_copy_asks_ahead(void);
+enum { RS_COPY_LINE = 64, RS_COPY_PARTS = 3 };
 
-/** Whether that has been seen to be faster on such a processor, between some cores: see
- * prefetch.h. */
-bool rs_copy_gains_ahead(void);
+/** RS_PREFETCH_IN_TURN: copy so many whole lines of each of several parts, a line of each in turn,
+ * each of which the processor fetches ahead of. The destinations begin lines.
+ * @param nontemporal past the caches; the caller has a fence (sfence) behind it */
+void rs_copy_in_turn(char *const to[RS_COPY_PARTS], const char *const from[RS_COPY_PARTS],
+                     uint64_t lines, bool nontemporal);
 
-/** For tests: have the loops of moves of 32 or of 64 bytes, whichever processor this is.
- * @return whether there are such loops here */
+/** For tests: have the loops of moves of 32 bytes, and copies in turn, or those of 64 bytes, and
+ * copies ahead, whichever processor this is. @return whether it has such moves */
 bool rs_copy_use(unsigned move_bytes);
 
 #endif

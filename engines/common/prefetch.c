@@ -10,31 +10,47 @@
 #include "librsched/base/config.h"
 
 enum {
-    /* Shorter ones are over before it tells, longer ones do not stay in the caches. */
-    LEAST = 16 << 10,
-    MOST = 1 << 20,
-    TRIED = RS_PREFETCH_RUNS * RS_PREFETCH_RUN,
-    FIRST = 16, /* epochs before the first trial: caches and pages are warm */
-    WORTH = 16, /* one in so many must be gained */
+    LEAST = 16 << 10,     /* shorter ones are over before it tells */
+    MOST_AHEAD = 1 << 20, /* longer ones do not stay in the caches */
+    FIRST = 16,           /* epochs before the first trial: caches and pages are warm */
+    LONG_FIRST = 4,
+    WORTH = 32, /* one in so many must be gained */
 };
 
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
 {
     const struct rs_config *c = rs_config();
+    struct rs_parts parts = {.begin = {0}};
     uint64_t bytes;
-    bool possible = rs_copy_asks_ahead() && rs_copies_are_long(list, &bytes);
+    enum rs_copy_prefetch how = rs_copy_prefetch();
+    bool possible = how != RS_PREFETCH_NONE && rs_copies_are_long(list, &bytes), is_long;
     bool tried = possible && c->prefetch == RS_CONFIG_PREFETCH_AUTO &&
-                 c->trials != RS_CONFIG_TRIALS_NO && rs_copy_gains_ahead() &&
-                 bytes >= LEAST && bytes <= MOST;
+                 c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() &&
+                 bytes >= LEAST && (how == RS_PREFETCH_IN_TURN || bytes <= MOST_AHEAD);
 
-    if (tried && p->tried && bytes == p->bytes)
+    if (possible && how == RS_PREFETCH_IN_TURN)
+        rs_copies_divide(list, bytes, &parts);
+    if (tried && p->tried && bytes == p->bytes) {
+        p->parts = parts;
         return;
+    }
+    is_long = possible && bytes > RS_PREFETCH_LONG;
     *p = (struct rs_prefetch){
+        .parts = parts,
         .bytes = possible ? bytes : 0,
         .ahead = possible && c->prefetch == RS_CONFIG_PREFETCH_YES,
         .tried = tried,
-        .at = RS_PREFETCH_PERIOD - FIRST,
+        .run = is_long ? RS_PREFETCH_LONG_RUN : RS_PREFETCH_RUN,
+        .at = RS_PREFETCH_PERIOD - (is_long ? LONG_FIRST : FIRST),
     };
+}
+
+void rs_prefetch_load_own(struct rs_prefetch *p, const struct rs_copies *list)
+{
+    if (rs_copy_prefetch() == RS_PREFETCH_IN_TURN)
+        rs_prefetch_load(p, list);
+    else
+        *p = (struct rs_prefetch){.bytes = 0};
 }
 
 static int compare(const void *a, const void *b)
@@ -44,15 +60,22 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static uint64_t median(uint64_t *ps)
+static uint64_t median(uint64_t *ps, uint32_t number)
 {
-    qsort(ps, RS_PREFETCH_SAMPLES, sizeof(*ps), compare);
-    return ps[RS_PREFETCH_SAMPLES / 2];
+    qsort(ps, number, sizeof(*ps), compare);
+    return ps[number / 2];
+}
+
+/* Of each way, in a trial. */
+static uint32_t samples(const struct rs_prefetch *p)
+{
+    return RS_PREFETCH_RUNS / 2 * (p->run - 1);
 }
 
 static void __attribute__((noinline)) decide(struct rs_prefetch *p)
 {
-    uint64_t plain = median(p->ps[false]), ahead = median(p->ps[true]);
+    uint64_t plain = median(p->ps[false], samples(p));
+    uint64_t ahead = median(p->ps[true], samples(p));
 
     p->ahead = ahead < (p->ahead ? plain : plain - plain / WORTH);
     p->known[false] = p->known[true] = 0;
@@ -60,9 +83,9 @@ static void __attribute__((noinline)) decide(struct rs_prefetch *p)
 
 void rs_prefetch_took(struct rs_prefetch *p, bool ahead, uint64_t ps)
 {
-    assert(p->known[ahead] < RS_PREFETCH_SAMPLES);
+    assert(p->known[ahead] < samples(p));
     p->ps[ahead][p->known[ahead]++] = ps;
-    if (p->known[false] == RS_PREFETCH_SAMPLES && p->known[true] == RS_PREFETCH_SAMPLES)
+    if (p->known[false] == samples(p) && p->known[true] == samples(p))
         decide(p);
 }
 
@@ -72,25 +95,27 @@ uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bo
     bool ahead = p->ahead, timed = false;
     uint64_t begin = 0;
 
-    if (p->bytes == 0 || list->nontemporal) {
+    if (p->bytes == 0 || (list->nontemporal && rs_copy_prefetch() == RS_PREFETCH_AHEAD)) {
         *nontemporal += rs_copies_run_pair(list);
         return 0;
     }
     if (p->tried && !measured) {
         if (p->at == RS_PREFETCH_PERIOD)
             p->at = 0;
-        if (p->at < TRIED) {
-            ahead = p->at / RS_PREFETCH_RUN % 2 != 0;
-            timed = p->at % RS_PREFETCH_RUN != 0;
+        if (p->at < RS_PREFETCH_RUNS * p->run) {
+            ahead = p->at / p->run % 2 != 0;
+            timed = p->at % p->run != 0;
         }
         p->at++;
     }
     if (timed)
         begin = rs_clock_now();
-    if (ahead)
+    if (!ahead)
+        *nontemporal += rs_copies_run_pair(list);
+    else if (rs_copy_prefetch() == RS_PREFETCH_AHEAD)
         rs_copies_run_ahead(list);
     else
-        rs_copies_run_pair(list);
+        *nontemporal += rs_copies_run_in_turn(list, &p->parts);
     if (timed) {
         atomic_thread_fence(memory_order_seq_cst); /* stores wait in the processor */
         rs_prefetch_took(p, ahead, rs_clock_now() - begin);

@@ -62,6 +62,10 @@ static int load_ring(struct lane *l, const struct rsched_message *message)
 }
 
 enum {
+    /* Of what comes in slots beside what is copied once, so much is asked for in advance,
+     * into the second cache: the copy goes through the first one. */
+    MOST_FETCHED = 4096,
+    FETCHED_TO = 2,
     /* In which start it is looked whether a short message is pulled: it has to pay
      * for its table. */
     PULL_SHORT_IN = 4,
@@ -152,6 +156,7 @@ static bool is_nontemporal(const struct lane *l,
 static int load_self(struct lane *l, const struct rsched_message *message)
 {
     struct rsched_message from = lane_message(l->other);
+    int error;
 
     if (from.bytes != message->bytes)
         return rs_fail(from.bytes > message->bytes ? RSCHED_ETRUNC
@@ -166,7 +171,10 @@ static int load_self(struct lane *l, const struct rsched_message *message)
                        "among the puts in another way than expected",
                        (unsigned long long)from.bytes);
     l->other->copies.nontemporal = is_nontemporal(l, message);
-    return rs_copies_compile_pair(&l->other->copies, &from, message);
+    error = rs_copies_compile_pair(&l->other->copies, &from, message);
+    if (error == 0)
+        rs_prefetch_load_own(&l->pull.prefetch, &l->other->copies);
+    return error;
 }
 
 int rs_loopback_rx_load(struct rsched_lane *lane,
@@ -390,7 +398,8 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
 
     if (lane->connection->self) {
         lane->stats.bytes[RSCHED_WAY_SELF] += l->bytes;
-        lane->stats.nontemporal += rs_copies_run_pair(&l->copies);
+        l->other->lane.stats.prefetched += rs_prefetch_run(
+            &l->other->pull.prefetch, &l->copies, false, &lane->stats.nontemporal);
         return RSCHED_LANE_DONE;
     }
     l->ring.next = 0;
@@ -482,6 +491,23 @@ static bool is_announcement(const struct lane *l, const struct rs_slot *slot)
                                 memory_order_relaxed) == 0;
 }
 
+/* What comes behind the announcement is there, mostly: have its lines while the message is
+ * copied. A sender that still fills them would have to take them back. */
+static void fetch_rest(const struct lane *l)
+{
+    const struct ring *r = &l->ring;
+    const struct rs_copies *rest = &l->pull.rest;
+    const struct rs_slot *slot = slot_behind(r);
+    const char *data = (const char *)(slot + 1);
+
+    if (rest->num_chunks == 0 ||
+        atomic_load_explicit(&slot->arrived, memory_order_relaxed) !=
+            r->base + r->sequence + 2)
+        return;
+    for (uint64_t at = 0; at < rest->chunks[0].bytes && at < MOST_FETCHED; at += RS_LINE)
+        __builtin_prefetch(data + at, 0, FETCHED_TO);
+}
+
 /* An epoch that begins with an announcement; the rest of it comes in the slots
  * behind. */
 static int __attribute__((noinline))
@@ -499,6 +525,8 @@ pull(struct lane *l, const struct rs_slot *slot)
                                 rs_map_list_is_stale(&p->maps)))
         error = rs_pull_compile(l, &a);
     if (error == 0) {
+        if (!p->sharing)
+            fetch_rest(l);
         if (rs_pull_copy(l, (slot->meta & META_TIMED) != 0) == RSCHED_LANE_PENDING) {
             tell_time(l, slot, begin);
             return RSCHED_LANE_PENDING;

@@ -126,6 +126,13 @@ static inline struct rs_slot *current_slot(const struct ring *r)
     return (struct rs_slot *)(r->slots + r->slot * r->stride);
 }
 
+static inline const struct rs_slot *slot_behind(const struct ring *r)
+{
+    uint64_t slot = r->slot + 1 < r->num_slots ? r->slot + 1 : 0;
+
+    return (const struct rs_slot *)(r->slots + slot * r->stride);
+}
+
 /* The longest chunk that a slot holds. */
 static inline uint64_t chunk_room(uint64_t stride)
 {

@@ -168,8 +168,8 @@ struct rsched_lane_stats {
     uint64_t packed;   /**< copied before a device fetched them (tx) */
     uint64_t nontemporal; /**< copied by this end, or written into slots, with
                                non-temporal stores */
-    uint64_t prefetched;  /**< copied by this end while lines were asked for in
-                               advance (rx) */
+    uint64_t prefetched;  /**< copied by this end with more lines under way at a time
+                               than a plain copy has (rx) */
     uint64_t trials;        /**< of which way is faster, that have ended (tx) */
     uint64_t trial_changes; /**< of them, after which another way was taken */
 };

@@ -128,7 +128,7 @@ extern "C" {
  *                                   than they keep; and sends that were written
  *                                   past them, into slots or packed, as that is
  *                                   faster between these cores
- *     lane_prefetched               ... with their lines asked for in advance, as
+ *     lane_prefetched               ... with more of their lines under way at a time, as
  *                                   that is faster between these cores,
  *                                   or to find that out (RSCHED_PREFETCH)
  *     lane_packed                   sends that were packed for that, since one

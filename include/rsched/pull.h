@@ -290,7 +290,7 @@ struct rsched_pull {
                           cannot be read */
     uint64_t mapped; /**< out: bytes copied out of mapped memory */
     uint64_t nontemporal; /**< out: of them, past the caches */
-    uint64_t prefetched;  /**< out: of them, with lines asked for in advance
+    uint64_t prefetched;  /**< out: of them, with more lines under way at a time
                                (RSCHED_PREFETCH) */
 };
 

@@ -99,11 +99,12 @@ static struct entry table[] = {
       "(unless RSCHED_TRIALS is no)"},
      KIND_WORD, FIELD(slot_stores), 0, 0, false},
     {{"RSCHED_PREFETCH", 0, "auto", 0, "auto|yes|no",
-      "ask for the lines of a message that is copied once, out of the sender's memory, in "
-      "advance (software prefetching), where all its blocks have 2 KiB or more; auto: "
-      "where that is found to be faster by trying, on processors of Intel with AVX-512, "
-      "from 16 KiB to 1 MiB (unless RSCHED_TRIALS is no); nothing is where short copies "
-      "by rep movsb are not fast (FSRM)"},
+      "have more lines of a message under way at a time that is copied once, out of the "
+      "sender's memory, where all its blocks have 2 KiB or more: on processors of Intel "
+      "(AVX-512 and FSRM) lines are asked for in advance, on those of AMD (AVX2) lines of "
+      "three parts are copied in turn, also within a process and past the caches; auto: where "
+      "that is found to be faster by trying, from 16 KiB on (on Intel to 1 MiB; unless "
+      "RSCHED_TRIALS is no)"},
      KIND_WORD, FIELD(prefetch), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",

@@ -9,19 +9,42 @@
 
 enum { BYTES = 16 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
 
-static bool asks = true, gains = true;
+static enum rs_copy_prefetch how = RS_PREFETCH_AHEAD;
+static bool gains = true;
 
-bool __wrap_rs_copy_asks_ahead(void);
-bool __wrap_rs_copy_gains_ahead(void);
+enum rs_copy_prefetch __wrap_rs_copy_prefetch(void);
+bool __wrap_rs_copy_prefetch_gains(void);
+void __wrap_rs_copies_run_ahead(const struct rs_copies *list);
+uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
+                                      const struct rs_parts *parts);
 
-bool __wrap_rs_copy_asks_ahead(void)
+enum rs_copy_prefetch __wrap_rs_copy_prefetch(void)
 {
-    return asks;
+    return how;
 }
 
-bool __wrap_rs_copy_gains_ahead(void)
+bool __wrap_rs_copy_prefetch_gains(void)
 {
     return gains;
+}
+
+void __wrap_rs_copies_run_ahead(const struct rs_copies *list)
+{
+    cr_assert_eq(how, RS_PREFETCH_AHEAD);
+    rs_copies_run_pair(list);
+}
+
+uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
+                                      const struct rs_parts *parts)
+{
+    struct rs_parts now;
+    uint64_t bytes;
+
+    cr_assert_eq(how, RS_PREFETCH_IN_TURN);
+    rs_copies_are_long(list, &bytes);
+    rs_copies_divide(list, bytes, &now);
+    cr_assert_arr_eq(parts, &now, sizeof(now), "it was divided as it is now");
+    return rs_copies_run_pair(list);
 }
 
 static char from[1 << 21], to[1 << 21];
@@ -90,8 +113,50 @@ Test(base_prefetch, where_it_is_tried)
     gains = false; /* another processor */
     case_of(NULL, NULL, BYTES, BYTES, false, false);
     case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
-    asks = false;
+    how = RS_PREFETCH_NONE;
     case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, false);
+    how = RS_PREFETCH_IN_TURN;
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
+    gains = true;
+    case_of(NULL, NULL, BYTES, BYTES, true, false);
+    case_of(NULL, NULL, BYTES - 1, BYTES - 1, false, false);
+}
+
+/* Lists of any length are tried in turn, long ones in short trials, past the caches or not. */
+Test(base_prefetch, long_lists_in_turn)
+{
+    enum { FIRST_LONG = 4, IN_A_LONG_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_LONG_RUN };
+    struct rs_prefetch p = {.bytes = 0};
+    struct rs_copies list = {0};
+
+    how = RS_PREFETCH_IN_TURN;
+    list_of(&list, RS_PREFETCH_LONG + 1, RS_PREFETCH_LONG + 1);
+    for (int nontemporal = 0; nontemporal < 2; nontemporal++) {
+        list.nontemporal = nontemporal != 0;
+        p.bytes = 0;
+        rs_prefetch_load(&p, &list);
+        cr_assert(p.tried);
+        cr_assert_eq(run(&p, &list, FIRST_LONG), 0);
+        cr_assert_eq(run(&p, &list, IN_A_LONG_TRIAL), IN_A_LONG_TRIAL / 2);
+        cr_assert_eq(p.known[false], 0, "it has been decided");
+    }
+    rs_copies_fini(&list);
+}
+
+/* What comes out of the process's own memory is not asked for in advance, but copied in turn. */
+Test(base_prefetch, own_memory)
+{
+    struct rs_prefetch p = {.bytes = 1};
+    struct rs_copies list = {0};
+
+    list_of(&list, BYTES, BYTES);
+    rs_prefetch_load_own(&p, &list);
+    cr_assert(p.bytes == 0 && !p.tried);
+    cr_assert_eq(run(&p, &list, 1), 0);
+    how = RS_PREFETCH_IN_TURN;
+    rs_prefetch_load_own(&p, &list);
+    cr_assert(p.bytes == BYTES && p.tried);
+    rs_copies_fini(&list);
 }
 
 static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
@@ -102,14 +167,14 @@ static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
     }
 }
 
-/* It must gain a sixteenth, and is given up where it gains nothing. Single times do not
+/* It must gain a thirty-second, and is given up where it gains nothing. Single times do not
  * count. */
 Test(base_prefetch, what_is_decided)
 {
     static const struct {
         uint64_t plain, ahead;
         bool is_ahead;
-    } trials[] = {{1600, 1500, false}, {1600, 1499, true}, {1600, 1599, true},
+    } trials[] = {{1600, 1550, false}, {1600, 1549, true}, {1600, 1599, true},
                   {1600, 1600, false}, {1600, 1599, false}, {1600, 100, true},
                   {1600, 5000, false}};
     struct rs_prefetch p = {.bytes = 0};

@@ -39,6 +39,13 @@ static bool exchange(int messages, int round)
     return counter("lane_mapped") == before + (uint64_t)messages;
 }
 
+static bool is_prefetched(bool past)
+{
+    enum rs_copy_prefetch how = rs_copy_prefetch();
+
+    return how == RS_PREFETCH_IN_TURN || (how == RS_PREFETCH_AHEAD && !past);
+}
+
 /* Rounds in which all are pulled, one behind the other. The first one of them may have
  * others before it. */
 static void settle(int messages, bool past)
@@ -58,8 +65,8 @@ static void settle(int messages, bool past)
         if (row > 1) {
             CHECK(more == (past ? (uint64_t)messages : 0),
                   "%d messages, of which %d past the caches", messages, (int)more);
-            CHECK(asked == (!past && rs_copy_asks_ahead() ? (uint64_t)messages : 0),
-                  "%d messages, of which %d asked for in advance", messages, (int)asked);
+            CHECK(asked == (is_prefetched(past) ? (uint64_t)messages : 0),
+                  "%d messages, of which %d with more lines under way", messages, (int)asked);
         }
         if (all_have(&hope, !is_accelerated() || row >= IN_A_ROW))
             return;
