@@ -14,8 +14,20 @@ enum {
     MOST_AHEAD = 1 << 20, /* longer ones do not stay in the caches */
     FIRST = 16,           /* epochs before the first trial: caches and pages are warm */
     LONG_FIRST = 4,
-    WORTH = 32, /* one in so many must be gained */
+    WORTH_AHEAD = 16,     /* one in so many must be gained */
+    WORTH_IN_TURN = 32,
 };
+
+/* Nothing is known. */
+static void begin_trials(struct rs_prefetch *p)
+{
+    bool is_long = p->bytes > RS_PREFETCH_LONG;
+
+    p->ahead = rs_copy_prefetch() == RS_PREFETCH_IN_TURN;
+    p->run = is_long ? RS_PREFETCH_LONG_RUN : RS_PREFETCH_RUN;
+    p->at = RS_PREFETCH_PERIOD - (is_long ? LONG_FIRST : FIRST);
+    p->known[false] = p->known[true] = 0;
+}
 
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
 {
@@ -23,7 +35,7 @@ void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
     struct rs_parts parts = {.begin = {0}};
     uint64_t bytes;
     enum rs_copy_prefetch how = rs_copy_prefetch();
-    bool possible = how != RS_PREFETCH_NONE && rs_copies_are_long(list, &bytes), is_long;
+    bool possible = how != RS_PREFETCH_NONE && rs_copies_are_long(list, &bytes);
     bool tried = possible && c->prefetch == RS_CONFIG_PREFETCH_AUTO &&
                  c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() &&
                  bytes >= LEAST && (how == RS_PREFETCH_IN_TURN || bytes <= MOST_AHEAD);
@@ -34,15 +46,15 @@ void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
         p->parts = parts;
         return;
     }
-    is_long = possible && bytes > RS_PREFETCH_LONG;
     *p = (struct rs_prefetch){
         .parts = parts,
         .bytes = possible ? bytes : 0,
         .ahead = possible && c->prefetch == RS_CONFIG_PREFETCH_YES,
         .tried = tried,
-        .run = is_long ? RS_PREFETCH_LONG_RUN : RS_PREFETCH_RUN,
-        .at = RS_PREFETCH_PERIOD - (is_long ? LONG_FIRST : FIRST),
+        .nontemporal = list->nontemporal,
     };
+    if (tried)
+        begin_trials(p);
 }
 
 void rs_prefetch_load_own(struct rs_prefetch *p, const struct rs_copies *list)
@@ -77,7 +89,11 @@ static void __attribute__((noinline)) decide(struct rs_prefetch *p)
     uint64_t plain = median(p->ps[false], samples(p));
     uint64_t ahead = median(p->ps[true], samples(p));
 
-    p->ahead = ahead < (p->ahead ? plain : plain - plain / WORTH);
+    if (rs_copy_prefetch() == RS_PREFETCH_IN_TURN)
+        p->ahead = p->ahead ? ahead < plain + plain / WORTH_IN_TURN
+                            : ahead < plain - plain / WORTH_IN_TURN;
+    else
+        p->ahead = p->ahead ? ahead < plain : ahead < plain - plain / WORTH_AHEAD;
     p->known[false] = p->known[true] = 0;
 }
 
@@ -92,13 +108,18 @@ void rs_prefetch_took(struct rs_prefetch *p, bool ahead, uint64_t ps)
 uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal)
 {
-    bool ahead = p->ahead, timed = false;
+    bool ahead, timed = false;
     uint64_t begin = 0;
 
     if (p->bytes == 0 || (list->nontemporal && rs_copy_prefetch() == RS_PREFETCH_AHEAD)) {
         *nontemporal += rs_copies_run_pair(list);
         return 0;
     }
+    if (p->tried && p->nontemporal != list->nontemporal) {
+        p->nontemporal = list->nontemporal;
+        begin_trials(p);
+    }
+    ahead = p->ahead;
     if (p->tried && !measured) {
         if (p->at == RS_PREFETCH_PERIOD)
             p->at = 0;

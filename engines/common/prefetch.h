@@ -2,38 +2,42 @@
 /*
  * PREFETCH: whether the blocks of a message that is copied once, straight out of another
  * process's memory, are copied in a way that has more of its lines under way at a time than
- * one after the other. The lines are in the cache of the other core, which has just written them,
- * and what fetches them unasked stays some twenty lines ahead within a page.
+ * one after the other. The lines are in the cache of the other core, which has just written
+ * them, and what fetches them unasked stays some twenty lines ahead within a page.
  *
- * RS_PREFETCH_AHEAD, on processors of Intel: lines are asked for in advance (rs_copy_ahead()). Two
- * threads of a Xeon (Sapphire Rapids) that both copy what the other one has just written; of the time
- * of `rep movsb`:
+ * RS_PREFETCH_AHEAD, on processors of Intel: lines are asked for in advance
+ * (rs_copy_ahead()). Two threads of a Xeon (Sapphire Rapids) that both copy what the other
+ * one has just written; of the time of `rep movsb`:
  *
  *   bytes                               16 KiB  32 KiB  64 KiB  128 KiB  384 KiB  1 MiB  3 MiB
  *   a line takes 0.12 to 0.25 us         0.95    0.9     0.85    0.88     0.88     0.93   1
  *   cores that share caches (0.05 us)    1.0             1.14    1.16     1.16
  *
  * RS_PREFETCH_IN_TURN, on those of AMD: a line of each of three parts of the list in turn
- * (rs_copy_in_turn()), since that many streams are fetched ahead of. Two threads of a Zen 3 (EPYC 7003), of
- * the time of memcpy:
+ * (rs_copy_in_turn()), since that many streams are fetched ahead of. Two threads of a Zen 3
+ * (EPYC 7003), of the time of memcpy:
  *
  *   bytes                               16 KiB  32 KiB  64 KiB  142 KiB  256 KiB  1 MiB  4 MiB
  *   a line takes 0.40 to 0.47 us         0.88            0.75    0.72     0.72            0.79
  *   near cores (0.06 to 0.12 us)         0.96    0.96    1.0     0.93     0.94    0.92
  *
- * and of that of non-temporal stores one after the other, 32 MiB: 0.78 and 0.9, where the source's lines are asked for
- * 512 bytes in advance besides. What a process copies within itself gains a twentieth to a tenth by that, too.
+ * and of that of non-temporal stores one after the other, 32 MiB: 0.78 and 0.9, where the
+ * source's lines are asked for 512 bytes in advance besides. What a process copies within
+ * itself gains a twentieth to a tenth by that, too.
  *
  * So it is tried out, by the receiver alone, who times nothing but its own copy: of each
- * RS_PREFETCH_PERIOD epochs RS_PREFETCH_RUNS runs of RS_PREFETCH_RUN (RS_PREFETCH_LONG_RUN of more than
- * RS_PREFETCH_LONG bytes) go the two ways by turns, and the others go the new way if the
- * median of that is a thirty-second less, and until it is no
- * longer less. That costs about a thousandth, and two processes that send each other the same
- * mostly try at the same time. (A trial of trial.h has two epochs of each way, of which the best count, so
- * that it is over soon: too few for ways that differ by a tenth.)
+ * RS_PREFETCH_PERIOD epochs RS_PREFETCH_RUNS runs of RS_PREFETCH_RUN (RS_PREFETCH_LONG_RUN
+ * of more than RS_PREFETCH_LONG bytes) go the two ways by turns. The others go ahead once
+ * the median of that is a sixteenth less, until it is no longer less. They go in turn, which
+ * between the cores above was never slower, from the beginning on, until the median of that
+ * is a thirty-second more, and again once it is a thirty-second less. That costs about a
+ * thousandth, and two processes that send each other the same mostly try at the same time.
+ * (A trial of trial.h has two epochs of each way, of which the best count, so that it is
+ * over soon: too few for ways that differ by a tenth.)
  *
- * RSCHED_PREFETCH says what is done instead. What two processes copy together is copied one after the
- * other; so is by RS_PREFETCH_AHEAD what goes past the caches, and what is the process's own.
+ * RSCHED_PREFETCH says what is done instead. What two processes copy together is copied one
+ * after the other; so is by RS_PREFETCH_AHEAD what goes past the caches, and what is the
+ * process's own.
  */
 #ifndef RS_COMMON_PREFETCH_H
 #define RS_COMMON_PREFETCH_H
@@ -57,6 +61,7 @@ struct rs_prefetch {
     uint64_t bytes; /* of the list, if it can be copied so; else 0 */
     bool ahead;     /* it is, where nothing is tried out */
     bool tried;     /* that is tried out */
+    bool nontemporal; /* what is known is of stores past the caches */
     struct rs_parts parts; /* of it, for RS_PREFETCH_IN_TURN */
     uint32_t run;   /* epochs of a run of a trial */
     uint32_t at;    /* epochs of a period that are over */
@@ -65,11 +70,18 @@ struct rs_prefetch {
 };
 
 /** A list has been made. What is known is kept if it has as many bytes as the one before, of
- * whatever blocks: the next trial finds out. */
+ * whatever blocks: the next trial finds out. It is forgotten when the list goes past the caches,
+ * or does so no more. */
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list);
 
 /** The same of a list whose source is the process's own memory. */
 void rs_prefetch_load_own(struct rs_prefetch *p, const struct rs_copies *list);
+
+/** The list cannot be made, and is not what was loaded. */
+static inline void rs_prefetch_drop(struct rs_prefetch *p)
+{
+    p->bytes = 0;
+}
 
 /** Run the list that was loaded, as it has been decided if somebody else measures this
  * epoch (`measured`). @return the bytes that were copied in the new way */

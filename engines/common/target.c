@@ -278,11 +278,14 @@ static int compile(struct rsched_pull_target *t,
     if (error == RSCHED_EMISMATCH)
         error = rs_fail(error, "a table that is none of %llu bytes",
                         (unsigned long long)sent);
-    if (error == 0) {
-        if (t->peer != NULL) /* its own memory is in its own caches */
-            rs_prefetch_load(&t->prefetch, &t->copies);
+    if (error != 0)
+        rs_prefetch_drop(&t->prefetch);
+    else if (t->peer != NULL)
+        rs_prefetch_load(&t->prefetch, &t->copies);
+    else
+        rs_prefetch_load_own(&t->prefetch, &t->copies);
+    if (error == 0)
         t->version = notice->version;
-    }
     return error;
 }
 

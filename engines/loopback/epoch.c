@@ -174,6 +174,8 @@ static int load_self(struct lane *l, const struct rsched_message *message)
     error = rs_copies_compile_pair(&l->other->copies, &from, message);
     if (error == 0)
         rs_prefetch_load_own(&l->pull.prefetch, &l->other->copies);
+    else
+        rs_prefetch_drop(&l->pull.prefetch);
     return error;
 }
 
@@ -500,7 +502,7 @@ static void fetch_rest(const struct lane *l)
     const struct rs_slot *slot = slot_behind(r);
     const char *data = (const char *)(slot + 1);
 
-    if (rest->num_chunks == 0 ||
+    if (rest->num_chunks == 0 || rest->chunks[0].bytes <= RS_SLOT_INLINE ||
         atomic_load_explicit(&slot->arrived, memory_order_relaxed) !=
             r->base + r->sequence + 2)
         return;
@@ -521,7 +523,7 @@ pull(struct lane *l, const struct rs_slot *slot)
 
     rs_error_save(&kept);
     memcpy(&a, slot->data, sizeof(a));
-    if (!p->sharing && unlikely(memcmp(&a, &p->announcement, sizeof(a)) != 0 ||
+    if (!p->sharing && unlikely(a.version == 0 || memcmp(&a, &p->announcement, sizeof(a)) != 0 ||
                                 rs_map_list_is_stale(&p->maps)))
         error = rs_pull_compile(l, &a);
     if (error == 0) {

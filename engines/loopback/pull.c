@@ -150,6 +150,8 @@ int rs_pull_compile(struct lane *l, const struct rs_announcement *a)
     if (error == 0) {
         rs_prefetch_load(&pull->prefetch, &pull->copies);
         pull->announcement = *a;
+    } else {
+        rs_prefetch_drop(&pull->prefetch);
     }
     return error;
 }

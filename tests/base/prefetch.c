@@ -11,6 +11,7 @@ enum { BYTES = 16 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH
 
 static enum rs_copy_prefetch how = RS_PREFETCH_AHEAD;
 static bool gains = true;
+static bool tried_from_the_beginning;
 
 enum rs_copy_prefetch __wrap_rs_copy_prefetch(void);
 bool __wrap_rs_copy_prefetch_gains(void);
@@ -88,7 +89,8 @@ static void case_of(const char *setting, const char *value, uint64_t bytes, uint
     list_of(&list, bytes, block);
     rs_prefetch_load(&p, &list);
     cr_assert_eq(p.tried, tried, "%s=%s, %d bytes", setting, value, (int)bytes);
-    cr_assert_eq(run(&p, &list, FIRST), always ? FIRST : 0);
+    cr_assert_eq(run(&p, &list, FIRST),
+                 always || (tried && tried_from_the_beginning) ? FIRST : 0);
     cr_assert_eq(run(&p, &list, IN_A_TRIAL),
                  always  ? IN_A_TRIAL
                  : tried ? IN_A_TRIAL / 2
@@ -118,8 +120,19 @@ Test(base_prefetch, where_it_is_tried)
     how = RS_PREFETCH_IN_TURN;
     case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
     gains = true;
+    tried_from_the_beginning = true;
     case_of(NULL, NULL, BYTES, BYTES, true, false);
     case_of(NULL, NULL, BYTES - 1, BYTES - 1, false, false);
+}
+
+static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
+{
+    int samples = RS_PREFETCH_RUNS / 2 * (int)(p->run - 1);
+
+    for (int i = 0; i < samples; i++) {
+        rs_prefetch_took(p, false, i % 3 == 0 ? plain * 10 : plain);
+        rs_prefetch_took(p, true, i % 3 == 1 ? 1 : ahead);
+    }
 }
 
 /* Lists of any length are tried in turn, long ones in short trials, past the caches or not. */
@@ -133,13 +146,41 @@ Test(base_prefetch, long_lists_in_turn)
     list_of(&list, RS_PREFETCH_LONG + 1, RS_PREFETCH_LONG + 1);
     for (int nontemporal = 0; nontemporal < 2; nontemporal++) {
         list.nontemporal = nontemporal != 0;
-        p.bytes = 0;
         rs_prefetch_load(&p, &list);
         cr_assert(p.tried);
-        cr_assert_eq(run(&p, &list, FIRST_LONG), 0);
+        cr_assert_eq(run(&p, &list, FIRST_LONG), FIRST_LONG);
         cr_assert_eq(run(&p, &list, IN_A_LONG_TRIAL), IN_A_LONG_TRIAL / 2);
         cr_assert_eq(p.known[false], 0, "it has been decided");
+        cr_assert_eq(run(&p, &list, 1), p.ahead);
+        cr_assert_eq((int)p.at, IN_A_LONG_TRIAL + 1);
     }
+    /* What is known of one kind of stores says nothing of the other. */
+    measure(&p, 100, 5000);
+    cr_assert_not(p.ahead);
+    list.nontemporal = false;
+    cr_assert_eq(run(&p, &list, 1), 1);
+    rs_copies_fini(&list);
+}
+
+/* What is known is kept for other blocks of as many bytes, but not how they were divided; and
+ * a list that could not be made is none. */
+Test(base_prefetch, other_blocks_in_turn)
+{
+    struct rs_prefetch p = {.bytes = 0};
+    struct rs_copies list = {0};
+
+    how = RS_PREFETCH_IN_TURN;
+    list_of(&list, BYTES, BYTES);
+    rs_prefetch_load(&p, &list);
+    run(&p, &list, FIRST + IN_A_TRIAL);
+    measure(&p, 5000, 100);
+    list_of(&list, BYTES, RS_COPY_AHEAD);
+    rs_prefetch_load(&p, &list);
+    cr_assert_eq(run(&p, &list, 1), 1);
+    cr_assert_eq((int)p.at, IN_A_TRIAL + 1, "it went on");
+    rs_prefetch_drop(&p);
+    list.num_copies = 0;
+    cr_assert_eq(rs_prefetch_run(&p, &list, false, &(uint64_t){0}), 0);
     rs_copies_fini(&list);
 }
 
@@ -159,34 +200,44 @@ Test(base_prefetch, own_memory)
     rs_copies_fini(&list);
 }
 
-static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
-{
-    for (int i = 0; i < RS_PREFETCH_SAMPLES; i++) {
-        rs_prefetch_took(p, false, i % 3 == 0 ? plain * 10 : plain);
-        rs_prefetch_took(p, true, i % 3 == 1 ? 1 : ahead);
-    }
-}
+struct trial {
+    uint64_t plain, ahead;
+    bool is_ahead;
+};
 
-/* It must gain a thirty-second, and is given up where it gains nothing. Single times do not
- * count. */
-Test(base_prefetch, what_is_decided)
+static void decide_all(const struct trial *trials, size_t number)
 {
-    static const struct {
-        uint64_t plain, ahead;
-        bool is_ahead;
-    } trials[] = {{1600, 1550, false}, {1600, 1549, true}, {1600, 1599, true},
-                  {1600, 1600, false}, {1600, 1599, false}, {1600, 100, true},
-                  {1600, 5000, false}};
     struct rs_prefetch p = {.bytes = 0};
     struct rs_copies list = {0};
 
     list_of(&list, BYTES, BYTES);
     rs_prefetch_load(&p, &list);
-    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
+    for (size_t i = 0; i < number; i++) {
         measure(&p, trials[i].plain, trials[i].ahead);
         cr_assert_eq(p.ahead, trials[i].is_ahead, "trial %zu", i);
     }
     rs_copies_fini(&list);
+}
+
+/* It must gain a sixteenth, and is given up where it gains nothing. Single times do not
+ * count. */
+Test(base_prefetch, what_is_decided)
+{
+    static const struct trial trials[] = {{1600, 1500, false}, {1600, 1499, true}, {1600, 1599, true},
+                  {1600, 1600, false}, {1600, 1599, false}, {1600, 100, true},
+                  {1600, 5000, false}};
+    decide_all(trials, sizeof(trials) / sizeof(trials[0]));
+}
+
+/* In turn is the way from the beginning on, and it is the other one that must gain. */
+Test(base_prefetch, what_is_decided_in_turn)
+{
+    static const struct trial trials[] = {
+        {1600, 1600, true}, {1600, 1649, true}, {1600, 1650, false}, {1600, 1550, false},
+        {1600, 1549, true}, {1600, 1649, true}, {1600, 5000, false}};
+
+    how = RS_PREFETCH_IN_TURN;
+    decide_all(trials, sizeof(trials) / sizeof(trials[0]));
 }
 
 /* Between trials all epochs go as was decided, and a period has one trial. What was found

@@ -70,6 +70,25 @@ static int run(struct rank *self)
     return 0;
 }
 
+static const struct halo_edge own_edges[] = {{0, 0, BYTES}, {1, 1, BYTES}};
+
+/* What a rank sends to itself, with more lines under way or as it comes. */
+static int run_own(struct rank *self)
+{
+    const bool *prefetched = self->arg;
+    struct rsched_stats stats;
+    struct halo *halo;
+
+    RANK_CHECK(halo_create(self, own_edges, 2, 7, 0, &halo) == 0);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    rsched_exchange_get_stats(halo->x, &stats);
+    RANK_CHECK(stats.self_bytes == EPOCHS * BYTES);
+    RANK_CHECK(stats.prefetched_bytes == (*prefetched ? EPOCHS * BYTES : 0));
+    halo_destroy(halo);
+    return 0;
+}
+
 /* Where the other rank is, on a machine that hwloc takes for one of two NUMA
  * nodes with a core each. The contexts that the harness has made know of none. */
 struct placing {
@@ -138,6 +157,15 @@ static int check(const char *what, const char *even, const char *odd,
     if (ranks_run_with(2, false, run, (void *)(uintptr_t)e, both) == 0)
         return 0;
     fprintf(stderr, "failed: %s\n", what);
+    return 1;
+}
+
+static int check_own(bool prefetched)
+{
+    if (ranks_run(2, false, run_own, &prefetched) == 0)
+        return 0;
+    fprintf(stderr, "failed: what a rank sends to itself%s\n",
+            prefetched ? ", with more lines under way" : "");
     return 1;
 }
 
@@ -251,15 +279,19 @@ static int check_prefetch(const char *pull, const char *large, const struct expe
     setenv("RSCHED_PREFETCH", "yes", 1);
     failed |= check("more lines under way", pull, pull, &both);
     failed |= check("more lines under way, or past the caches", large, pull, &odd);
-    setenv("RSCHED_PREFETCH", "no", 1);
-    failed |= check("lines as they come", pull, pull, pulls);
+    failed |= check_own(how == RS_PREFETCH_IN_TURN);
     unsetenv("RSCHED_PREFETCH");
-    /* Of the first epochs after 16, the first trial's, half have more. */
+    /* Of the first epochs after 16, the first trial's, half have more; and those before, if that
+     * is copied in turn. */
     setenv("RSCHED_SLOT_STORES", "ordinary", 1); /* these are tried out, too */
     tried.epochs = 16 + 32;
     tried.tried = rs_copy_prefetch_gains() ? 32 / 2 : 0;
+    if (tried.tried > 0 && how == RS_PREFETCH_IN_TURN)
+        tried.tried += 16;
     failed |= check("more lines under way to see whether that is faster", pull, pull, &tried);
     unsetenv("RSCHED_SLOT_STORES");
+    setenv("RSCHED_PREFETCH", "no", 1);
+    failed |= check_own(false);
     if (!rs_copy_prefetch_gains())
         printf("nothing is known to be gained by it on this processor\n");
     if (how == RS_PREFETCH_NONE)
@@ -286,6 +318,7 @@ int main(void)
 
     if (mkdtemp(folder) == NULL)
         abort();
+    setenv("RSCHED_PREFETCH", "no", 1); /* but where it is looked at */
     land = setting("land", HEAD "  landing: " COST("10000") "  pull: "
                    COST("1") "  cma: " COST("1"));
     pull = setting("pull", HEAD "  landing: " COST("1") "  pull: "
