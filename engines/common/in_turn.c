@@ -14,8 +14,8 @@ enum {
     PARTS = RS_COPY_PARTS,
     PAGE = 4096,
     /* From one part's place in its page to the next one's: lines at the same place of many pages
-     * share few places in a cache, and stores past the caches that alternate between such take three
-     * times as long (Zen 3, four parts). */
+     * share few places in a cache, and stores past the caches that alternate between such
+     * take three times as long (Zen 3, four parts). */
     APART = PAGE / PARTS / LINE * LINE,
 };
 
