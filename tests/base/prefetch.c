@@ -224,9 +224,9 @@ static void decide_all(const struct trial *trials, size_t number)
 Test(base_prefetch, what_is_decided)
 {
     static const struct trial trials[] = {
-        {1600, 1500, false}, {1600, 1499, true}, {1600, 1599, true},
-                  {1600, 1600, false}, {1600, 1599, false}, {1600, 100, true},
-                  {1600, 5000, false}};
+        {1600, 1500, false}, {1600, 1499, true}, {1600, 1599, true}, {1600, 1600, false},
+        {1600, 1599, false}, {1600, 100, true}, {1600, 5000, false}};
+
     decide_all(trials, sizeof(trials) / sizeof(trials[0]));
 }
 
