@@ -41,6 +41,8 @@ static bool is_dead(pid_t pid, int pidfd)
     return by_number;
 }
 
+enum { PATIENCE_MS = 60000 };
+
 static void live_and_die(bool main_thread_ends)
 {
     pid_t child = fork();
@@ -55,8 +57,10 @@ static void live_and_die(bool main_thread_ends)
     if (!rs_process_may_read(child))
         cr_skip_test("process_vm_readv() is forbidden here");
     pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-    while (main_thread_ends && rs_process_may_read(child))
+    for (int ms = 0; main_thread_ends && rs_process_may_read(child); ms++) {
+        cr_assert_lt(ms, PATIENCE_MS, "the child's main thread does not end");
         usleep(1000);
+    }
     cr_assert_not(is_dead(child, pidfd));
     cr_assert_eq(kill(child, SIGKILL), 0);
     cr_assert_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
