@@ -11,14 +11,6 @@
 #include "engines/common/long_copy.h"
 #include "librsched/base/error.h"
 
-static inline void copy_bytes(char *to, const char *from, uint64_t bytes)
-{
-    if (bytes >= RS_COPY_LONG)
-        rs_copy_long(to, from, bytes);
-    else
-        memcpy(to, from, bytes);
-}
-
 /* Halo columns are mostly single numbers: the compiler makes moves of these
  * sizes, where a call of memcpy would cost more than the copy. */
 static inline void copy_block(char *to, const char *from, uint64_t bytes)
@@ -37,7 +29,7 @@ static inline void copy_block(char *to, const char *from, uint64_t bytes)
         memcpy(to, from, 32);
         break;
     default:
-        copy_bytes(to, from, bytes);
+        rs_copy_bytes(to, from, bytes);
         break;
     }
 }

@@ -93,10 +93,7 @@ static bool come_to_line(struct part *p)
 static void copy_rest(struct part *p)
 {
     do {
-        if (p->bytes >= RS_COPY_LONG)
-            rs_copy_long(p->to, p->from, p->bytes);
-        else
-            memcpy(p->to, p->from, p->bytes);
+        rs_copy_bytes(p->to, p->from, p->bytes);
     } while (next_block(p));
 }
 

@@ -4,16 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* Sanitizers cannot see what `rep movsb` touches. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED                                                            \
-    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
-#endif
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -187,7 +177,7 @@ static void __attribute__((constructor)) detect(void)
 enum rs_copy_means rs_copy_means(const char *to, const char *from)
 {
     if (has_string && ((uintptr_t)to - (uintptr_t)from) % LINE == 0)
-        return SANITIZED ? RS_COPY_MEMCPY : RS_COPY_STRING;
+        return RS_COPY_SANITIZED ? RS_COPY_MEMCPY : RS_COPY_STRING;
     return copy_lines != NULL ? RS_COPY_LOOP : RS_COPY_MEMCPY;
 }
 

@@ -38,11 +38,31 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+
+/* Sanitizers cannot see what `rep movsb` touches. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RS_COPY_SANITIZED 1
+#elif defined(__has_feature)
+#define RS_COPY_SANITIZED                                                            \
+    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define RS_COPY_SANITIZED 0
+#endif
 
 enum { RS_COPY_LONG = 1536 };
 
 /** Copy at least RS_COPY_LONG bytes; the two do not overlap. */
 void rs_copy_long(char *to, const char *from, uint64_t bytes);
+
+/** Copy any number of bytes; the two do not overlap. */
+static inline void rs_copy_bytes(char *to, const char *from, uint64_t bytes)
+{
+    if (bytes >= RS_COPY_LONG)
+        rs_copy_long(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
 
 /** What rs_copy_long() copies with, for tests. */
 enum rs_copy_means { RS_COPY_MEMCPY, RS_COPY_STRING, RS_COPY_LOOP };

@@ -15,15 +15,6 @@
 #include "engines/common/long_copy.h"
 #include "librsched/base/error.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED                                                            \
-    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
-#endif
-
 enum { ROOM = 1 << 16, LAYOUTS = 400, PIECES = 4 };
 
 /* Blocks shorter and longer than those that non-temporal stores are for, at any
@@ -344,7 +335,7 @@ Test(base_copy, long_ones_at_all_distances)
     enum { PAGE = 4096, MOST = 9000 };
     static const uint64_t sizes[] = {RS_COPY_LONG, 1600, 4096, 8191, MOST};
     static char from[MOST], to[MOST + 2 * PAGE];
-    enum rs_copy_means alike = has_string() && !SANITIZED ? RS_COPY_STRING : RS_COPY_MEMCPY;
+    enum rs_copy_means alike = has_string() && !RS_COPY_SANITIZED ? RS_COPY_STRING : RS_COPY_MEMCPY;
     enum rs_copy_means others = has_string() && has_moves() ? RS_COPY_LOOP : RS_COPY_MEMCPY;
 
     for (int i = 0; i < MOST; i++)
