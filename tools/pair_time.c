@@ -13,6 +13,8 @@ enum {
     GPU_BLOCKS = 6, /* as it takes ten times as long to get ready for them */
     EPOCHS_MOST = 500, /* of a block */
     TRIES = 40,        /* of a block that should keep to the class */
+    WARM_FROM = 64 << 10, /* bytes: what does not stay in the second cache comes to stay in */
+    WARM_BLOCKS = 10,     /* the last one only after many epochs, where others use that, too */
 };
 
 /* A block takes about this long, if it has several epochs. Of GPU memory they are
@@ -172,6 +174,8 @@ static double run_blocks(struct pair *pair, const struct station *s,
     if (ns >= 0)
         ns = run_in_class(pair, s, 2); /* the first ones warm up */
     epochs = choose_epochs(s, ns);
+    if (ns >= 0 && s->bytes >= WARM_FROM && !s->on_gpu && pair->settings == NULL)
+        ns = pair_meet(pair, run_block(pair, s, epochs * WARM_BLOCKS) < 0 ? 1 : 0) > 0 ? -1 : ns;
     for (unsigned i = 0; i < (s->on_gpu ? GPU_BLOCKS : BLOCKS) && ns >= 0; i++) {
         ns = run_in_class(pair, s, epochs);
         if (ns < least)

@@ -143,3 +143,42 @@ uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bo
     }
     return ahead ? p->bytes : 0;
 }
+
+/* Short blocks are copied one by one, wherever they are. */
+static bool has_long_blocks(const struct rs_copies *list)
+{
+    uint64_t bytes = 0, blocks = 0;
+
+    for (uint32_t i = 0; i < list->num_copies; i++) {
+        bytes += list->copies[i].bytes * list->copies[i].count;
+        blocks += list->copies[i].count;
+    }
+    return bytes >= blocks * RS_COPY_AHEAD;
+}
+
+static bool chunks_go_in_turn(uint64_t bytes)
+{
+    const struct rs_config *c = rs_config();
+
+    if (rs_copy_prefetch() != RS_PREFETCH_IN_TURN || c->prefetch == RS_CONFIG_PREFETCH_NO)
+        return false;
+    return c->prefetch == RS_CONFIG_PREFETCH_YES ||
+           (c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() && bytes >= LEAST);
+}
+
+uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
+                               uint64_t *nontemporal)
+{
+    struct rs_copies part = {.copies = list->copies + chunk->first,
+                             .num_copies = chunk->end - chunk->first,
+                             .nontemporal = list->nontemporal};
+    struct rs_parts parts;
+
+    if (!chunks_go_in_turn(chunk->bytes) || !has_long_blocks(&part)) {
+        *nontemporal += rs_copies_run_chunk(list, chunk);
+        return 0;
+    }
+    rs_copies_divide(&part, chunk->bytes, &parts);
+    *nontemporal += rs_copies_run_in_turn(&part, &parts);
+    return chunk->bytes;
+}

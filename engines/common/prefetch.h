@@ -35,8 +35,8 @@
  * (A trial of trial.h has two epochs of each way, of which the best count, so that it is
  * over soon: too few for ways that differ by a tenth.)
  *
- * RSCHED_PREFETCH says what is done instead. What two processes copy together is copied one
- * after the other; so is by RS_PREFETCH_AHEAD what goes past the caches, and what is the
+ * RSCHED_PREFETCH says what is done instead. By RS_PREFETCH_AHEAD what two processes copy
+ * together is copied one after the other, and so is what goes past the caches, and what is the
  * process's own.
  */
 #ifndef RS_COMMON_PREFETCH_H
@@ -87,6 +87,12 @@ static inline void rs_prefetch_drop(struct rs_prefetch *p)
  * epoch (`measured`). @return the bytes that were copied in the new way */
 uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal /* these are added */);
+
+/** Run one chunk of a list of pairs that two processes copy together. It goes in turn, or as it
+ * comes: nothing is tried out, since neither knows what the other has copied in which way.
+ * @return the bytes that were copied in turn: all or none */
+uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
+                               uint64_t *nontemporal /* these are added */);
 
 /** Of a run that is timed: how long it took. For tests, too. */
 void rs_prefetch_took(struct rs_prefetch *p, bool ahead, uint64_t ps);

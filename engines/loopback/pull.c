@@ -286,8 +286,8 @@ static uint64_t copy_chunk(struct lane *l, uint32_t chunk)
         rs_pages_map(copies, &copies->chunks[chunk]);
         l->pull.mapped++;
     }
-    l->lane.stats.nontemporal +=
-        rs_copies_run_chunk(copies, &copies->chunks[chunk]);
+    l->lane.stats.prefetched += rs_prefetch_run_chunk(copies, &copies->chunks[chunk],
+                                                      &l->lane.stats.nontemporal);
     return copies->chunks[chunk].bytes;
 }
 

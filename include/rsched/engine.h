@@ -169,7 +169,7 @@ struct rsched_lane_stats {
     uint64_t nontemporal; /**< copied by this end, or written into slots, with
                                non-temporal stores */
     uint64_t prefetched;  /**< copied by this end with more lines under way at a time
-                               than a plain copy has (rx) */
+                               than a plain copy has */
     uint64_t trials;        /**< of which way is faster, that have ended (tx) */
     uint64_t trial_changes; /**< of them, after which another way was taken */
 };

@@ -491,6 +491,7 @@ static void copy_stats(const struct rsched_exchange *x,
         stats->chunks_out += e->lane->stats.chunks;
         stats->credit_stalls += e->lane->stats.stalls;
         stats->nontemporal_bytes += e->lane->stats.nontemporal;
+        stats->prefetched_bytes += e->lane->stats.prefetched;
         stats->trials += e->lane->stats.trials;
         stats->trial_changes += e->lane->stats.trial_changes;
         for (int way = 0; way < RSCHED_NUM_WAYS; way++) {

@@ -39,10 +39,11 @@ uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
                                       const struct rs_parts *parts)
 {
     struct rs_parts now;
-    uint64_t bytes;
+    uint64_t bytes = 0;
 
     cr_assert_eq(how, RS_PREFETCH_IN_TURN);
-    rs_copies_are_long(list, &bytes);
+    for (uint32_t i = 0; i < list->num_copies; i++)
+        bytes += list->copies[i].bytes * list->copies[i].count;
     rs_copies_divide(list, bytes, &now);
     cr_assert_arr_eq(parts, &now, sizeof(now), "it was divided as it is now");
     return rs_copies_run_pair(list);
@@ -198,6 +199,51 @@ Test(base_prefetch, own_memory)
     rs_prefetch_load_own(&p, &list);
     cr_assert(p.bytes == BYTES && p.tried);
     rs_copies_fini(&list);
+}
+
+/* @return whether the second chunk of a list goes in turn, and nothing else of the list is copied */
+static bool second_goes_in_turn(uint64_t chunk, uint64_t block)
+{
+    struct rs_copy copy = {.user = from, .bytes = block, .count = 3 * chunk / block,
+                           .stride = (int64_t)block, .other = to,
+                           .other_stride = (int64_t)block + 1};
+    struct rs_copies list = {0};
+    uint64_t nontemporal = 0, bytes;
+
+    for (uint64_t i = 0; i < 3 * chunk; i++)
+        from[i] = (char)(i % 251 + 1);
+    memset(to, 0, sizeof(to));
+    cr_assert_eq(rs_copies_append_pair(&list, &copy, false, chunk), 0);
+    cr_assert_eq(list.num_chunks, 3);
+    bytes = rs_prefetch_run_chunk(&list, &list.chunks[1], &nontemporal);
+    cr_assert(bytes == 0 || bytes == chunk);
+    cr_assert_eq(nontemporal, 0);
+    for (uint64_t i = 0; i < 3 * chunk; i++)
+        cr_assert_eq(to[i + i / block], i < chunk || i >= 2 * chunk ? 0 : from[i]);
+    rs_copies_fini(&list);
+    return bytes > 0;
+}
+
+/* What two processes copy together. Blocks are short or long on average: chunks end anywhere. */
+Test(base_prefetch, chunks)
+{
+    enum { LONG = 3 * RS_COPY_AHEAD };
+
+    cr_assert_not(second_goes_in_turn(BYTES, LONG), "it is the way of another processor");
+    how = RS_PREFETCH_IN_TURN;
+    cr_assert(second_goes_in_turn(BYTES, LONG));
+    cr_assert_not(second_goes_in_turn(BYTES, RS_COPY_AHEAD / 2));
+    cr_assert_not(second_goes_in_turn(BYTES - RS_COPY_LINE, LONG));
+    rs_config_set("RSCHED_PREFETCH", "no");
+    cr_assert_not(second_goes_in_turn(BYTES, LONG));
+    rs_config_set("RSCHED_PREFETCH", "yes");
+    cr_assert(second_goes_in_turn(BYTES - RS_COPY_LINE, LONG));
+    rs_config_set("RSCHED_PREFETCH", "auto");
+    rs_config_set("RSCHED_TRIALS", "no");
+    cr_assert_not(second_goes_in_turn(BYTES, LONG));
+    rs_config_set("RSCHED_TRIALS", "auto");
+    gains = false;
+    cr_assert_not(second_goes_in_turn(BYTES, LONG));
 }
 
 struct trial {

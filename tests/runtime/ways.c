@@ -89,6 +89,35 @@ static int run_own(struct rank *self)
     return 0;
 }
 
+static const struct halo_edge one_way[] = {{0, 1, (1 << 20) | HALO_SHARED}};
+
+/* What both ranks copy, each some of it, in turn or as it comes. */
+static int run_shared(struct rank *self)
+{
+    enum { STEPS = 300 };
+    const bool *in_turn = self->arg;
+    struct rsched_stats stats = {.puts = 0};
+    uint64_t helped, all;
+    struct halo *halo;
+
+    RANK_CHECK(halo_create(self, one_way, 1, 7, 0, &halo) == 0);
+    for (int epoch = 0; epoch < STEPS; epoch++)
+        RANK_CHECK(halo_step(halo, epoch) == 0);
+    rsched_exchange_get_stats(halo->x, &stats);
+    helped = stats.way_bytes[RSCHED_WAY_DIRECT];
+    all = helped + stats.way_bytes[RSCHED_WAY_PULL];
+    if (self->rank == 0 &&
+        (helped == 0 || helped == all || stats.prefetched_bytes != (*in_turn ? helped : 0)))
+        return RANK_FAIL("of %llu bytes %llu copied by the sender, %llu with more lines under way",
+                         (unsigned long long)all, (unsigned long long)helped,
+                         (unsigned long long)stats.prefetched_bytes);
+    if (self->rank == 1 && (stats.prefetched_bytes > 0) != *in_turn)
+        return RANK_FAIL("the receiver copies %llu bytes with more lines under way",
+                         (unsigned long long)stats.prefetched_bytes);
+    halo_destroy(halo);
+    return 0;
+}
+
 /* Where the other rank is, on a machine that hwloc takes for one of two NUMA
  * nodes with a core each. The contexts that the harness has made know of none. */
 struct placing {
@@ -166,6 +195,17 @@ static int check_own(bool prefetched)
         return 0;
     fprintf(stderr, "failed: what a rank sends to itself%s\n",
             prefetched ? ", with more lines under way" : "");
+    return 1;
+}
+
+static int check_shared(const char *both, bool in_turn)
+{
+    const char *const files[2] = {both, both};
+
+    if (ranks_run_with(2, false, run_shared, &in_turn, files) == 0)
+        return 0;
+    fprintf(stderr, "failed: what both ranks copy%s\n",
+            in_turn ? ", with more lines under way" : "");
     return 1;
 }
 
@@ -267,8 +307,8 @@ static int check_caches(const struct expected *stays)
 
 /* What is pulled is copied with more lines under way where that is wanted and the processor can; what
  * is written past the caches if they are copied in turn. */
-static int check_prefetch(const char *pull, const char *large, const struct expected *pulls,
-                          const struct expected *even_passes)
+static int check_prefetch(const char *pull, const char *large, const char *share,
+                          const struct expected *pulls, const struct expected *even_passes)
 {
     struct expected both = *pulls, odd = *even_passes, tried = *pulls;
     enum rs_copy_prefetch how = rs_copy_prefetch();
@@ -280,6 +320,7 @@ static int check_prefetch(const char *pull, const char *large, const struct expe
     failed |= check("more lines under way", pull, pull, &both);
     failed |= check("more lines under way, or past the caches", large, pull, &odd);
     failed |= check_own(how == RS_PREFETCH_IN_TURN);
+    failed |= check_shared(share, how == RS_PREFETCH_IN_TURN);
     unsetenv("RSCHED_PREFETCH");
     /* Of the first epochs after 16, the first trial's, half have more; and those before, if that
      * is copied in turn. */
@@ -292,6 +333,7 @@ static int check_prefetch(const char *pull, const char *large, const struct expe
     unsetenv("RSCHED_SLOT_STORES");
     setenv("RSCHED_PREFETCH", "no", 1);
     failed |= check_own(false);
+    failed |= check_shared(share, false);
     if (!rs_copy_prefetch_gains())
         printf("nothing is known to be gained by it on this processor\n");
     if (how == RS_PREFETCH_NONE)
@@ -312,7 +354,7 @@ int main(void)
                                    .cma = {BYTES, BYTES}};
     const struct expected mixed = {.landing = {BYTES, 2 * BYTES},
                                    .pull = {BYTES, 0}};
-    const char *land, *pull, *large;
+    const char *land, *pull, *large, *share;
     glob_t devices = {0};
     int failed = 0;
 
@@ -329,7 +371,9 @@ int main(void)
     large = setting("large", HEAD "  nontemporal: 200000\n  landing: " COST("1")
                     "  pull: " COST("10000"));
     failed |= check("large epochs", large, pull, &even_passes);
-    failed |= check_prefetch(pull, large, &pulls, &even_passes);
+    share = setting("share", HEAD "  landing: " COST("1") "  pull: " COST("1000")
+                    "  shared: " COST("2000"));
+    failed |= check_prefetch(pull, large, share, &pulls, &even_passes);
     failed |= check("less large epochs", setting("less", HEAD "  nontemporal: "
                     "200001\n  landing: " COST("1") "  pull: " COST("10000")),
                     pull, &pulls);
