@@ -13,8 +13,8 @@ enum {
     GPU_BLOCKS = 6, /* as it takes ten times as long to get ready for them */
     EPOCHS_MOST = 500, /* of a block */
     TRIES = 40,        /* of a block that should keep to the class */
-    WARM_FROM = 64 << 10, /* bytes: what does not stay in the second cache comes to stay in */
-    WARM_BLOCKS = 10,     /* the last one only after many epochs, where others use that, too */
+    WARM_FROM = 64 << 10, /* bytes of all buffers of one kind */
+    WARM_BLOCKS = 10,
 };
 
 /* A block takes about this long, if it has several epochs. Of GPU memory they are
@@ -153,6 +153,14 @@ static int update_ways(const struct station *s)
     return error == 0 ? 0 : tool_library(error);
 }
 
+/* Whether it takes many epochs until times stay as they are: what does not stay in the second
+ * cache comes to stay in the last one late, where others use that, too. Emulated machines, of
+ * strangers, have no such caches, and GPU memory is in none of these. */
+static bool warms_late(const struct pair *pair, const struct station *s)
+{
+    return s->bytes >= WARM_FROM && !s->on_gpu && pair->settings == NULL;
+}
+
 /* @param[out] before what had been sent when the ways of GPU memory were updated
  * @return ns of an epoch, the least of the blocks, or below 0 */
 static double run_blocks(struct pair *pair, const struct station *s,
@@ -174,14 +182,15 @@ static double run_blocks(struct pair *pair, const struct station *s,
     if (ns >= 0)
         ns = run_in_class(pair, s, 2); /* the first ones warm up */
     epochs = choose_epochs(s, ns);
-    if (ns >= 0 && s->bytes >= WARM_FROM && !s->on_gpu && pair->settings == NULL)
-        ns = pair_meet(pair, run_block(pair, s, epochs * WARM_BLOCKS) < 0 ? 1 : 0) > 0 ? -1 : ns;
+    if (ns >= 0 && warms_late(pair, s) &&
+        pair_meet(pair, run_block(pair, s, epochs * WARM_BLOCKS) < 0) > 0)
+        ns = -1;
     for (unsigned i = 0; i < (s->on_gpu ? GPU_BLOCKS : BLOCKS) && ns >= 0; i++) {
         ns = run_in_class(pair, s, epochs);
         if (ns < least)
             least = ns;
     }
-    return least;
+    return ns < 0 ? -1 : least;
 }
 
 static int measure(struct pair *pair, const struct station *s, struct pair_time *time)
