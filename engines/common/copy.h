@@ -108,8 +108,8 @@ struct rs_parts {
 };
 /** @param bytes all of the list's, 1 at least */
 void rs_copies_divide(const struct rs_copies *list, uint64_t bytes, struct rs_parts *parts);
-/** Run a list of pairs, which was divided, by rs_copy_in_turn(), past the caches if it says so.
- * @return as rs_copies_run_pair() */
+/** Run a list of pairs, which was divided, by rs_copy_in_turn(), past the caches if it says so,
+ * whatever the length of its blocks. @return as rs_copies_run_pair() */
 uint64_t rs_copies_run_in_turn(const struct rs_copies *list, const struct rs_parts *parts);
 /** Run one chunk of a list of pairs. */
 uint64_t rs_copies_run_chunk(const struct rs_copies *list,

@@ -144,16 +144,17 @@ uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bo
     return ahead ? p->bytes : 0;
 }
 
-/* Short blocks are copied one by one, wherever they are. */
-static bool has_long_blocks(const struct rs_copies *list)
+/* Whether the blocks of so many bytes in all are long on average: chunks end within blocks, so
+ * some are short. */
+static bool has_long_blocks(const struct rs_copies *list, uint64_t bytes)
 {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t most = bytes / RS_COPY_AHEAD, blocks = 0;
 
-    for (uint32_t i = 0; i < list->num_copies; i++) {
-        bytes += list->copies[i].bytes * list->copies[i].count;
+    if (list->num_copies > most)
+        return false;
+    for (uint32_t i = 0; i < list->num_copies; i++)
         blocks += list->copies[i].count;
-    }
-    return bytes >= blocks * RS_COPY_AHEAD;
+    return blocks <= most;
 }
 
 static bool chunks_go_in_turn(uint64_t bytes)
@@ -174,7 +175,7 @@ uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chu
                              .nontemporal = list->nontemporal};
     struct rs_parts parts;
 
-    if (!chunks_go_in_turn(chunk->bytes) || !has_long_blocks(&part)) {
+    if (!chunks_go_in_turn(chunk->bytes) || !has_long_blocks(&part, chunk->bytes)) {
         *nontemporal += rs_copies_run_chunk(list, chunk);
         return 0;
     }

@@ -29,7 +29,7 @@
  * RS_PREFETCH_PERIOD epochs RS_PREFETCH_RUNS runs of RS_PREFETCH_RUN (RS_PREFETCH_LONG_RUN
  * of more than RS_PREFETCH_LONG bytes) go the two ways by turns. The others go ahead once
  * the median of that is a sixteenth less, until it is no longer less. They go in turn, which
- * between the cores above was never slower, from the beginning on, until the median of that
+ * between the cores above was never slower alone, from the beginning on, until the median of that
  * is a thirty-second more, and again once it is a thirty-second less. That costs about a
  * thousandth, and two processes that send each other the same mostly try at the same time.
  * (A trial of trial.h has two epochs of each way, of which the best count, so that it is
@@ -88,8 +88,9 @@ static inline void rs_prefetch_drop(struct rs_prefetch *p)
 uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal /* these are added */);
 
-/** Run one chunk of a list of pairs that two processes copy together. It goes in turn, or as it
- * comes: nothing is tried out, since neither knows what the other has copied in which way.
+/** Run one chunk of a list of pairs that two processes copy together. It goes in turn, if that is
+ * the processor's way, from 16 KiB on and if its blocks have 2 KiB or more on average; else as it comes.
+ * Nothing is tried out, since neither knows what the other has copied in which way.
  * @return the bytes that were copied in turn: all or none */
 uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
                                uint64_t *nontemporal /* these are added */);

@@ -400,7 +400,7 @@ int rs_loopback_tx_start(struct rsched_lane *lane)
 
     if (lane->connection->self) {
         lane->stats.bytes[RSCHED_WAY_SELF] += l->bytes;
-        l->other->lane.stats.prefetched += rs_prefetch_run(
+        lane->stats.prefetched += rs_prefetch_run(
             &l->other->pull.prefetch, &l->copies, false, &lane->stats.nontemporal);
         return RSCHED_LANE_DONE;
     }

@@ -389,8 +389,9 @@ struct rsched_stats {
     uint64_t nontemporal_bytes; /**< that this process has copied past the
                                      caches, or written into slots so, whichever
                                      way they went */
-    uint64_t prefetched_bytes; /**< that this process has copied once, or within itself, in the
-                                    way that has more lines under way at a time (RSCHED_PREFETCH) */
+    uint64_t prefetched_bytes; /**< that this process has copied once, as receiver or as a sender
+                                    that helps, or within itself, in the way that has more lines
+                                    under way at a time (RSCHED_PREFETCH) */
     /** Sent, by engine, in the order of rsched_engine_at(). */
     uint64_t engine_bytes[RSCHED_MAX_ENGINES];
     uint64_t gpu_messages;  /**< in GPU memory that each epoch sends, as loaded */

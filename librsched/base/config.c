@@ -104,7 +104,7 @@ static struct entry table[] = {
       "(AVX-512 and FSRM) lines are asked for in advance, on those of AMD (AVX2) lines of "
       "three parts are copied in turn, also within a process and past the caches; auto: where "
       "that is found to be faster by trying, from 16 KiB on (on Intel to 1 MiB; unless "
-      "RSCHED_TRIALS is no)"},
+      "RSCHED_TRIALS is no), and on AMD untried where both processes copy a message"},
      KIND_WORD, FIELD(prefetch), 0, 0, false},
     {{"RSCHED_GPU_WAY", 0, "auto", 0,
      "auto|staged|cuda-ipc|gdrcopy|gdr-loopback",

@@ -428,19 +428,20 @@ static uint64_t below(uint64_t most)
     return (state >> 33) % most;
 }
 
-/* Pieces of long blocks, as many as there is room for, with gaps or none.
+/* Pieces of blocks of so many bytes or more, as many as there is room for, with gaps or none.
  * @return how many there are; their bytes are `bytes` in all */
-static size_t draw_long(char *memory, uint64_t room, uint64_t bytes, struct rsched_piece *pieces)
+static size_t draw_blocks(char *memory, uint64_t room, uint64_t bytes, uint64_t least,
+                          struct rsched_piece *pieces)
 {
     size_t number = 0;
     char *end = memory + room;
 
     while (bytes > 0) {
-        uint64_t block = RS_COPY_AHEAD + below(7000), count = 1 + below(3), gap = below(200);
+        uint64_t block = least + below(7000), count = 1 + below(3), gap = below(200);
 
         if (below(3) == 0)
             gap = 0;
-        if (block * count + RS_COPY_AHEAD > bytes) {
+        if (block * count + least > bytes) {
             block = bytes;
             count = 1;
         }
@@ -457,7 +458,7 @@ static size_t draw_long(char *memory, uint64_t room, uint64_t bytes, struct rsch
 /* Lists of all kinds, each byte in its place, and none beside. */
 static void lists_in_turn(bool nontemporal)
 {
-    enum { MOST = 1 << 18, SPACE = 2 * MOST, LISTS = 300, MOST_PIECES = MOST / RS_COPY_AHEAD };
+    enum { MOST = 1 << 18, SPACE = 2 * MOST, LISTS = 300, MOST_PIECES = 4096 };
     char *from = before_nothing(SPACE), *to = before_nothing(SPACE), *plain = malloc(SPACE);
     static struct rsched_piece sent[MOST_PIECES], got[MOST_PIECES];
     struct rs_copies list = {0};
@@ -467,11 +468,13 @@ static void lists_in_turn(bool nontemporal)
     for (int i = 0; i < SPACE; i++)
         from[i] = (char)below(256);
     for (int i = 0; i < LISTS; i++) {
+        /* Blocks that are shorter than a line have none in turn. */
+        uint64_t least = i % 5 == 0 ? 1 + below(200) : RS_COPY_AHEAD;
         uint64_t total = RS_COPY_AHEAD + below(i % 2 == 0 ? MOST - RS_COPY_AHEAD : 30000), bytes;
         struct rsched_message source = {
-            .pieces = sent, .num_pieces = draw_long(from, SPACE, total, sent), .bytes = total};
+            .pieces = sent, .num_pieces = draw_blocks(from, SPACE, total, least, sent), .bytes = total};
         struct rsched_message target = {
-            .pieces = got, .num_pieces = draw_long(to, SPACE, total, got), .bytes = total};
+            .pieces = got, .num_pieces = draw_blocks(to, SPACE, total, least, got), .bytes = total};
 
         if (i % 3 == 0) { /* of blocks that are as the receiver's are */
             source.num_pieces = 1;
