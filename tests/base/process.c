@@ -41,24 +41,47 @@ static bool is_dead(pid_t pid, int pidfd)
     return by_number;
 }
 
+/* Once somebody has written a byte. */
+static void run_child(int begin, bool main_thread_ends)
+{
+    char byte;
+
+    if (read(begin, &byte, 1) == 1 && main_thread_ends)
+        end_main_thread();
+    stay(NULL);
+}
+
+/* One that stayed would keep the test's output open. */
+static void end_child(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 enum { PATIENCE_MS = 60000 };
 
 static void live_and_die(bool main_thread_ends)
 {
-    pid_t child = fork();
+    int begin[2], pidfd;
     siginfo_t info;
-    int pidfd;
+    pid_t child;
 
-    if (child == 0) {
-        if (main_thread_ends)
-            end_main_thread();
-        stay(NULL);
-    }
-    if (!rs_process_may_read(child))
+    cr_assert_eq(pipe(begin), 0);
+    child = fork();
+    if (child == 0)
+        run_child(begin[0], main_thread_ends);
+    /* Before its main thread has ended: then it cannot be read either. */
+    if (!rs_process_may_read(child)) {
+        end_child(child);
         cr_skip_test("process_vm_readv() is forbidden here");
+    }
+    cr_assert_eq(write(begin[1], "", 1), 1);
     pidfd = (int)syscall(SYS_pidfd_open, child, 0);
     for (int ms = 0; main_thread_ends && rs_process_may_read(child); ms++) {
-        cr_assert_lt(ms, PATIENCE_MS, "the child's main thread does not end");
+        if (ms == PATIENCE_MS) {
+            end_child(child);
+            cr_assert_fail("the child's main thread does not end");
+        }
         usleep(1000);
     }
     cr_assert_not(is_dead(child, pidfd));
