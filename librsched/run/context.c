@@ -307,6 +307,7 @@ void rsched_context_destroy(struct rsched_context *context)
     rs_safety_fini(context);
     leave(context->peers);
     close_engines(context);
+    rsched_machine_destroy(context->host);
     rsched_machine_destroy(context->machine);
     pthread_mutex_destroy(&context->oob_lock);
     pthread_mutex_destroy(&context->lock);

@@ -8,6 +8,7 @@
 #include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/run/run.h"
+#include "models/machine.h"
 
 int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id)
 {
@@ -103,6 +104,35 @@ static int make_rails(uint32_t rails, struct rsched_machine **machine)
     return rsched_machine_parse("rails", text, (size_t)length, machine);
 }
 
+static int read_host(uint32_t rails, struct rsched_machine **machine)
+{
+    return rails == 1 ? rsched_machine_builtin("host", machine)
+                      : make_rails(rails, machine);
+}
+
+/* Reading one takes longer than all else that a plan does, so the last one is kept.
+ * @param machine destroy it */
+static int hold_host(struct rsched_context *context, uint32_t rails,
+                     struct rsched_machine **machine)
+{
+    struct rsched_machine *read;
+    int error = 0;
+
+    pthread_mutex_lock(&context->lock);
+    if (context->host == NULL || context->host_rails != rails) {
+        error = read_host(rails, &read);
+        if (error == 0) {
+            rsched_machine_destroy(context->host);
+            context->host = read;
+            context->host_rails = rails;
+        }
+    }
+    if (error == 0)
+        *machine = rs_machine_hold(context->host);
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}
+
 static int schedule_for(const struct rsched_pattern *pattern,
                         struct rsched_machine *machine,
                         struct rsched_schedule **schedule)
@@ -115,7 +145,7 @@ static int schedule_for(const struct rsched_pattern *pattern,
     return rsched_schedule_create(pattern, machine, planner, schedule);
 }
 
-static int schedule_own(const struct rsched_context *context,
+static int schedule_own(struct rsched_context *context,
                         const struct rsched_pattern *pattern, uint32_t rails,
                         struct rsched_schedule **schedule)
 {
@@ -128,8 +158,7 @@ static int schedule_own(const struct rsched_context *context,
                           : rs_fail_within(error, "RSCHED_MACHINE=%s",
                                            rs_config()->machine);
     }
-    error = rails == 1 ? rsched_machine_builtin("host", &machine)
-                       : make_rails(rails, &machine);
+    error = hold_host(context, rails, &machine);
     if (error != 0)
         return error;
     error = schedule_for(pattern, machine, schedule);
@@ -178,7 +207,7 @@ static int add_crossings(const struct rsched_context *context,
     return 0;
 }
 
-static int schedule_crossings(const struct rsched_context *context,
+static int schedule_crossings(struct rsched_context *context,
                               const struct rsched_pattern *pattern,
                               uint32_t rails, const bool *twice,
                               struct rsched_schedule **schedule)
@@ -193,7 +222,7 @@ static int schedule_crossings(const struct rsched_context *context,
     return error;
 }
 
-int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
+int rs_plan_make(struct rs_plan *plan, struct rsched_context *context,
                  const struct rsched_exchange_params *params, uint32_t rails,
                  const bool *twice)
 {

@@ -32,7 +32,7 @@ int rs_order_append(uint32_t **order, uint32_t *number, uint32_t id);
  * @return 0; free it with rs_plan_fini(). RSCHED_EINVAL, RSCHED_ENAME,
  *         RSCHED_ENOMEM
  */
-int rs_plan_make(struct rs_plan *plan, const struct rsched_context *context,
+int rs_plan_make(struct rs_plan *plan, struct rsched_context *context,
                  const struct rsched_exchange_params *params, uint32_t rails,
                  const bool *twice);
 

@@ -94,6 +94,8 @@ struct rsched_context {
     pthread_mutex_t lock; /* peers, and all engine calls that need it */
     pthread_mutex_t oob_lock;
     struct rsched_machine *machine; /* RSCHED_MACHINE, or NULL */
+    struct rsched_machine *host;    /* without it: of the last plan, or NULL; by `lock` */
+    uint32_t host_rails;            /* its engines */
     struct rs_ways ways;            /* within the node; engines look at it */
     struct rs_coordinator coordinator; /* counts messages in GPU memory */
     struct rs_peer *peers;

@@ -155,6 +155,39 @@ Test(order, what_the_machine_has_cross_twice_is_not_planned_four_times)
     rsched_context_destroy(context);
 }
 
+static uint32_t plan_on_host(struct rsched_context *context, uint32_t rails)
+{
+    const uint64_t bytes[] = {8, 16};
+    struct rsched_pattern *two = make_pattern(bytes, 2);
+    const struct rsched_exchange_params params = {.pattern = two};
+    struct rs_plan plan = {0};
+
+    cr_assert_eq(rs_plan_make(&plan, context, &params, rails, NULL), 0, "%s",
+                 rsched_last_error());
+    rs_plan_fini(&plan);
+    rsched_pattern_destroy(two);
+    return rsched_machine_get_costs(context->host)->num_engines;
+}
+
+/* Where no machine is given, the host's is read for the first plan only, and again when
+ * another number of rails is used. */
+Test(order, the_host_is_read_once)
+{
+    struct rsched_context *context = make_context();
+    const struct rsched_machine *host;
+
+    cr_assert_eq(plan_on_host(context, 1), 1);
+    host = context->host;
+    cr_assert_eq(plan_on_host(context, 1), 1);
+    cr_assert_eq(context->host, host);
+    cr_assert_eq(plan_on_host(context, 3), 3);
+    host = context->host;
+    cr_assert_eq(plan_on_host(context, 3), 3);
+    cr_assert_eq(context->host, host);
+    cr_assert_eq(plan_on_host(context, 1), 1);
+    rsched_context_destroy(context);
+}
+
 Test(order, schedule_of_another_pattern_is_refused)
 {
     const uint64_t bytes[] = {8, 16};
