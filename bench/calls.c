@@ -68,10 +68,6 @@ static void persistent_teardown(struct call_state *c)
 /* Neighborhood collectives. */
 
 /* Of messages of derived datatypes, whose addresses are in their types. */
-static const int one_each[MAX_MESSAGES] = {
-    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-};
 static const MPI_Aint no_offsets[MAX_MESSAGES];
 
 static void neighbor_run(struct call_state *c)
@@ -79,8 +75,8 @@ static void neighbor_run(struct call_state *c)
     const struct work *w = c->work;
 
     if (w->strided) {
-        MPI_Neighbor_alltoallw(w->send, one_each, no_offsets, w->send_type,
-                               w->receive, one_each, no_offsets,
+        MPI_Neighbor_alltoallw(w->send, w->ones, no_offsets, w->send_type,
+                               w->receive, w->ones, no_offsets,
                                w->receive_type, w->graph);
         return;
     }
@@ -93,8 +89,8 @@ static void neighbor_init_setup(struct call_state *c)
     const struct work *w = c->work;
 
     if (w->strided) {
-        MPI_Neighbor_alltoallw_init(w->send, one_each, no_offsets,
-                                    w->send_type, w->receive, one_each,
+        MPI_Neighbor_alltoallw_init(w->send, w->ones, no_offsets,
+                                    w->send_type, w->receive, w->ones,
                                     no_offsets, w->receive_type, w->graph,
                                     MPI_INFO_NULL, &c->requests[0]);
         return;

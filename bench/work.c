@@ -224,17 +224,31 @@ static int add_3d(struct work *w, bool along_z, long width)
     return 0;
 }
 
+static int add_many(struct work *w, const int dims[2], long number, size_t align)
+{
+    static const struct direction next = {1, 0, 0, 0};
+
+    if (number > MAX_MESSAGES)
+        return -1;
+    for (long i = 0; i < number; i++)
+        if (!add(w, dims, &next, 8, align))
+            return -1;
+    return 0;
+}
+
 static int add_messages(struct work *w, const char *name, long argument, size_t align)
 {
     int dims[2] = {0, 0};
-    int scale = strcmp(name, "scale-les3") == 0;
+    bool scale = strcmp(name, "scale-les3") == 0, many = strcmp(name, "many") == 0;
 
     if (strcmp(name, "3d26x") == 0 || strcmp(name, "3d26z") == 0)
         return add_3d(w, name[4] == 'z', argument);
-    if ((!scale && strcmp(name, "2d8") != 0) || argument < 0 ||
+    if ((!scale && !many && strcmp(name, "2d8") != 0) || argument < 0 ||
         argument > INT_MAX)
         return -1;
     MPI_Dims_create(w->ranks, 2, dims);
+    if (many)
+        return add_many(w, dims, argument, align);
     for (int i = 0; i < NUM_DIRECTIONS; i++) {
         const struct direction *d = &directions[i];
 
@@ -284,8 +298,6 @@ bool places_are_valid(const struct places *places)
 int work_init(struct work *w, const char *name, long argument, bool given,
               const struct places *places)
 {
-    int ones[MAX_MESSAGES];
-
     memset(w, 0, sizeof(*w));
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->ranks);
@@ -297,9 +309,9 @@ int work_init(struct work *w, const char *name, long argument, bool given,
     w->receive = w->strided ? w->send : get_buffer(w, 1, places->receive);
     /* Real weights: compilers take MPI_UNWEIGHTED for an array of no length. */
     for (int s = 0; s < w->messages; s++)
-        ones[s] = 1;
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, w->messages, w->from, ones,
-                                   w->messages, w->to, ones, MPI_INFO_NULL, 0,
+        w->ones[s] = 1;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, w->messages, w->from,
+                                   w->ones, w->messages, w->to, w->ones, MPI_INFO_NULL, 0,
                                    &w->graph);
     return 0;
 }

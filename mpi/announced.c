@@ -122,6 +122,15 @@ static bool is_under_way(const struct rs_message *m)
     return !m->in_doubt && (state == RS_PUT || state == RS_MATCHED || state == RS_NATIVE);
 }
 
+static void list_blocks(const struct rs_message *messages, rsched_pull_block *add,
+                        void *list)
+{
+    for (const struct rs_message *m = messages; m != NULL; m = m->next) {
+        if (is_under_way(m))
+            list_block(m, add, list);
+    }
+}
+
 /* Send buffers of messages that are started, or under way. */
 static void list_frozen(void *context, rsched_pull_block *add, void *list)
 {
@@ -133,10 +142,8 @@ static void list_frozen(void *context, rsched_pull_block *add, void *list)
             list_block(request->message, add, list);
     }
     for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
-        for (const struct rs_message *m = p->messages; m != NULL; m = m->next) {
-            if (is_under_way(m))
-                list_block(m, add, list);
-        }
+        list_blocks(p->messages, add, list);
+        list_blocks(p->unattached, add, list);
     }
 }
 

@@ -184,12 +184,10 @@ static bool try_to_open(struct rs_gpu_link *link, int gpu,
 }
 
 /* By all GPUs that receive from there; host memory is served by one of them. */
-static bool can_open(struct rs_pair *pair,
-                     const struct rsched_pull_notice *notice)
+static bool can_open_for(struct rs_gpu_link *link, const struct rs_message *messages,
+                         const struct rsched_pull_notice *notice)
 {
-    struct rs_gpu_link *link = pair->gpu;
-
-    for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
+    for (const struct rs_message *m = messages; m != NULL; m = m->next) {
         if (m->gpu < 0 || m->need == UINT64_MAX ||
             (link->opened_by >> m->gpu % 64 & 1) != 0)
             continue;
@@ -197,7 +195,17 @@ static bool can_open(struct rs_pair *pair,
             return false;
         link->gpu = m->gpu;
     }
-    return link->gpu >= 0 || try_to_open(link, -1, notice);
+    return true;
+}
+
+static bool can_open(struct rs_pair *pair,
+                     const struct rsched_pull_notice *notice)
+{
+    struct rs_gpu_link *link = pair->gpu;
+
+    return can_open_for(link, pair->messages, notice) &&
+           can_open_for(link, pair->unattached, notice) &&
+           (link->gpu >= 0 || try_to_open(link, -1, notice));
 }
 
 void rs_gpu_answer(struct rs_pair *pair,

@@ -481,6 +481,8 @@ void rs_incarnation_settle(struct rs_pair *pair)
 {
     uint64_t start;
 
+    if (!rs_incarnation_has_open(pair))
+        return;
     collect(pair);
     if (!rs_incarnation_has_open(pair))
         return;

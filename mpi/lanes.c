@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lanes of all pairs by their tags. A program may have thousands, and each
- * plain call looks for one. */
-#include "mpi/persistent.h"
+/* The lanes of all pairs by their tags, and the messages of each pair. A program may have
+ * thousands, and each plain call looks for a lane. */
+#include "mpi/message.h"
 
 #include <stdlib.h>
 
@@ -95,4 +95,54 @@ void rs_lanes_fini(void)
         free(heads);
     heads = first_heads;
     num_heads = FIRST_HEADS;
+}
+
+/* ---- messages ---- */
+
+static struct rs_message **list_of(const struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+
+    return lane->attached ? &lane->pair->messages : &lane->pair->unattached;
+}
+
+void rs_pair_add(struct rs_message *message)
+{
+    struct rs_message **list = list_of(message);
+
+    message->slots = message->lane->slots;
+    message->previous = NULL;
+    message->next = *list;
+    if (*list != NULL)
+        (*list)->previous = message;
+    *list = message;
+}
+
+void rs_pair_remove(struct rs_message *message)
+{
+    if (message->previous != NULL)
+        message->previous->next = message->next;
+    else
+        *list_of(message) = message->next;
+    if (message->next != NULL)
+        message->next->previous = message->previous;
+}
+
+void rs_lane_is_attached(struct rs_lane *lane)
+{
+    struct rs_message *next, *own = NULL;
+
+    for (struct rs_message *m = lane->pair->unattached; m != NULL; m = next) {
+        next = m->next;
+        if (m->lane != lane)
+            continue;
+        rs_pair_remove(m);
+        m->next = own;
+        own = m;
+    }
+    lane->attached = true;
+    for (; own != NULL; own = next) {
+        next = own->next;
+        rs_pair_add(own);
+    }
 }

@@ -24,15 +24,28 @@ static bool is_pending(const struct rs_message *message)
                : message->request->state == RS_NATIVE && !rs_lane_is_barred(message->lane);
 }
 
+static struct rs_message *find_pending_in(struct rs_message *list)
+{
+    struct rs_message *m = list;
+
+    while (m != NULL && !is_pending(m))
+        m = m->next;
+    return m;
+}
+
 static struct rs_message *find_pending(void)
 {
-    for (const struct rs_pair *p = rs_pairs_first(); p != NULL; p = p->next_all) {
-        for (struct rs_message *m = p->messages; m != NULL && !m->sends; m = m->next) {
-            if (is_pending(m))
-                return m;
-        }
+    struct rs_message *found = NULL;
+
+    for (const struct rs_pair *p = rs_pairs_first(); p != NULL && found == NULL;
+         p = p->next_all) {
+        if (p->view.sends)
+            continue;
+        found = find_pending_in(p->messages);
+        if (found == NULL)
+            found = find_pending_in(p->unattached);
     }
-    return NULL;
+    return found;
 }
 
 bool rs_incarnation_is_receiving(void)

@@ -10,6 +10,7 @@
 
 enum {
     MOST_MORE = 63, /* N6: times RS_PATIENCE_NS */
+    LOOK_EVERY = 16, /* native starts */
 };
 
 RS_NATIVE(Cancel)
@@ -223,7 +224,9 @@ int rs_message_start_slowly(struct rs_request *request)
     }
     if (message->need == UINT64_MAX)
         rs_lane_leave_native(lane); /* N7 */
-    rs_incarnations_look();
+    /* Those of no lane may be many, and come after those of lanes. */
+    if (lane->attached || pair->native_starts % LOOK_EVERY == 0)
+        rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
     if (pair->view.open != 0 && !rs_incarnation_is_open(pair))
         rs_incarnation_stop(pair);
@@ -410,15 +413,9 @@ enum rs_reason rs_message_reason(const struct rs_message *message)
 void rs_message_close(struct rs_request *request)
 {
     struct rs_message *message = request->message;
-    struct rs_pair *pair = message->lane->pair;
 
     rs_count_message(message);
-    if (message->previous != NULL)
-        message->previous->next = message->next;
-    else
-        pair->messages = message->next;
-    if (message->next != NULL)
-        message->next->previous = message->previous;
+    rs_pair_remove(message);
     if (message->native != MPI_REQUEST_NULL) /* Open MPI frees what has failed */
         PMPI_Request_free(&message->native);
     if (message->synced != MPI_REQUEST_NULL)

@@ -343,16 +343,12 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
     }
     if (lane->slots->place == 0)
         return false;
-    lane->attached = true;
+    rs_lane_is_attached(lane);
     pair->attached[index] = lane;
     if (lane->barred && pair->view.sends)
         rs_pair_leave_out(&pair->view, index);
     else if (lane->barred)
         rs_pair_bar(&pair->view, index);
-    for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
-        if (m->lane == lane)
-            m->slots = lane->slots;
-    }
     if (index >= pair->num_attached)
         pair->num_attached = index + 1;
     return true;

@@ -183,14 +183,8 @@ static bool is_long(const struct rs_message *message)
 
 static void join_pair(struct rs_message *message, struct rs_request *request)
 {
-    struct rs_pair *pair = message->lane->pair;
-
     message->request = request;
-    message->slots = message->lane->slots;
-    message->next = pair->messages;
-    if (pair->messages != NULL)
-        pair->messages->previous = message;
-    pair->messages = message;
+    rs_pair_add(message);
 }
 
 /* The request has been made natively: give the program ours instead. */

@@ -120,7 +120,8 @@ struct rs_pair {
     unsigned num_taken; /* receiver: matched, and not yet consumed */
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
-    struct rs_message *messages; /* of all requests */
+    struct rs_message *messages;   /* of requests whose lanes are attached, */
+    struct rs_message *unattached; /* and of the others: these are never open */
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
     uint64_t native_starts_before; /* the end of the last incarnation */
@@ -198,6 +199,11 @@ bool rs_pair_reach(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 bool rs_pair_map(struct rs_pair *pair, int file, uint64_t nonce);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
+/** A message of a request joins its lane's pair, or leaves it. */
+void rs_pair_add(struct rs_message *message);
+void rs_pair_remove(struct rs_message *message);
+/** It has slots from now on, and so have its messages. */
+void rs_lane_is_attached(struct rs_lane *lane);
 /** Sender: a message of so many bytes, at most rs_lane_most(), does not fit into
  * the slots and should, or there should be so many of them (G1). 0: as they are. */
 void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num);
