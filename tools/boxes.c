@@ -17,6 +17,7 @@
 #include "librsched/plan/boxes.h"
 #include "librsched/plan/schedule.h"
 #include "models/machine.h"
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 /* KINDS and BOXES are the most that the solver takes. */
@@ -125,22 +126,19 @@ static int find_solver(char *path)
 static pid_t await(pid_t child, uint64_t seconds, int *status)
 {
     const struct timespec pause = {.tv_nsec = 50000000};
-    bool tell = isatty(STDERR_FILENO);
-    struct timespec begin, now;
+    struct tool_progress progress;
     pid_t ended;
 
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    while ((ended = waitpid(child, status, tell ? WNOHANG : 0)) == 0 ||
+    tool_progress_begin(&progress, TOOL_BOXES);
+    while ((ended = waitpid(child, status, progress.tell ? WNOHANG : 0)) == 0 ||
            (ended < 0 && errno == EINTR)) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (tell)
-            fprintf(stderr, "\r" TOOL_BOXES ": %lld of at most %" PRIu64 " s",
-                    (long long)(now.tv_sec - begin.tv_sec), seconds);
+        tool_progress_tell(&progress, "%s: %llu of at most %" PRIu64 " s",
+                           progress.what, tool_progress_seconds(&progress),
+                           seconds);
         if (ended == 0)
             nanosleep(&pause, NULL);
     }
-    if (tell)
-        fputs("\r\033[K", stderr);
+    tool_progress_end(&progress);
     return ended;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "librsched/base/units.h"
+#include "tools/progress.h"
 #include "tools/text.h"
 #include "tools/world.h"
 
@@ -55,14 +56,20 @@ static int add_schedule(struct table *table,
                         struct rsched_machine *machine, const char *planner)
 {
     struct rsched_schedule **schedule = &table->schedules[table->count];
+    const struct rsched_plan_options options = {.planner = planner};
     struct rs_world_params params;
-    int error = rsched_schedule_create(pattern, machine, planner, schedule);
+    int error = tool_progress_plan(pattern, machine, &options, schedule);
 
     if (error != 0)
         return error;
     if (table->late) {
+        struct tool_progress progress;
+
         rs_world_neighborhood(pattern, machine, table->jitter, &params);
+        tool_progress_begin(&progress, planner);
+        params.watch = &progress.watch;
         error = rs_world_try(&params, planner, &table->jittered[table->count]);
+        tool_progress_end(&progress);
     }
     if (error != 0) {
         rsched_schedule_destroy(*schedule);

@@ -8,6 +8,7 @@
 #include "librsched/base/yaml.h"
 #include "models/machine.h"
 #include "tools/picture.h"
+#include "tools/progress.h"
 #include "tools/svg.h"
 #include "tools/tool.h"
 
@@ -37,6 +38,8 @@ struct request {
 static int plan(const struct rsched_pattern *pattern, struct request *request,
                 struct rsched_schedule **schedule)
 {
+    const struct rsched_plan_options options = {
+        .planner = request->planner ? request->planner : TOOL_DEFAULT_PLANNER};
     struct rsched_machine *machine;
     int error;
 
@@ -45,10 +48,7 @@ static int plan(const struct rsched_pattern *pattern, struct request *request,
     error = rsched_machine_open(request->machine, &machine);
     if (error != 0)
         return error;
-    error = rsched_schedule_create(pattern, machine,
-                                   request->planner ? request->planner
-                                                    : TOOL_DEFAULT_PLANNER,
-                                   schedule);
+    error = tool_progress_plan(pattern, machine, &options, schedule);
     rsched_machine_destroy(machine);
     return error;
 }

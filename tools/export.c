@@ -222,8 +222,8 @@ static int make_world(struct job *job, bool goal)
 
     if (goal)
         job->asked.params.receive = RS_RECEIVE_SAME;
-    job->asked.params.together = job->asked.together;
-    error = rs_world_create(&job->asked.params, &job->world);
+    error = tool_world_create(&job->asked, job->asked.params.planner,
+                              job->asked.together, &job->world);
     if (error != 0)
         return tool_library(error);
     if (goal && job->world->num_engines > GOAL_ENGINES_MOST)

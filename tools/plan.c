@@ -5,6 +5,7 @@
 
 #include "librsched/base/units.h"
 #include "librsched/plan/schedule.h"
+#include "tools/progress.h"
 #include "tools/text.h"
 #include "tools/world.h"
 
@@ -203,10 +204,16 @@ static int choose_planner(const struct rsched_pattern *pattern,
                           const char **planner)
 {
     struct rs_world_params params;
+    struct tool_progress progress;
     uint64_t mean;
+    int error;
 
     rs_world_neighborhood(pattern, machine, jitter, &params);
-    return rs_world_select(&params, planner, &mean);
+    tool_progress_begin(&progress, "choice of a scheduler");
+    params.watch = &progress.watch;
+    error = rs_world_select(&params, planner, &mean);
+    tool_progress_end(&progress);
+    return error;
 }
 
 static int make_boxes(const struct rsched_pattern *pattern,
@@ -242,8 +249,7 @@ static int make_schedule(const char *pattern_name, const char **machine_name,
     if (error == 0 && strcmp(plan->planner, TOOL_BOXES) == 0)
         error = make_boxes(pattern, machine, request, schedule);
     else if (error == 0)
-        error = rsched_schedule_create_options(pattern, machine, plan,
-                                               schedule);
+        error = tool_progress_plan(pattern, machine, plan, schedule);
     if (error == 0 && rs_schedule_search(*schedule) != NULL)
         tool_bad("warning: %s has proven nothing: its search was %s",
                  plan->planner, rs_schedule_search(*schedule));

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "librsched/base/config.h"
 #include "librsched/base/units.h"
 #include "tools/probe_gpu.h"
 #include "tools/probe_verbs.h"
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 enum { ROUNDS = 7, MEBI = 1 << 20 };
@@ -40,14 +40,17 @@ struct request {
 void probe_show_round(const struct pair *pair, const char *what, unsigned round,
                       unsigned rounds)
 {
-    if (!pair_is_first(pair) || !isatty(STDERR_FILENO))
+    struct tool_progress progress;
+
+    if (!pair_is_first(pair))
         return;
+    tool_progress_begin(&progress, what);
     if (round < rounds)
-        fprintf(stderr, "\rcores %d and %d: %s, round %u of %u\033[K",
-                pair_where(pair)->cores[0], pair_where(pair)->cores[1], what,
-                round + 1, rounds);
+        tool_progress_tell(&progress, "cores %d and %d: %s, round %u of %u",
+                           pair_where(pair)->cores[0],
+                           pair_where(pair)->cores[1], what, round + 1, rounds);
     else
-        fputs("\r\033[K", stderr);
+        tool_progress_end(&progress);
 }
 
 static void print_switches(const struct rs_host_ways *ways,

@@ -37,9 +37,7 @@ static int run_once(struct table *table, const char *planner, bool together,
     struct rs_world *world;
     int error;
 
-    asked->params.planner = planner;
-    asked->params.together = together;
-    error = rs_world_create(&asked->params, &world);
+    error = tool_world_create(asked, planner, together, &world);
     if (error != 0)
         return error;
     error = tool_world_run(world, asked->machine, NULL, result);

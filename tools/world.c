@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "librsched/base/array.h"
 #include "librsched/base/file.h"
 #include "librsched/base/units.h"
 #include "models/machine.h"
+#include "tools/progress.h"
 
 size_t tool_world_options(struct tool_world_options *w,
                           const char *schedulers, struct tool_option *options)
@@ -244,6 +244,21 @@ static int set_words(const struct tool_world_options *words,
     return number < 0 ? TOOL_BAD_INPUT : TOOL_OK;
 }
 
+static int select_planner(struct tool_world *world)
+{
+    struct rs_world_params params = world->params;
+    struct tool_progress progress;
+    uint64_t mean;
+    int error;
+
+    params.together = world->together;
+    tool_progress_begin(&progress, "choice of a scheduler");
+    params.watch = &progress.watch;
+    error = rs_world_select(&params, &world->params.planner, &mean);
+    tool_progress_end(&progress);
+    return error != 0 ? tool_library(error) : TOOL_OK;
+}
+
 int tool_world_open(const struct tool_world_options *words,
                     const char *pattern, struct tool_world *world)
 {
@@ -276,35 +291,36 @@ int tool_world_open(const struct tool_world_options *words,
         status = set_jitter(words, world);
     if (status == TOOL_OK)
         status = set_mapping(words->mapping, world);
-    if (status == TOOL_OK && strcmp(words->planner, "best") == 0) {
-        uint64_t mean;
-
-        world->params.together = world->together;
-        error = rs_world_select(&world->params, &world->params.planner, &mean);
-        status = error != 0 ? tool_library(error) : TOOL_OK;
-    }
+    if (status == TOOL_OK && strcmp(words->planner, "best") == 0)
+        status = select_planner(world);
     return status;
 }
 
-static void show_progress(void *arg, size_t ended, size_t puts)
+int tool_world_create(const struct tool_world *asked, const char *planner,
+                      bool together, struct rs_world **world)
 {
-    (void)arg;
-    fprintf(stderr, "\r%zu of %zu puts, %zu %%", ended, puts,
-            100 * ended / puts);
-    if (ended == puts)
-        fputc('\n', stderr);
-    fflush(stderr);
+    struct rs_world_params params = asked->params;
+    struct tool_progress progress;
+    int error;
+
+    params.planner = planner;
+    params.together = together;
+    tool_progress_begin(&progress, planner);
+    params.watch = &progress.watch;
+    error = rs_world_create(&params, world);
+    tool_progress_end(&progress);
+    return error;
 }
 
 int tool_world_run(struct rs_world *world, struct rsched_machine *machine,
                    struct rs_fluid_times *times, struct rs_world_result *result)
 {
-    bool tell = isatty(STDERR_FILENO);
-    int error = rs_world_run(world, machine, times,
-                             tell ? show_progress : NULL, NULL, result);
+    struct tool_progress progress;
+    int error;
 
-    if (tell)
-        fputs("\r\033[K", stderr);
+    tool_progress_begin(&progress, "simulation");
+    error = rs_world_run(world, machine, times, &progress.watch, result);
+    tool_progress_end(&progress);
     return error;
 }
 

@@ -37,7 +37,10 @@ int tool_world_open(const struct tool_world_options *words,
 /** Read the argument of --jitter. @return TOOL_OK or a status */
 int tool_jitter(const char *text, uint64_t *ps);
 
-/** rs_world_run(), which tells a terminal how far it is. */
+/** rs_world_create() and rs_world_run(), which tell a terminal how far they
+ * are. */
+int tool_world_create(const struct tool_world *asked, const char *planner,
+                      bool together, struct rs_world **world);
 int tool_world_run(struct rs_world *world, struct rsched_machine *machine,
                    struct rs_fluid_times *times, struct rs_world_result *result);
 

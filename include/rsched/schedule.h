@@ -87,6 +87,28 @@ RSCHED_API int rsched_schedule_create(const struct rsched_pattern *pattern,
                                       const char *planner,
                                       struct rsched_schedule **schedule);
 
+/** How far a planner's search for a proof is. */
+struct rsched_search {
+    const char *planner;  /**< its name, a static string */
+    uint64_t makespan;    /**< of the best schedule so far, ps */
+    uint64_t lower_bound; /**< no schedule of these parts is shorter, ps */
+    uint64_t nodes;       /**< that it has looked at */
+    uint64_t most_nodes;  /**< with which it ends, proof or not */
+};
+
+/**
+ * Called with every 65536th node of a search, in the thread that plans, which
+ * goes on when it returns. Within a search `nodes` grow and makespans do not;
+ * each number of parts that a split tries has a search of its own. A search that
+ * needs fewer nodes is not told of, nor are planners that are not exhaustive.
+ * The callee may use the library, to plan as well, but not destroy pattern and
+ * machine. Nothing that it does changes the schedule; only `nodes` of the options
+ * end a search early.
+ *
+ * @param search valid during the call
+ */
+typedef void rsched_plan_progress(void *arg, const struct rsched_search *search);
+
 /** How to plan. Zeroed fields mean what rsched_schedule_create() does. */
 struct rsched_plan_options {
     const char *planner; /**< the name of a planner */
@@ -95,6 +117,8 @@ struct rsched_plan_options {
                          is split; the library sends a put as one. */
     uint64_t nodes; /**< that a proof may take; 0: 12 million, which takes
                          seconds */
+    rsched_plan_progress *progress; /**< told how far a search is; or NULL */
+    void *progress_arg;
 };
 
 /** As rsched_schedule_create(), with options. */

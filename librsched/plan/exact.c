@@ -37,6 +37,7 @@ enum {
     BYTES_BITS = 40,     /* all bytes together */
     TICKS_BITS = 50,     /* a makespan */
     RATE_BITS_MOST = 42, /* an engine, bytes/s */
+    TOLD_EVERY = 65536,  /* nodes; as rsched_plan_progress says */
 };
 
 static void record(struct rs_prover *prover, const struct rs_stage *stage)
@@ -51,6 +52,21 @@ static void record(struct rs_prover *prover, const struct rs_stage *stage)
 
 static void branch(struct rs_prover *prover, size_t level);
 
+/* One node more. @return whether it may be looked at */
+static bool count_node(struct rs_prover *prover)
+{
+    struct rsched_search *search = &prover->search;
+    const struct rs_problem *problem = prover->problem;
+
+    prover->stopped = ++search->nodes > search->most_nodes;
+    if (search->nodes % TOLD_EVERY == 0 && !prover->stopped &&
+        problem->progress != NULL) {
+        search->makespan = (prover->deadline >> RS_STAGE_TICK_BITS) + 1;
+        problem->progress(problem->progress_arg, search);
+    }
+    return !prover->stopped;
+}
+
 /* Go on to the next decision. */
 static void advance(struct rs_prover *prover, size_t level)
 {
@@ -61,10 +77,8 @@ static void advance(struct rs_prover *prover, size_t level)
             record(prover, stage);
         return;
     }
-    if (++prover->nodes > prover->most_nodes)
-        prover->stopped = true;
-    else if (rs_prover_can_improve(prover, stage) &&
-             !rs_prover_was_met(prover, stage))
+    if (count_node(prover) && rs_prover_can_improve(prover, stage) &&
+        !rs_prover_was_met(prover, stage))
         branch(prover, level);
 }
 
@@ -216,10 +230,11 @@ static void tell(const struct rs_prover *prover, struct rs_place *places)
             (struct rs_place){prover->best[i].engine, i};
 }
 
-/* Improve the places, which take `makespan`, until that is proven. */
+/* Improve the places, until that is proven.
+ * @param search where it begins */
 static int improve(const struct rs_problem *problem, struct rs_script *script,
                    const size_t *queues, const uint32_t *order,
-                   uint64_t makespan, struct rs_place *places,
+                   const struct rsched_search *search, struct rs_place *places,
                    struct rs_findings *findings)
 {
     struct rs_prover *prover = calloc(1, sizeof(*prover));
@@ -229,12 +244,13 @@ static int improve(const struct rs_problem *problem, struct rs_script *script,
         return rs_fail(RSCHED_ENOMEM, "no memory to prove an optimum");
     error = rs_prover_init(prover, problem, script, queues, order);
     if (error == 0) {
-        prover->deadline = (makespan - 1) << RS_STAGE_TICK_BITS;
+        prover->search = *search;
+        prover->deadline = (search->makespan - 1) << RS_STAGE_TICK_BITS;
         prove(prover);
         findings->proven = !prover->stopped;
         findings->search = prover->stopped ? RS_PROOF_END_NODES
                                            : RS_PROOF_END_NONE;
-        findings->nodes = prover->nodes;
+        findings->nodes = prover->search.nodes;
         if (prover->improved)
             tell(prover, places);
     } else if (error == RSCHED_ELIMIT) {
@@ -253,11 +269,12 @@ int rs_plan_exact(const struct rs_problem *problem,
     struct rs_stage *stage = NULL;
     size_t *queues = NULL;
     uint32_t *order = NULL;
-    uint64_t bound = 0, makespan;
+    struct rsched_search search = {.planner = planner->shown.name,
+                                   .most_nodes = problem->most_nodes};
     int error = rs_plan_fllf(problem, planner, places, findings);
 
     if (error == 0)
-        error = rs_problem_bound(problem, &bound);
+        error = rs_problem_bound(problem, &search.lower_bound);
     if (error == 0)
         error = rs_script_init(&script, problem);
     if (error != 0)
@@ -270,11 +287,12 @@ int rs_plan_exact(const struct rs_problem *problem,
     else
         error = rs_problem_queue(problem, places, queues, order);
     if (error == 0) {
-        makespan = rs_stage_play(stage, queues, order, RS_NEVER);
-        if (makespan > bound)
-            findings->search = find_limit(problem, makespan);
-        if (makespan > bound && findings->search == RS_PROOF_END_NONE)
-            error = improve(problem, &script, queues, order, makespan, places,
+        search.makespan = rs_stage_play(stage, queues, order, RS_NEVER);
+        if (search.makespan > search.lower_bound)
+            findings->search = find_limit(problem, search.makespan);
+        if (search.makespan > search.lower_bound &&
+            findings->search == RS_PROOF_END_NONE)
+            error = improve(problem, &script, queues, order, &search, places,
                             findings);
     }
     free(order);

@@ -47,7 +47,10 @@ struct rs_problem {
     uint32_t *route_resources;      /* what they point at */
     uint64_t *capacity;
     size_t num_resources;
-    uint64_t most_nodes; /* for planners that prove */
+    /* For planners that prove, as in rsched_plan_options. */
+    uint64_t most_nodes;
+    rsched_plan_progress *progress; /* or NULL */
+    void *progress_arg;
     int64_t node; /* the resource of the node, or -1 when it is unlimited */
 };
 

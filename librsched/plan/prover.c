@@ -316,8 +316,7 @@ int rs_prover_init(struct rs_prover *prover, const struct rs_problem *problem,
 {
     int error;
 
-    *prover = (struct rs_prover){.problem = problem, .script = script,
-                                 .most_nodes = problem->most_nodes};
+    *prover = (struct rs_prover){.problem = problem, .script = script};
     if (script->num_classes > RS_WEIGHTS_CLASSES)
         prover->too_large = RS_PROOF_END_ROUTES;
     else if (!find_kinds(prover))

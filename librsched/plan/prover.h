@@ -38,7 +38,7 @@ struct rs_prover_link {
 struct rs_prover {
     const struct rs_problem *problem;
     struct rs_script *script;
-    uint64_t nodes, most_nodes;
+    struct rsched_search search; /* but for the makespan: see `deadline` */
     bool stopped; /* the nodes have run out */
     enum rs_proof_end too_large; /* what there is too much of */
     struct rs_kind kinds[RS_PROVER_KINDS];

@@ -155,7 +155,8 @@ static int finish(struct rsched_schedule *made, int error,
 /* Plan the parts that the cuts make of the puts. */
 static int create(const struct rsched_pattern *pattern,
                   struct rsched_machine *machine,
-                  const struct rs_planner *planner, uint64_t nodes,
+                  const struct rs_planner *planner,
+                  const struct rsched_plan_options *options,
                   const struct rs_cut *cuts, size_t num_cuts,
                   struct rsched_schedule **schedule)
 {
@@ -166,8 +167,10 @@ static int create(const struct rsched_pattern *pattern,
 
     if (error != 0)
         return error;
-    if (nodes != 0)
-        made->problem.most_nodes = nodes;
+    if (options->nodes != 0)
+        made->problem.most_nodes = options->nodes;
+    made->problem.progress = options->progress;
+    made->problem.progress_arg = options->progress_arg;
     places = calloc(made->problem.num_puts + 1, sizeof(*places));
     if (places == NULL)
         error = rs_fail(RSCHED_ENOMEM, "no memory to plan");
@@ -209,7 +212,8 @@ static int find_sizes(const struct rsched_pattern *pattern, uint64_t *sizes)
 /* Halve the puts of at least `least` bytes, and see whether that is better. */
 static int try_halves(const struct rsched_pattern *pattern,
                       struct rsched_machine *machine,
-                      const struct rs_planner *planner, uint64_t nodes,
+                      const struct rs_planner *planner,
+                      const struct rsched_plan_options *options,
                       uint64_t least, struct rsched_schedule **best)
 {
     struct rs_cut *cuts = calloc(pattern->puts.count + 1, sizeof(*cuts));
@@ -225,7 +229,7 @@ static int try_halves(const struct rsched_pattern *pattern,
         if (bytes >= least)
             cuts[count++] = (struct rs_cut){(uint32_t)i, bytes / 2};
     }
-    error = create(pattern, machine, planner, nodes, cuts, count, &made);
+    error = create(pattern, machine, planner, options, cuts, count, &made);
     free(cuts);
     if (error != 0)
         return error;
@@ -241,14 +245,15 @@ static int try_halves(const struct rsched_pattern *pattern,
 
 static int split(const struct rsched_pattern *pattern,
                  struct rsched_machine *machine,
-                 const struct rs_planner *planner, uint64_t nodes,
+                 const struct rs_planner *planner,
+                 const struct rsched_plan_options *options,
                  struct rsched_schedule **best)
 {
     uint64_t sizes[SIZES];
     int count = find_sizes(pattern, sizes), error = count < 0 ? count : 0;
 
     for (int i = 0; error == 0 && i < count; i++)
-        error = try_halves(pattern, machine, planner, nodes, sizes[i], best);
+        error = try_halves(pattern, machine, planner, options, sizes[i], best);
     return error;
 }
 
@@ -262,12 +267,11 @@ int rsched_schedule_create_options(const struct rsched_pattern *pattern,
     int error = rs_planner_find(options->planner, &planner);
 
     if (error == 0)
-        error = create(pattern, machine, planner, options->nodes, NULL, 0,
-                       &made);
+        error = create(pattern, machine, planner, options, NULL, 0, &made);
     if (error != 0)
         return error;
     if (options->split)
-        error = split(pattern, machine, planner, options->nodes, &made);
+        error = split(pattern, machine, planner, options, &made);
     if (error != 0) {
         rsched_schedule_destroy(made);
         return error;

@@ -69,6 +69,8 @@ static int name_direction(struct planning *p, size_t put, uint64_t *number)
 static int make_schedule(const struct planning *p, const struct kind *kinds,
                          size_t count, struct rsched_schedule **schedule)
 {
+    const struct rs_world_watch *watch = p->params->watch;
+    struct rsched_plan_options options = {.planner = p->params->planner};
     struct rsched_pattern *pattern;
     int error = rsched_pattern_create(
         rsched_pattern_name(p->params->pattern), &pattern);
@@ -85,9 +87,13 @@ static int make_schedule(const struct planning *p, const struct kind *kinds,
 
         error = id < 0 ? (int)id : 0;
     }
+    if (watch != NULL) {
+        options.progress = watch->searched;
+        options.progress_arg = watch->arg;
+    }
     if (error == 0)
-        error = rsched_schedule_create(pattern, p->params->machine,
-                                       p->params->planner, schedule);
+        error = rsched_schedule_create_options(pattern, p->params->machine,
+                                               &options, schedule);
     rsched_pattern_destroy(pattern);
     return error;
 }
@@ -96,6 +102,7 @@ static int make_schedule(const struct planning *p, const struct kind *kinds,
 static int find_plan(struct planning *p, size_t first, size_t count,
                      const struct rsched_schedule **schedule)
 {
+    const struct rs_world_watch *watch = p->params->watch;
     const struct kind *kinds = p->kinds + first;
     uint64_t hash = XXH64(kinds, count * sizeof(*kinds), 0);
     size_t slot = hash & (p->num_plans - 1);
@@ -112,6 +119,8 @@ static int find_plan(struct planning *p, size_t first, size_t count,
             return 0;
         }
     }
+    if (watch != NULL && watch->planned != NULL)
+        watch->planned(watch->arg, first, p->world->num_puts);
     error = make_schedule(p, kinds, count, &plan->schedule);
     if (error != 0)
         return error;

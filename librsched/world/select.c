@@ -26,7 +26,7 @@ int rs_world_try(const struct rs_world_params *params, const char *planner,
         struct rs_world_result result;
 
         rs_world_start(world, params->jitter, TRIAL_SEED + i);
-        error = rs_world_run(world, params->machine, NULL, NULL, NULL,
+        error = rs_world_run(world, params->machine, NULL, params->watch,
                              &result);
         if (error == 0 && __builtin_add_overflow(sum, result.makespan, &sum))
             error = rs_fail(RSCHED_ELIMIT, "the trials take too long");

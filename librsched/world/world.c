@@ -572,9 +572,10 @@ static int create_balanced(const struct rs_world_params *params,
     error = create(params, false, &first);
     if (error != 0)
         goto err_balanced;
-    error = rs_world_run(balanced, params->machine, NULL, NULL, NULL, &new);
+    error = rs_world_run(balanced, params->machine, NULL, params->watch, &new);
     if (error == 0)
-        error = rs_world_run(first, params->machine, NULL, NULL, NULL, &old);
+        error = rs_world_run(first, params->machine, NULL, params->watch,
+                             &old);
     if (error != 0)
         goto err_first;
     *world = new.makespan < old.makespan ? balanced : first;
@@ -597,14 +598,17 @@ int rs_world_create(const struct rs_world_params *params,
 
 int rs_world_run(const struct rs_world *world,
                  const struct rsched_machine *machine,
-                 struct rs_fluid_times *times, rs_network_progress *progress,
-                 void *arg, struct rs_world_result *result)
+                 struct rs_fluid_times *times,
+                 const struct rs_world_watch *watch,
+                 struct rs_world_result *result)
 {
     const struct rsched_machine_costs *costs = rsched_machine_get_costs(machine);
     struct rs_world_result run = {0};
     uint64_t overhead;
     int error = rs_network_run(&world->fluid, times, &run.makespan,
-                               &run.effort, progress, arg);
+                               &run.effort,
+                               watch != NULL ? watch->simulated : NULL,
+                               watch != NULL ? watch->arg : NULL);
 
     if (error != 0)
         return error;

@@ -26,6 +26,16 @@ enum rs_world_receive {
     RS_RECEIVE_UNCOORDINATED, /* nodes number their engines differently */
 };
 
+/** Who is told how far it is, by the calls below, in their thread; any of these
+ * may be NULL. */
+struct rs_world_watch {
+    rs_network_progress *planned; /* before each new plan, with the puts of the
+                                     world that have one */
+    rsched_plan_progress *searched; /* by a plan */
+    rs_network_progress *simulated;
+    void *arg; /* of all of them */
+};
+
 /** A process's node, and where the mapping says so. */
 struct rs_world_seat {
     uint32_t node;
@@ -49,6 +59,7 @@ struct rs_world_params {
     enum rs_world_receive receive;
     uint64_t jitter; /* nodes start at random within this, ps */
     uint64_t seed;   /* of the jitter */
+    const struct rs_world_watch *watch; /* or NULL */
 };
 
 /** A put of the world, by number as in `transits`. */
@@ -107,11 +118,13 @@ int rs_world_create(const struct rs_world_params *params,
 
 void rs_world_destroy(struct rs_world *world);
 
-/** Simulate. @param times per put, or NULL @return as rs_network_run() */
+/** Simulate. @param times per put, or NULL @param watch or NULL
+ * @return as rs_network_run() */
 int rs_world_run(const struct rs_world *world,
                  const struct rsched_machine *machine,
-                 struct rs_fluid_times *times, rs_network_progress *progress,
-                 void *arg, struct rs_world_result *result);
+                 struct rs_fluid_times *times,
+                 const struct rs_world_watch *watch,
+                 struct rs_world_result *result);
 
 /**
  * What a planner takes in this world; with jitter, the mean over 25 starts of

@@ -268,6 +268,13 @@ done
 name=$(printf '%0251d.svg' 0)
 "$rsched" draw scale-les3:872:all -s bl4 -o "$work/$name" || failed=1
 same "$name" a.svg
+# A terminal is told how far a search is, and nobody else.
+for command in "plan -s exact" "draw -s exact -o '$work/told.svg'" "compare --all"; do
+    script -qec "'$rsched' $command scale-les3:872:all" "$work/terminal" < /dev/null > /dev/null
+    grep -q 'exact: [0-9]* s, 65536 of at most 12000000 nodes, best 79.800, bound 76.023 us' "$work/terminal" ||
+        { echo "FAIL no progress: $command"; failed=1; }
+done
+[ -z "$("$rsched" plan -s exact scale-les3:872:all 2>&1 > /dev/null)" ] || { echo "FAIL progress in a file"; failed=1; }
 # A file that its user may not write stays as it is, though others may be made beside it.
 as=
 [ "$(id -u)" != 0 ] || as="setpriv --reuid 65534 --clear-groups"

@@ -355,3 +355,99 @@ Test(optimum, honest_about_its_limit)
     rsched_pattern_destroy(pattern);
     rsched_machine_destroy(machine);
 }
+
+/* --------------------------------------------------------------- progress */
+
+enum { TOLD_EVERY = 65536 };
+
+struct told {
+    uint64_t calls, most_nodes;
+    struct rsched_search last;
+};
+
+/* Numbers as the header has them; and the library may be used meanwhile. */
+static void follow(void *arg, const struct rsched_search *search)
+{
+    struct told *told = arg;
+    struct rsched_machine *machine;
+    struct rsched_pattern *pattern = open_case(0, 0);
+
+    told->calls++;
+    cr_assert_str_eq(search->planner, "exact");
+    cr_assert_eq(search->nodes, told->calls * TOLD_EVERY);
+    cr_assert_eq(search->most_nodes, told->most_nodes);
+    cr_assert_leq(search->lower_bound, search->makespan);
+    if (told->calls > 1) {
+        cr_assert_leq(search->makespan, told->last.makespan);
+        cr_assert_eq(search->lower_bound, told->last.lower_bound);
+    }
+    told->last = *search;
+    cr_assert_eq(rsched_machine_builtin("tofu-k", &machine), 0);
+    cr_assert_gt(makespan_of(pattern, machine, "exact"), 0);
+    rsched_pattern_destroy(pattern);
+    rsched_machine_destroy(machine);
+}
+
+static char *write_schedule(const struct rsched_schedule *schedule)
+{
+    size_t size;
+    char *text;
+    FILE *out = open_memstream(&text, &size);
+
+    cr_assert_not_null(out);
+    cr_assert_eq(rsched_schedule_write(schedule, "tofu-k", out), 0);
+    fclose(out);
+    return text;
+}
+
+/* Plan with a limit of nodes, or with 0, watched and not: the same schedule. */
+static void expect_told(const char *name, uint64_t nodes, struct told *told)
+{
+    struct rsched_plan_options options = {.planner = "exact", .nodes = nodes};
+    struct rsched_schedule *alone, *watched;
+    struct rsched_pattern *pattern;
+    struct rsched_machine *machine;
+    char *texts[2];
+
+    *told = (struct told){.most_nodes = nodes != 0 ? nodes : 12000000};
+    cr_assert_eq(rsched_pattern_builtin(name, &pattern), 0);
+    cr_assert_eq(rsched_machine_builtin("tofu-k", &machine), 0);
+    cr_assert_eq(rsched_schedule_create_options(pattern, machine, &options,
+                                                &alone), 0);
+    options.progress = follow;
+    options.progress_arg = told;
+    cr_assert_eq(rsched_schedule_create_options(pattern, machine, &options,
+                                                &watched), 0);
+    texts[0] = write_schedule(alone);
+    texts[1] = write_schedule(watched);
+    cr_assert_str_eq(texts[0], texts[1]);
+    cr_assert_eq(rsched_schedule_nodes(alone), rsched_schedule_nodes(watched));
+    if (told->calls > 0) {
+        cr_assert_leq(told->last.nodes, rsched_schedule_nodes(watched));
+        cr_assert_leq(rsched_schedule_makespan(watched), told->last.makespan);
+        cr_assert_leq(told->last.makespan,
+                      makespan_of(pattern, machine, "fllf"));
+        cr_assert_eq(told->last.lower_bound,
+                     rsched_schedule_lower_bound(watched));
+    }
+    free(texts[0]);
+    free(texts[1]);
+    rsched_schedule_destroy(alone);
+    rsched_schedule_destroy(watched);
+    rsched_pattern_destroy(pattern);
+    rsched_machine_destroy(machine);
+}
+
+Test(optimum, tells_how_far_it_is)
+{
+    struct told told;
+
+    expect_told("scale-les3:763:all", 0, &told);
+    cr_assert_gt(told.calls, 2);
+    expect_told("scale-les3:763:all", TOLD_EVERY, &told);
+    cr_assert_eq(told.calls, 1);
+    expect_told("scale-les3:763:all", TOLD_EVERY - 1, &told);
+    cr_assert_eq(told.calls, 0);
+    expect_told("scale-les3:60:ew", 0, &told);
+    cr_assert_eq(told.calls, 0);
+}

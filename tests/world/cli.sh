@@ -80,6 +80,9 @@ for command in simulate "export -f trace"; do
     script -qec "'$rsched' $command scale-les3:60:all -n 20x20" terminal < /dev/null > /dev/null
     grep -q ' puts, [0-9]* %' terminal || { echo "FAIL no progress: $command"; failed=1; }
 done
+script -qec "'$rsched' simulate scale-les3:872:all -n 3x3 -s exact" terminal < /dev/null > /dev/null
+grep -q 'exact: 0 of 126 puts planned, [0-9]* s, [0-9]* of at most 12000000 nodes' terminal ||
+    { echo "FAIL no progress: simulate -s exact"; failed=1; }
 
 # bad CAUSE ARGUMENT...: status 2 and one line that names the cause
 bad() {

@@ -37,7 +37,7 @@ static uint64_t simulate(const char *pattern_name, const char *nodes,
     cr_assert_eq(rs_shape_parse(nodes, &params.nodes), 0);
     cr_assert_eq(rs_world_create(&params, &world), 0, "%s",
                  rsched_last_error());
-    cr_assert_eq(rs_world_run(world, machine, NULL, NULL, NULL, &result), 0);
+    cr_assert_eq(rs_world_run(world, machine, NULL, params.watch, &result), 0);
     if (planned != NULL)
         *planned = world->planned;
     rs_world_destroy(world);
@@ -199,4 +199,56 @@ Test(identity, selection_is_robust)
             rsched_pattern_destroy(pattern);
         }
     }
+}
+
+struct told {
+    size_t plans, searches, simulations;
+};
+
+static void count_planned(void *arg, size_t planned, size_t puts)
+{
+    struct told *told = arg;
+
+    told->plans++;
+    cr_assert_eq(planned, 0);
+    cr_assert_eq(puts, 5600);
+}
+
+static void count_searched(void *arg, const struct rsched_search *search)
+{
+    struct told *told = arg;
+
+    told->searches++;
+    cr_assert_eq(search->nodes, 65536 * told->searches);
+}
+
+static void count_simulated(void *arg, size_t ended, size_t puts)
+{
+    struct told *told = arg;
+
+    told->simulations++;
+    cr_assert_leq(ended, puts);
+    cr_assert_eq(puts, 5600);
+}
+
+/* All nodes share one plan. Who looks on changes nothing, and need not look at all
+ * of it. */
+Test(identity, tells_how_far_it_is)
+{
+    struct told told = {0};
+    struct rs_world_watch watch = {count_planned, count_searched,
+                                   count_simulated, &told};
+    static const struct rs_world_watch none;
+    struct rs_world_params params = {.planner = "exact"};
+    uint64_t makespan = simulate("scale-les3:872:all", "20x20", params, NULL);
+
+    params.watch = &watch;
+    cr_assert_eq(simulate("scale-les3:872:all", "20x20", params, NULL),
+                 makespan);
+    cr_assert_eq(told.plans, 1);
+    cr_assert_gt(told.searches, 1);
+    cr_assert_gt(told.simulations, 0);
+    params.watch = &none;
+    params.planner = "bl4";
+    simulate("scale-les3:872:all", "20x20", params, NULL);
 }

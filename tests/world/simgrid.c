@@ -162,8 +162,7 @@ static int run_case(const struct rs_world_params *params)
 
     assert(rs_world_create(params, &made) == 0);
     times = calloc(made->num_puts, sizeof(*times));
-    assert(rs_world_run(made, params->machine, times, NULL, NULL, &result) ==
-           0);
+    assert(rs_world_run(made, params->machine, times, NULL, &result) == 0);
     world = made;
     simulate();
     for (size_t i = 0; i < made->num_puts; i++) {
