@@ -8,6 +8,7 @@
 #include "engines/common/long_copy.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
+#include "librsched/base/log.h"
 
 enum {
     LEAST = 16 << 10,     /* shorter ones are over before it tells */
@@ -29,6 +30,16 @@ static void begin_trials(struct rs_prefetch *p)
     p->known[false] = p->known[true] = 0;
 }
 
+/* Once in a process. */
+static void __attribute__((cold)) say_that_there_is_none(void)
+{
+    static atomic_flag was_said = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&was_said))
+        rs_log(RS_LOG_WARN, "RSCHED_PREFETCH: this processor has no such way; lists are copied "
+                            "one block after the other");
+}
+
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
 {
     const struct rs_config *c = rs_config();
@@ -40,6 +51,8 @@ void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
                  c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() &&
                  bytes >= LEAST && (how == RS_PREFETCH_IN_TURN || bytes <= MOST_AHEAD);
 
+    if (how == RS_PREFETCH_NONE && c->prefetch == RS_CONFIG_PREFETCH_YES)
+        say_that_there_is_none();
     if (possible && how == RS_PREFETCH_IN_TURN)
         rs_copies_divide(list, bytes, &parts);
     if (tried && p->tried && bytes == p->bytes) {

@@ -6,6 +6,7 @@
 #include "engines/common/long_copy.h"
 #include "engines/common/prefetch.h"
 #include "librsched/base/config.h"
+#include "librsched/base/log.h"
 
 enum { BYTES = 16 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
 
@@ -47,6 +48,16 @@ uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
     rs_copies_divide(list, bytes, &now);
     cr_assert_arr_eq(parts, &now, sizeof(now), "it was divided as it is now");
     return rs_copies_run_pair(list);
+}
+
+static int lines_of_log;
+
+void __wrap_rs_log(enum rs_log_level level, const char *format, ...);
+
+void __wrap_rs_log(enum rs_log_level level, const char *format, ...)
+{
+    cr_assert_eq(level, RS_LOG_WARN, "%s", format);
+    lines_of_log++;
 }
 
 static char from[1 << 21], to[1 << 21];
@@ -124,6 +135,20 @@ Test(base_prefetch, where_it_is_tried)
     tried_from_the_beginning = true;
     case_of(NULL, NULL, BYTES, BYTES, true, false);
     case_of(NULL, NULL, BYTES - 1, BYTES - 1, false, false);
+}
+
+/* What is asked for and cannot be is said once, and nothing else. */
+Test(base_prefetch, no_such_way)
+{
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
+    how = RS_PREFETCH_NONE;
+    case_of("RSCHED_PREFETCH", "no", BYTES, BYTES, false, false);
+    case_of(NULL, NULL, BYTES, BYTES, false, false);
+    cr_assert_eq(lines_of_log, 0);
+    for (int i = 0; i < 2; i++) {
+        case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, false);
+        cr_assert_eq(lines_of_log, 1);
+    }
 }
 
 static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
