@@ -89,7 +89,7 @@ static int check(const struct rs_numa_pair *where, struct failure *f)
 int main(void)
 {
     /* Below and above what both begin together. */
-    static const uint64_t bytes[] = {64, 4096, 16384};
+    static const uint64_t bytes[] = {64, 4096};
     struct rs_numa_pair where = {.distance = RS_DISTANCE_SAME_NUMA};
     struct rs_cpus allowed;
     int failed = 0;
