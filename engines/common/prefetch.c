@@ -180,19 +180,56 @@ static bool chunks_go_in_turn(uint64_t bytes)
            (c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() && bytes >= LEAST);
 }
 
-uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
+static struct rs_copies chunk_of(const struct rs_copies *list, uint32_t number)
+{
+    const struct rs_chunk *chunk = &list->chunks[number];
+
+    return (struct rs_copies){.copies = list->copies + chunk->first,
+                              .num_copies = chunk->end - chunk->first,
+                              .nontemporal = list->nontemporal};
+}
+
+static bool make_room(struct rs_prefetch_chunks *chunks, uint32_t wanted)
+{
+    if (chunks->room < wanted) {
+        rs_prefetch_fini_chunks(chunks);
+        chunks->parts = malloc(wanted * sizeof(*chunks->parts));
+        chunks->room = chunks->parts != NULL ? wanted : 0;
+    }
+    return chunks->room >= wanted;
+}
+
+void rs_prefetch_load_chunks(struct rs_prefetch_chunks *chunks, const struct rs_copies *list)
+{
+    if (rs_copy_prefetch() != RS_PREFETCH_IN_TURN || !make_room(chunks, list->num_chunks))
+        return;
+    for (uint32_t i = 0; i < list->num_chunks; i++) {
+        struct rs_copies part = chunk_of(list, i);
+        uint64_t bytes = list->chunks[i].bytes;
+
+        chunks->parts[i] = (struct rs_parts){.begin = {0}};
+        if (chunks_go_in_turn(bytes) && has_long_blocks(&part, bytes))
+            rs_copies_divide(&part, bytes, &chunks->parts[i]);
+    }
+}
+
+void rs_prefetch_fini_chunks(struct rs_prefetch_chunks *chunks)
+{
+    free(chunks->parts);
+    *chunks = (struct rs_prefetch_chunks){.room = 0};
+}
+
+uint64_t rs_prefetch_run_chunk(const struct rs_prefetch_chunks *chunks,
+                               const struct rs_copies *list, uint32_t number,
                                uint64_t *nontemporal)
 {
-    struct rs_copies part = {.copies = list->copies + chunk->first,
-                             .num_copies = chunk->end - chunk->first,
-                             .nontemporal = list->nontemporal};
-    struct rs_parts parts;
+    struct rs_copies part;
 
-    if (!chunks_go_in_turn(chunk->bytes) || !has_long_blocks(&part, chunk->bytes)) {
-        *nontemporal += rs_copies_run_chunk(list, chunk);
+    if (number >= chunks->room || chunks->parts[number].begin[RS_COPY_PARTS] == 0) {
+        *nontemporal += rs_copies_run_chunk(list, &list->chunks[number]);
         return 0;
     }
-    rs_copies_divide(&part, chunk->bytes, &parts);
-    *nontemporal += rs_copies_run_in_turn(&part, &parts);
-    return chunk->bytes;
+    part = chunk_of(list, number);
+    *nontemporal += rs_copies_run_in_turn(&part, &chunks->parts[number]);
+    return list->chunks[number].bytes;
 }
