@@ -10,6 +10,7 @@
 #include "librsched/base/coordinator.h"
 #include "librsched/base/error.h"
 #include "librsched/base/numa.h"
+#include "librsched/base/processor.h"
 #include "librsched/base/quota.h"
 #include "librsched/base/sources.h"
 #include "librsched/base/units.h"
@@ -230,6 +231,27 @@ static void print_stores(void)
     printf("  %-19s%s\n", "stores into slots", how);
 }
 
+/* Of what is copied once: engines/common/prefetch.h. */
+static void print_prefetch(void)
+{
+    static const char *const hows[] = {
+        [RS_PREFETCH_NONE] = "one line after the other, as this processor has no other way",
+        [RS_PREFETCH_AHEAD] = "lines are asked for in advance",
+        [RS_PREFETCH_IN_TURN] = "lines of three parts in turn"};
+    const struct rs_config *c = rs_config();
+    struct rs_processor p;
+    const char *how;
+    bool tried;
+
+    rs_processor_find(&p);
+    how = hows[p.prefetch];
+    tried = c->prefetch == RS_CONFIG_PREFETCH_AUTO && c->trials != RS_CONFIG_TRIALS_NO && p.gains;
+    if (p.prefetch != RS_PREFETCH_NONE && !tried && c->prefetch != RS_CONFIG_PREFETCH_YES)
+        how = "one line after the other";
+    printf("  %-19s%s%s\n", "one copy", how,
+           tried ? ", where that is faster, while messages are sent" : "");
+}
+
 /* Whose costs they are. */
 static void print_source(const struct rs_ways *ways)
 {
@@ -253,6 +275,7 @@ static void print_ways(const struct rs_ways *ways)
         printf("  %-19s%s\n", "trials", "of other memory, and of short blocks, "
                "while messages are sent: slots or one copy, whichever is faster");
     print_stores();
+    print_prefetch();
     print_host_ways(ways);
     if (!rs_ways_have_gpu(ways)) {
         printf("  %-19s%s\n", "GPU memory", "costs are not known");

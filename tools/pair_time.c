@@ -53,19 +53,37 @@ static int run_epoch(const struct station *s)
  * first would wait for the other, and that be taken for a part of the epoch. */
 enum { UNEVEN_FROM = 4 << 10 };
 
-/* @return ns of an epoch, or below 0 after a line on standard error */
+/* Tell the other one the time that this side took, or that it has failed. One of the two
+ * says why: one whose error is not that the other one has failed, if there is such.
+ * @return ns of the slower side, or below 0, for both alike */
+static double agree(struct pair *pair, double ns, int error)
+{
+    static const double failed = 1e18; /* no block takes so long */
+    double own = error == 0 ? ns
+                            : failed * ((error == RSCHED_EPEER ? 2 : 4) + pair->side);
+    double most = pair_meet(pair, own);
+
+    if (error != 0 && own == most)
+        tool_library(error);
+    return most < failed ? most : -1;
+}
+
+/* Both leave it at the same meeting.
+ * @return ns of an epoch of the slower side, or below 0 after a line on standard error */
 static double run_block(struct pair *pair, const struct station *s, unsigned epochs)
 {
     double sum = 0;
+    int error = 0;
 
     for (unsigned i = 0; i < epochs; i++) {
         double start, clock;
-        int error;
 
         if (i % 2 == 0 && !s->on_gpu && !(s->bare && pair->side == 1))
             rewrite(s);
-        if (s->bytes >= UNEVEN_FROM)
-            pair_meet(pair, 0);
+        if (s->bytes >= UNEVEN_FROM && agree(pair, 0, error) < 0)
+            return -1;
+        if (error != 0)
+            break; /* the exchange tells the other one, which may be done with the block */
         start = rs_line_now();
         clock = rs_line_now() - start; /* what reading the clock adds */
         start = rs_line_now();
@@ -73,13 +91,9 @@ static double run_block(struct pair *pair, const struct station *s, unsigned epo
         if (s->reads)
             read_all(s);
         sum += rs_line_now() - start - clock;
-        if (error != 0) {
-            tool_library(error);
-            return -1;
-        }
     }
     /* What takes no longer than to read a clock may seem to take nothing. */
-    return sum > epochs ? sum / epochs : 1;
+    return agree(pair, sum > epochs ? sum / epochs : 1, error);
 }
 
 /* Both decide alike, since both know the larger of each value. */
@@ -93,10 +107,7 @@ static double run_in_class(struct pair *pair, const struct station *s,
     do {
         before = pair_measure_line(pair);
         ns = run_block(pair, s, epochs);
-        /* Of an error both know by the larger value: to meet again would take an
-         * emulated machine some ms. */
-        ns = pair_meet(pair, ns < 0 ? HUGE_VAL : ns);
-        if (isinf(ns))
+        if (ns < 0)
             return -1;
         after = pair_measure_line(pair);
         if (pair->any ||
@@ -183,7 +194,7 @@ static double run_blocks(struct pair *pair, const struct station *s,
         ns = run_in_class(pair, s, 2); /* the first ones warm up */
     epochs = choose_epochs(s, ns);
     if (ns >= 0 && warms_late(pair, s) &&
-        pair_meet(pair, run_block(pair, s, epochs * WARM_BLOCKS) < 0) > 0)
+        run_block(pair, s, epochs * WARM_BLOCKS) < 0)
         ns = -1;
     for (unsigned i = 0; i < (s->on_gpu ? GPU_BLOCKS : BLOCKS) && ns >= 0; i++) {
         ns = run_in_class(pair, s, epochs);
@@ -239,21 +250,20 @@ static double run_waits(struct pair *pair, const struct station *s, unsigned epo
     double sum = 0, most;
     int error = 0;
 
-    for (unsigned i = 0; i < epochs && error == 0; i++) {
+    for (unsigned i = 0; i < epochs; i++) {
         double start;
 
-        pair_meet(pair, 0);
+        if (agree(pair, 0, error) < 0)
+            return -1;
         error = rsched_exchange_start(s->exchanges[0]);
         start = rs_line_now();
         if (error == 0)
             error = rsched_exchange_wait(s->exchanges[0]);
         sum += rs_line_now() - start;
     }
-    if (error != 0)
-        tool_library(error);
-    if (pair_meet(pair, error != 0) > 0)
+    most = agree(pair, sum / epochs, error);
+    if (most < 0)
         return -1;
-    most = pair_meet(pair, sum / epochs);
     return (most - pair_meet(pair, -sum / epochs)) / 2;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 
 enum { LINE = RS_COPY_LINE };
@@ -14,8 +13,7 @@ typedef void copy_fn(char *to, const char *from, uint64_t bytes);
 
 static copy_fn *copy_lines; /* for what does not lie alike in its lines, or NULL */
 static enum rs_copy_prefetch prefetch;
-static bool has_string; /* `rep movsb` is fast for all lengths */
-static bool gains;
+static bool has_string, gains; /* of struct rs_processor */
 
 /* The loops over a round's moves are written out at all levels of optimization: else what is
  * moved goes through the stack. */
@@ -161,15 +159,13 @@ bool rs_copy_use(unsigned move_bytes)
 
 static void __attribute__((constructor)) detect(void)
 {
-    enum { LEAF = 7, FSRM = 1 << 4 };
-    unsigned a, b, c, d;
+    struct rs_processor p;
 
-    __builtin_cpu_init();
-    has_string = __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) != 0 && (d & FSRM) != 0;
-    if (__builtin_cpu_is("amd"))
-        gains = rs_copy_use(32);
-    else if (has_string)
-        gains = rs_copy_use(64) && __builtin_cpu_is("intel");
+    rs_processor_find(&p);
+    has_string = p.has_string;
+    gains = p.gains;
+    if (p.prefetch != RS_PREFETCH_NONE)
+        rs_copy_use(p.prefetch == RS_PREFETCH_IN_TURN ? 32 : 64);
     if (!has_string)
         copy_lines = NULL;
 }

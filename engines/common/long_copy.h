@@ -40,6 +40,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "librsched/base/processor.h"
+
 /* Sanitizers cannot see what `rep movsb` touches. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RS_COPY_SANITIZED 1
@@ -68,12 +70,10 @@ static inline void rs_copy_bytes(char *to, const char *from, uint64_t bytes)
 enum rs_copy_means { RS_COPY_MEMCPY, RS_COPY_STRING, RS_COPY_LOOP };
 enum rs_copy_means rs_copy_means(const char *to, const char *from);
 
-/** How a list of long blocks can have more lines under way at a time than one copy after the
- * other has, by the processor: see prefetch.h. */
-enum rs_copy_prefetch { RS_PREFETCH_NONE, RS_PREFETCH_AHEAD, RS_PREFETCH_IN_TURN };
+/** What the processor has of it. */
 enum rs_copy_prefetch rs_copy_prefetch(void);
 
-/** Whether that has been seen to be faster on such a processor, between some cores. */
+/** Whether it gains by that. */
 bool rs_copy_prefetch_gains(void);
 
 /* So far in advance lines are asked for, and no block may be shorter. */

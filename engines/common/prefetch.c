@@ -8,6 +8,7 @@
 #include "engines/common/long_copy.h"
 #include "librsched/base/clock.h"
 #include "librsched/base/config.h"
+#include "librsched/base/log.h"
 
 enum {
     LEAST = 16 << 10,     /* shorter ones are over before it tells */
@@ -29,6 +30,16 @@ static void begin_trials(struct rs_prefetch *p)
     p->known[false] = p->known[true] = 0;
 }
 
+/* Once in a process. */
+static void __attribute__((cold)) say_that_there_is_none(void)
+{
+    static atomic_flag was_said = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&was_said))
+        rs_log(RS_LOG_WARN, "RSCHED_PREFETCH: this processor has no such way; lists are copied "
+                            "one block after the other");
+}
+
 void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
 {
     const struct rs_config *c = rs_config();
@@ -40,6 +51,8 @@ void rs_prefetch_load(struct rs_prefetch *p, const struct rs_copies *list)
                  c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() &&
                  bytes >= LEAST && (how == RS_PREFETCH_IN_TURN || bytes <= MOST_AHEAD);
 
+    if (how == RS_PREFETCH_NONE && c->prefetch == RS_CONFIG_PREFETCH_YES)
+        say_that_there_is_none();
     if (possible && how == RS_PREFETCH_IN_TURN)
         rs_copies_divide(list, bytes, &parts);
     if (tried && p->tried && bytes == p->bytes) {
@@ -167,19 +180,56 @@ static bool chunks_go_in_turn(uint64_t bytes)
            (c->trials != RS_CONFIG_TRIALS_NO && rs_copy_prefetch_gains() && bytes >= LEAST);
 }
 
-uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
+static struct rs_copies chunk_of(const struct rs_copies *list, uint32_t number)
+{
+    const struct rs_chunk *chunk = &list->chunks[number];
+
+    return (struct rs_copies){.copies = list->copies + chunk->first,
+                              .num_copies = chunk->end - chunk->first,
+                              .nontemporal = list->nontemporal};
+}
+
+static bool make_room(struct rs_prefetch_chunks *chunks, uint32_t wanted)
+{
+    if (chunks->room < wanted) {
+        rs_prefetch_fini_chunks(chunks);
+        chunks->parts = malloc(wanted * sizeof(*chunks->parts));
+        chunks->room = chunks->parts != NULL ? wanted : 0;
+    }
+    return chunks->room >= wanted;
+}
+
+void rs_prefetch_load_chunks(struct rs_prefetch_chunks *chunks, const struct rs_copies *list)
+{
+    if (rs_copy_prefetch() != RS_PREFETCH_IN_TURN || !make_room(chunks, list->num_chunks))
+        return;
+    for (uint32_t i = 0; i < list->num_chunks; i++) {
+        struct rs_copies part = chunk_of(list, i);
+        uint64_t bytes = list->chunks[i].bytes;
+
+        chunks->parts[i] = (struct rs_parts){.begin = {0}};
+        if (chunks_go_in_turn(bytes) && has_long_blocks(&part, bytes))
+            rs_copies_divide(&part, bytes, &chunks->parts[i]);
+    }
+}
+
+void rs_prefetch_fini_chunks(struct rs_prefetch_chunks *chunks)
+{
+    free(chunks->parts);
+    *chunks = (struct rs_prefetch_chunks){.room = 0};
+}
+
+uint64_t rs_prefetch_run_chunk(const struct rs_prefetch_chunks *chunks,
+                               const struct rs_copies *list, uint32_t number,
                                uint64_t *nontemporal)
 {
-    struct rs_copies part = {.copies = list->copies + chunk->first,
-                             .num_copies = chunk->end - chunk->first,
-                             .nontemporal = list->nontemporal};
-    struct rs_parts parts;
+    struct rs_copies part;
 
-    if (!chunks_go_in_turn(chunk->bytes) || !has_long_blocks(&part, chunk->bytes)) {
-        *nontemporal += rs_copies_run_chunk(list, chunk);
+    if (number >= chunks->room || chunks->parts[number].begin[RS_COPY_PARTS] == 0) {
+        *nontemporal += rs_copies_run_chunk(list, &list->chunks[number]);
         return 0;
     }
-    rs_copies_divide(&part, chunk->bytes, &parts);
-    *nontemporal += rs_copies_run_in_turn(&part, &parts);
-    return chunk->bytes;
+    part = chunk_of(list, number);
+    *nontemporal += rs_copies_run_in_turn(&part, &chunks->parts[number]);
+    return list->chunks[number].bytes;
 }

@@ -88,11 +88,26 @@ static inline void rs_prefetch_drop(struct rs_prefetch *p)
 uint64_t rs_prefetch_run(struct rs_prefetch *p, const struct rs_copies *list, bool measured,
                          uint64_t *nontemporal /* these are added */);
 
-/** Run one chunk of a list of pairs that two processes copy together. It goes in turn, if that is
- * the processor's way, from 16 KiB on and if its blocks have 2 KiB or more on average; else as it comes.
- * Nothing is tried out, since neither knows what the other has copied in which way.
+/* Of the chunks of a list of pairs that two processes copy together. Zero it to initialise. A
+ * chunk goes in turn, if that is the processor's way, from 16 KiB on and if its blocks have 2 KiB
+ * or more on average; else as it comes. Nothing is tried out, since neither knows what the other
+ * has copied in which way. To divide it anew in each epoch took, of a copy within the caches of a
+ * Zen 3, 10 to 17 % for 16 KiB, 3 % for 64 KiB, 0.3 % for 1 MiB, and 4 to 7 % for 64 KiB to 1 MiB of
+ * 2 KiB blocks that have a copy each. */
+struct rs_prefetch_chunks {
+    struct rs_parts *parts; /* of each chunk; those of one that goes as it comes are 0 */
+    uint32_t room;
+};
+
+/** A list has been made. Without memory its chunks go as they come. */
+void rs_prefetch_load_chunks(struct rs_prefetch_chunks *chunks, const struct rs_copies *list);
+
+void rs_prefetch_fini_chunks(struct rs_prefetch_chunks *chunks);
+
+/** Run one chunk of the list that was loaded.
  * @return the bytes that were copied in turn: all or none */
-uint64_t rs_prefetch_run_chunk(const struct rs_copies *list, const struct rs_chunk *chunk,
+uint64_t rs_prefetch_run_chunk(const struct rs_prefetch_chunks *chunks,
+                               const struct rs_copies *list, uint32_t number,
                                uint64_t *nontemporal /* these are added */);
 
 /** Of a run that is timed: how long it took. For tests, too. */

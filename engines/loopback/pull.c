@@ -100,7 +100,10 @@ static int compile(struct lane *l, const struct rs_table_view *v,
                                    .bytes = l->bytes};
     pull->slots.number = pull->iovecs.number = 0;
     pull->copies.num_copies = pull->copies.num_chunks = 0;
-    return rs_copies_match(&from, to, match, &m);
+    error = rs_copies_match(&from, to, match, &m);
+    if (error == 0 && pull->chunk != UINT64_MAX)
+        rs_prefetch_load_chunks(&pull->in_turn, &pull->copies);
+    return error;
 }
 
 /* Both begin at the same time. So when the sender has copied what it gets itself,
@@ -286,7 +289,7 @@ static uint64_t copy_chunk(struct lane *l, uint32_t chunk)
         rs_pages_map(copies, &copies->chunks[chunk]);
         l->pull.mapped++;
     }
-    l->lane.stats.prefetched += rs_prefetch_run_chunk(copies, &copies->chunks[chunk],
+    l->lane.stats.prefetched += rs_prefetch_run_chunk(&l->pull.in_turn, copies, chunk,
                                                       &l->lane.stats.nontemporal);
     return copies->chunks[chunk].bytes;
 }
@@ -536,6 +539,7 @@ void rs_pull_fini(struct lane *l)
     rs_map_list_fini(&pull->maps, maps_of(l));
     rs_copies_fini(&pull->rest);
     rs_copies_fini(&pull->copies);
+    rs_prefetch_fini_chunks(&pull->in_turn);
     if (pull->place.bytes > 0)
         rsched_free(pull->place.address);
     rs_table_fini(&pull->table);

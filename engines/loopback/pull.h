@@ -94,6 +94,7 @@ struct rs_pull {
     struct rs_pieces to;     /* tx: what the receiver's says */
     struct rs_copies copies; /* straight from buffer to buffer */
     struct rs_prefetch prefetch; /* rx: of these */
+    struct rs_prefetch_chunks in_turn; /* of their chunks */
     struct rs_iovecs iovecs; /* what the kernel reads */
     struct rs_map_list maps; /* that they need, the table's first */
 };

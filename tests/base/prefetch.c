@@ -6,6 +6,7 @@
 #include "engines/common/long_copy.h"
 #include "engines/common/prefetch.h"
 #include "librsched/base/config.h"
+#include "librsched/base/log.h"
 
 enum { BYTES = 16 << 10, FIRST = 16, IN_A_TRIAL = RS_PREFETCH_RUNS * RS_PREFETCH_RUN };
 
@@ -16,6 +17,8 @@ static bool tried_from_the_beginning;
 enum rs_copy_prefetch __wrap_rs_copy_prefetch(void);
 bool __wrap_rs_copy_prefetch_gains(void);
 void __wrap_rs_copies_run_ahead(const struct rs_copies *list);
+void __real_rs_copies_divide(const struct rs_copies *list, uint64_t bytes, struct rs_parts *parts);
+void __wrap_rs_copies_divide(const struct rs_copies *list, uint64_t bytes, struct rs_parts *parts);
 uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
                                       const struct rs_parts *parts);
 
@@ -44,9 +47,27 @@ uint64_t __wrap_rs_copies_run_in_turn(const struct rs_copies *list,
     cr_assert_eq(how, RS_PREFETCH_IN_TURN);
     for (uint32_t i = 0; i < list->num_copies; i++)
         bytes += list->copies[i].bytes * list->copies[i].count;
-    rs_copies_divide(list, bytes, &now);
+    __real_rs_copies_divide(list, bytes, &now);
     cr_assert_arr_eq(parts, &now, sizeof(now), "it was divided as it is now");
     return rs_copies_run_pair(list);
+}
+
+static int divided; /* lists */
+
+void __wrap_rs_copies_divide(const struct rs_copies *list, uint64_t bytes, struct rs_parts *parts)
+{
+    __real_rs_copies_divide(list, bytes, parts);
+    divided++;
+}
+
+static int lines_of_log;
+
+void __wrap_rs_log(enum rs_log_level level, const char *format, ...);
+
+void __wrap_rs_log(enum rs_log_level level, const char *format, ...)
+{
+    cr_assert_eq(level, RS_LOG_WARN, "%s", format);
+    lines_of_log++;
 }
 
 static char from[1 << 21], to[1 << 21];
@@ -124,6 +145,20 @@ Test(base_prefetch, where_it_is_tried)
     tried_from_the_beginning = true;
     case_of(NULL, NULL, BYTES, BYTES, true, false);
     case_of(NULL, NULL, BYTES - 1, BYTES - 1, false, false);
+}
+
+/* What is asked for and cannot be is said once, and nothing else. */
+Test(base_prefetch, no_such_way)
+{
+    case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, true);
+    how = RS_PREFETCH_NONE;
+    case_of("RSCHED_PREFETCH", "no", BYTES, BYTES, false, false);
+    case_of(NULL, NULL, BYTES, BYTES, false, false);
+    cr_assert_eq(lines_of_log, 0);
+    for (int i = 0; i < 2; i++) {
+        case_of("RSCHED_PREFETCH", "yes", BYTES, BYTES, false, false);
+        cr_assert_eq(lines_of_log, 1);
+    }
 }
 
 static void measure(struct rs_prefetch *p, uint64_t plain, uint64_t ahead)
@@ -208,6 +243,7 @@ static bool second_goes_in_turn(uint64_t chunk, uint64_t block, bool past)
                            .stride = (int64_t)block, .other = to,
                            .other_stride = (int64_t)block + 1};
     struct rs_copies list = {.nontemporal = past};
+    struct rs_prefetch_chunks chunks = {.room = 0};
     uint64_t nontemporal = 0, bytes;
 
     for (uint64_t i = 0; i < 3 * chunk; i++)
@@ -215,11 +251,18 @@ static bool second_goes_in_turn(uint64_t chunk, uint64_t block, bool past)
     memset(to, 0, sizeof(to));
     cr_assert_eq(rs_copies_append_pair(&list, &copy, false, chunk), 0);
     cr_assert_eq(list.num_chunks, 3);
-    bytes = rs_prefetch_run_chunk(&list, &list.chunks[1], &nontemporal);
+    bytes = rs_prefetch_run_chunk(&chunks, &list, 1, &nontemporal);
+    cr_assert_eq(bytes, 0, "nobody has divided it");
+    memset(to, 0, sizeof(to));
+    rs_prefetch_load_chunks(&chunks, &list);
+    nontemporal = divided = 0;
+    bytes = rs_prefetch_run_chunk(&chunks, &list, 1, &nontemporal);
+    cr_assert_eq(divided, 0, "it was divided before");
     cr_assert(bytes == 0 || bytes == chunk);
     cr_assert_eq(nontemporal > 0, past && RS_HAS_NONTEMPORAL);
     for (uint64_t i = 0; i < 3 * chunk; i++)
         cr_assert_eq(to[i + i / block], i < chunk || i >= 2 * chunk ? 0 : from[i]);
+    rs_prefetch_fini_chunks(&chunks);
     rs_copies_fini(&list);
     return bytes > 0;
 }

@@ -9,6 +9,7 @@
  */
 #include <sched.h>
 
+#include "librsched/base/quota.h"
 #include "tests/mpi/hope.h"
 #include "tests/mpi/launched.h"
 
@@ -60,6 +61,26 @@ static bool are_bound_apart(void)
     return cores[0] >= 0 && cores[1] >= 0 && cores[0] != cores[1];
 }
 
+/* Whether there may be such as are not crowded: not where all share a quota that is less
+ * than a core for each, as in a container, whatever cores they are bound to. */
+static bool have_time(void)
+{
+    struct rs_quotas quotas;
+
+    rs_quotas_find(&quotas);
+    for (int i = 0; i < RS_QUOTAS; i++) {
+        if (quotas.of[i].group != 0 && quotas.of[i].cores < (uint64_t)world_size)
+            return false;
+    }
+    return true;
+}
+
+static bool all_do(bool does)
+{
+    PMPI_Allreduce(MPI_IN_PLACE, &does, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
+    return does;
+}
+
 static void exchange(void)
 {
     struct hope hope = {0};
@@ -91,23 +112,24 @@ static void free_ring(void)
 int main(int argc, char **argv)
 {
     const char *rank = launched_rank(), *place;
-    bool possible;
+    bool possible, timely, crowded;
 
     if (rank == NULL || atoi(rank) + 1 >= argc)
         return skip("the launcher does not tell ranks");
     place = argv[atoi(rank) + 1];
     possible = *place == ':' || bind_to(place);
     test_init(&argc, &argv, false);
-    possible = possible && (*place != ':' || are_bound_apart());
-    PMPI_Allreduce(MPI_IN_PLACE, &possible, 1, MPI_C_BOOL, MPI_LAND,
-                   MPI_COMM_WORLD);
-    if (!possible) {
+    crowded = strcmp(strchr(place, ':'), ":1") == 0;
+    possible = all_do(*place != ':' ? possible : are_bound_apart());
+    timely = all_do(crowded || have_time());
+    if (!possible || !timely) {
         MPI_Finalize();
-        return skip("processes cannot be bound to these cores");
+        return skip(timely ? "processes cannot be bound to these cores"
+                           : "a quota of processor time is less than a core for each process");
     }
     make_ring();
     exchange();
-    CHECK(counter("crowded") == (uint64_t)(strchr(place, ':')[1] - '0'),
+    CHECK(counter("crowded") == crowded,
           "%" PRIu64 " of %s", counter("crowded"), place);
     free_ring();
     return test_fini("bound");

@@ -23,6 +23,27 @@ expect "bandwidth" "$cgdr" \
     "  same-numa          gdrcopy, from 17 B gdr-loopback, from 524289 B cuda-ipc"
 expect "no costs there" "$cgdr" "  other-numa         costs are not known"
 
+# How one copy goes, by this processor and the setting.
+has() { grep -qm1 "^flags.*\<$1\>" /proc/cpuinfo; }
+one="  one copy           one line after the other"
+tried=$one
+if grep -qm1 '^vendor_id.*AuthenticAMD' /proc/cpuinfo && has avx2; then
+    when_yes="  one copy           lines of three parts in turn"
+    tried="$when_yes, where that is faster, while messages are sent"
+elif has fsrm && has avx512f; then
+    when_yes="  one copy           lines are asked for in advance"
+    ! grep -qm1 '^vendor_id.*GenuineIntel' /proc/cpuinfo ||
+        tried="$when_yes, where that is faster, while messages are sent"
+else
+    one="$one, as this processor has no other way"
+    tried=$one
+    when_yes=$one
+fi
+expect "tried" "$plain" "$tried"
+expect "not tried" "$(RSCHED_TRIALS=no "$rsched" info)" "$one"
+expect "never" "$(RSCHED_PREFETCH=no "$rsched" info)" "$one"
+expect "always" "$(RSCHED_PREFETCH=yes RSCHED_TRIALS=no "$rsched" info)" "$when_yes"
+
 # A machine with costs of GPU memory alone leaves host memory as it was.
 mapped=$(printf '%s\n' "$plain" | grep '^  mapped memory')
 case $mapped in

@@ -26,19 +26,24 @@ struct scene {
     bool writes; /* it has a part to write */
 };
 
-static bool is_stopped(pid_t pid)
+/* By the kernel's letters. */
+enum state { STOPPED = 'T', ZOMBIE = 'Z', GONE = 'X' };
+
+static enum state state_of(pid_t pid)
 {
     char path[64], line[256] = "";
+    const char *name_end;
     FILE *f;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     f = fopen(path, "r");
     if (f == NULL)
-        return false;
+        return GONE;
     if (fgets(line, sizeof(line), f) == NULL)
         line[0] = '\0';
     fclose(f);
-    return strstr(line, ") T ") != NULL;
+    name_end = strstr(line, ") ");
+    return name_end == NULL ? GONE : (enum state)name_end[2];
 }
 
 /* What has nothing to do with the sender. */
@@ -82,7 +87,7 @@ static int check_end(struct rank *self, struct halo *h, pid_t pid)
         failed |= RANK_FAIL("the sender has a part of what is destroyed");
     if (!scene->writes)
         pthread_join(thread, NULL);
-    if (!is_stopped(pid))
+    if (state_of(pid) != STOPPED)
         failed |= RANK_FAIL("the sender goes on");
     kill(pid, SIGCONT);
     if (scene->writes)
@@ -92,23 +97,47 @@ static int check_end(struct rank *self, struct halo *h, pid_t pid)
 
 static int run_receiver(struct rank *self, struct halo *h)
 {
+    enum state state;
     bool done = false;
     pid_t pid;
 
     RANK_CHECK(mesh_receive(self->end, 0, 1, &pid, sizeof(pid)) == 0);
     RANK_CHECK(rsched_exchange_start(h->x) == 0);
-    while (!is_stopped(pid))
+    while ((state = state_of(pid)) != STOPPED) {
+        if (state == ZOMBIE || state == GONE)
+            return RANK_FAIL("the sender has ended and was not stopped");
         RANK_CHECK(rsched_exchange_test(h->x, &done) == 0 && !done);
+    }
     RANK_CHECK(mesh_send(self->end, 2, 1, &pid, sizeof(pid)) == 0);
     RANK_CHECK(rsched_exchange_wait(h->x) == RSCHED_EPEER);
     return check_end(self, h, pid);
+}
+
+static atomic_bool was_stopped;
+
+static void note_end_of_stop(int signal)
+{
+    (void)signal;
+    atomic_store(&was_stopped, true);
+}
+
+/* It must not go on in vain where it has not been stopped: rank 1 waits for that. */
+static int run_sender(struct rank *self, struct halo *h)
+{
+    int error = 0;
+
+    for (int epoch = 0; error == 0; epoch++) {
+        error = halo_step(h, epoch);
+        RANK_CHECK(error != 0 || atomic_load(&was_stopped));
+    }
+    RANK_CHECK(error == RSCHED_EPEER);
+    return 0;
 }
 
 static int run(struct rank *self)
 {
     struct halo *h;
     pid_t pid = getpid();
-    int error = 0;
 
     RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
     halo_fill(h, 0);
@@ -116,10 +145,10 @@ static int run(struct rank *self)
         return run_receiver(self, h);
     if (self->rank == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* should nobody continue it */
+        signal(SIGCONT, note_end_of_stop);
         RANK_CHECK(mesh_send(self->end, 1, 1, &pid, sizeof(pid)) == 0);
-        for (int epoch = 0; error == 0; epoch++)
-            error = halo_step(h, epoch);
-        RANK_CHECK(error == RSCHED_EPEER);
+        if (run_sender(self, h) != 0)
+            return 1;
     } else {
         RANK_CHECK(mesh_receive(self->end, 1, 1, &pid, sizeof(pid)) == 0);
     }
