@@ -240,6 +240,11 @@ void rs_context_release_peer(struct rsched_context *context,
 int rs_context_change_engine(struct rsched_context *context,
                              struct rs_peer *peer, int engine);
 
+/** Whether a peer of an exchange that is being made lives, as far as can be seen now: not
+ * while another thread makes one, which may connect the peer by another engine.
+ * @return 0 or RSCHED_EPEER */
+int rs_context_check(struct rsched_context *context, const struct rs_peer *peer);
+
 /** Whether the instance of a process that was met last is known to be dead. */
 bool rs_context_knows_dead(struct rsched_context *context, int process);
 

@@ -135,6 +135,7 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct rs_talk *t = &c->talks[i];
         const struct rs_peer *peer = t->peers[RS_USE_HOST];
+        struct rs_error_text kept;
         int error = 0;
 
         if (is_done(t))
@@ -148,15 +149,15 @@ static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
                                 ? "; the one that had this number is dead"
                                 : "");
         else if (peer != NULL)
-            error = peer->ops->check(peer->connection);
+            error = rs_context_check(c->context, peer);
         if (error == 0)
             continue;
         /* It may have said all that it had to before it died. */
+        rs_error_save(&kept);
         test(c, t);
         if (is_done(t))
             continue;
-        if (!late)
-            peer->ops->check(peer->connection); /* its text again */
+        rs_error_restore(&kept);
         rs_talk_end(c, t, error);
     }
 }

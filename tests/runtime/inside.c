@@ -2,10 +2,13 @@
 /* What threads of one process do to each other where only the inside of the library
  * shows it. Ranks are threads. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "librsched/base/clock.h"
 #include "librsched/base/error.h"
 #include "librsched/run/run.h"
 #include "tests/runtime/halo.h"
@@ -66,6 +69,53 @@ static int run_writers(struct rank *self)
     return 0;
 }
 
+/* ---- a peer that another thread connects while it is waited for ---- */
+
+#define RECONNECTS_PS (200 * UINT64_C(1000000000)) /* several looks at peers */
+
+static atomic_bool may_come;
+
+/* As one that finds that it must use another engine; here it is the same one. */
+static void *reconnect(void *arg)
+{
+    struct rank *self = arg;
+    struct rs_peer *peer = self->context->peers;
+    uint64_t until_ps = rs_clock_after(RECONNECTS_PS);
+    int error = 0;
+
+    while (error == 0 && rs_clock_now() < until_ps) {
+        pthread_mutex_lock(&self->context->lock);
+        error = rs_context_change_engine(self->context, peer, peer->engine);
+        pthread_mutex_unlock(&self->context->lock);
+    }
+    atomic_store(&may_come, true);
+    return error == 0 ? NULL : peer;
+}
+
+static int run_reconnected(struct rank *self)
+{
+    static const struct halo_edge edges[] = {{0, 1, 8}, {1, 0, 8}};
+    void *failed = NULL;
+    pthread_t thread;
+    struct halo *h;
+
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &h) == 0);
+    halo_destroy(h);
+    mesh_barrier(self->end);
+    if (self->rank == 0)
+        pthread_create(&thread, NULL, reconnect, self);
+    while (self->rank == 1 && !atomic_load(&may_come))
+        sched_yield();
+    RANK_CHECK(halo_create(self, edges, 2, 2, 0, &h) == 0);
+    if (self->rank == 0)
+        pthread_join(thread, &failed);
+    RANK_CHECK(failed == NULL);
+    RANK_CHECK(halo_step(h, 0) == 0);
+    mesh_barrier(self->end);
+    halo_destroy(h);
+    return 0;
+}
+
 int main(void)
 {
     int failed;
@@ -73,5 +123,6 @@ int main(void)
     alarm(RANKS_HANG_SECONDS);
     setenv("RSCHED_PROGRESS", "0", 1);
     failed = ranks_run(1, true, run_writers, NULL);
+    failed |= ranks_run(2, true, run_reconnected, NULL);
     return failed != 0;
 }
