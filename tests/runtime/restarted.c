@@ -161,6 +161,38 @@ static int run_refused(struct rank *self)
     return 0;
 }
 
+/* Who has no edge with the one that is dead, and has come first, hears who it is. */
+static int run_far(struct rank *self)
+{
+    enum { LATER_US = 300000 };
+    static const struct halo_edge chain[] = {{0, 1, 8}, {1, 0, 8}, {1, 2, 8}, {2, 1, 8}};
+    struct halo *h;
+    pid_t pid;
+
+    self->restarts = true;
+    rank_close(self);
+    pid = self->rank == 2 ? fork() : 0;
+    if (pid == 0) {
+        RANK_CHECK(rank_open(self) == 0 && halo_create(self, chain, 4, 0, 0, &h) == 0);
+        RANK_CHECK(halo_step(h, 0) == 0);
+        if (self->rank == 2)
+            raise(SIGKILL);
+    } else {
+        waitpid(pid, NULL, 0);
+    }
+    mesh_barrier(self->end);
+    if (self->rank < 2) {
+        halo_destroy(h);
+        if (self->rank == 1)
+            usleep(LATER_US);
+        RANK_CHECK(halo_create(self, chain, 4, 1, 0, &h) == RSCHED_ETIMEOUT);
+        RANK_CHECK(strstr(rsched_last_error(), "process 2 did not answer") != NULL);
+        RANK_CHECK(strstr(rsched_last_error(), "is dead") != NULL);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
 static uint64_t shared_bytes(const struct rank *self)
 {
     struct rsched_context_stats stats;
@@ -246,6 +278,7 @@ int main(void)
     failed |= ranks_run(2, false, run_dying, NULL);
     failed |= ranks_run(2, false, run_refused, NULL);
     failed |= ranks_run_with(2, false, run_gone, NULL, hasty);
+    failed |= ranks_run_with(3, false, run_far, NULL, hasty);
     failed |= ranks_run_with(2, false, run_outlived, NULL, alike);
     return failed != 0;
 }
