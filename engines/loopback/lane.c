@@ -173,6 +173,7 @@ int rs_loopback_rx_create(struct rsched_connection *connection,
 
     if (l == NULL)
         return RSCHED_ENOMEM;
+    rs_connections_sweep(engine);
     if (connection->self) {
         l->lane.passive = true;
         d.rx = (uint64_t)(uintptr_t)l;

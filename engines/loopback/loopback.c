@@ -67,8 +67,19 @@ err_free:
     return error;
 }
 
+static void connection_free(struct rsched_connection *connection)
+{
+    if (connection->pidfd >= 0)
+        close(connection->pidfd);
+    free(connection);
+}
+
 static void loopback_close(struct rsched_engine *engine)
 {
+    for (struct rsched_connection *c = engine->former, *next; c != NULL; c = next) {
+        next = c->next_former;
+        connection_free(c);
+    }
     rs_hands_fini(&engine->hands);
     rs_segment_fini(&engine->segment);
     rs_shared_close();
@@ -296,20 +307,35 @@ static uint32_t loopback_rails(const struct rsched_connection *connection)
     return 1;
 }
 
+void rs_connections_sweep(struct rsched_engine *engine)
+{
+    for (struct rsched_connection **at = &engine->former; *at != NULL;) {
+        struct rsched_connection *c = *at;
+
+        if (rs_segment_forget(&engine->segment, c, rs_connection_is_dead)) {
+            at = &c->next_former;
+            continue;
+        }
+        *at = c->next_former;
+        connection_free(c);
+    }
+}
+
+/* What says that the peer is dead is kept as long as it may write. */
 static void loopback_disconnect(struct rsched_connection *connection)
 {
-    rs_segment_forget(&connection->engine->segment, connection,
-                      rs_connection_is_dead);
+    struct rsched_engine *engine = connection->engine;
+
     if (!connection->self) {
-        if (connection->pidfd >= 0)
-            close(connection->pidfd);
         rs_maps_fini(&connection->maps);
         if (connection->header != NULL) {
             rs_segment_unmap(connection->header);
             close(connection->segment_fd);
         }
     }
-    free(connection);
+    connection->next_former = engine->former;
+    engine->former = connection;
+    rs_connections_sweep(engine);
 }
 
 bool rs_connection_is_dead(const struct rsched_connection *connection)

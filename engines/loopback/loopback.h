@@ -21,11 +21,13 @@ struct rsched_engine {
     uint64_t spaces; /* of this process: hand.h */
     int numa_node;   /* that it runs on, or RS_NUMA_UNKNOWN */
     atomic_uint_fast64_t wakes;
+    struct rsched_connection *former; /* without lanes, of those who may still write */
     atomic_uint_fast64_t slots; /* bytes of those that others write, of sizes that stay */
 };
 
 struct rsched_connection {
     struct rsched_engine *engine;
+    struct rsched_connection *next_former;
     int peer;
     bool self;      /* the peer is this very engine */
     enum rs_distance distance;
@@ -54,6 +56,10 @@ void rs_doorbell_ring(struct rsched_engine *engine, struct rs_doorbell *bell)
 
 /** The tag of what the lane's peer does for it. */
 uint32_t rs_loopback_tag(const struct rsched_lane *lane);
+
+/** Forget those with former instances of processes whose slots can be used again: they
+ * have closed by now, or are dead. */
+void rs_connections_sweep(struct rsched_engine *engine);
 
 /** Whether nothing can come from the peer any more. */
 bool rs_connection_is_dead(const struct rsched_connection *connection);

@@ -324,16 +324,21 @@ void rs_segment_release(struct rs_block *block, bool attached)
     block->unattached = !attached;
 }
 
-void rs_segment_forget(struct rs_segment *segment,
+bool rs_segment_forget(struct rs_segment *segment,
                        struct rsched_connection *writer,
                        bool (*gone)(const struct rsched_connection *))
 {
-    bool dead = gone(writer);
+    bool left = false;
 
     for (struct rs_block *b = segment->blocks; b != NULL; b = b->next) {
         if (b->writer != writer)
             continue;
-        b->unattached = b->unattached || dead;
+        if (!block_is_free(b, gone)) {
+            left = true;
+            continue;
+        }
+        b->unattached = true;
         b->writer = NULL;
     }
+    return left;
 }

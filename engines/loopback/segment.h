@@ -111,7 +111,7 @@ struct rs_block {
     struct rs_words *words; /* mapped */
     uint64_t base;          /* of the lane that has or had it */
     bool in_use;
-    bool unattached;        /* nobody ever learnt of it, or who did is dead */
+    bool unattached;        /* nobody ever learnt of it, or who did is forgotten */
     struct rsched_connection *writer; /* NULL: forgotten */
 };
 
@@ -143,9 +143,9 @@ int rs_segment_allocate(struct rs_segment *segment, uint64_t bytes,
 /** Give a block back. It is used again once its writer has closed. */
 void rs_segment_release(struct rs_block *block, bool attached);
 
-/** The connection to a writer goes. What it may still write is used again once it has
- * closed. @param gone as above */
-void rs_segment_forget(struct rs_segment *segment,
+/** The connection to a writer goes, who has no lane any more. @param gone as above
+ * @return whether it may still write somewhere: come again */
+bool rs_segment_forget(struct rs_segment *segment,
                        struct rsched_connection *writer,
                        bool (*gone)(const struct rsched_connection *));
 

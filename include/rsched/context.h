@@ -105,7 +105,8 @@ struct rsched_context_params {
  * there, or one where three quarters of RLIMIT_NOFILE are open already; the last quarter
  * is left for further ones, and for the program. Those of a neighbor that has made
  * another context are given back once an exchange has been made with that, and those
- * with the one before have been destroyed.
+ * with the one before have been destroyed; one of them is kept while the one before lives
+ * and has not destroyed them.
  *
  * @param params  copied
  * @param context where it is stored; destroy it with rsched_context_destroy()

@@ -104,7 +104,8 @@ struct rsched_exchange_params {
  *                          or at a peer
  *         RSCHED_EUNREACH  no engine reaches a peer; the text says why
  *         RSCHED_ETIMEOUT  a peer did not come (RSCHED_SETUP_TIMEOUT), nor
- *                          another one in the place of one that was dead
+ *                          another one in the place of one that was dead, or one
+ *                          that a peer waits for
  *         RSCHED_EPEER     a peer has failed
  *         RSCHED_ENOTSUP   a buffer of which a run does not lie in one
  *                          allocation of host memory, or of a GPU's primary

@@ -27,8 +27,6 @@
 
 #include <xxhash.h>
 
-#include "librsched/base/clock.h"
-#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 #include "librsched/run/talk.h"
@@ -674,7 +672,6 @@ static int find_places(struct rs_creation *c, int status)
 int rs_exchange_agree(struct rsched_exchange *x,
                       const struct rsched_exchange_params *params, int status)
 {
-    uint64_t timeout = rs_config()->setup_timeout_ps;
     struct rs_creation c = {
         .context = x->context,
         .x = x,
@@ -685,7 +682,6 @@ int rs_exchange_agree(struct rsched_exchange *x,
         .receives =
             calloc((size_t)x->num_receives + 1, sizeof(struct rsched_place)),
         .self = {.process = x->context->params.process},
-        .deadline_ps = timeout == 0 ? 0 : rs_clock_after(timeout),
     };
     int error = RSCHED_ENOMEM;
 

@@ -559,6 +559,17 @@ struct rs_peer *rs_context_known_peer(struct rsched_context *context,
     return p;
 }
 
+int rs_context_check(struct rsched_context *context, const struct rs_peer *peer)
+{
+    int error;
+
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return 0;
+    error = peer->ops->check(peer->connection);
+    pthread_mutex_unlock(&context->lock);
+    return error;
+}
+
 bool rs_context_knows_dead(struct rsched_context *context, int process)
 {
     const struct rs_peer *p;

@@ -91,12 +91,10 @@ const struct rs_edge *rs_exchange_written(const struct rsched_exchange *x)
  * need moments, if they have not been stopped. */
 #define WRITERS_PS (100 * UINT64_C(1000000000))
 
-static void await_writers(const struct rsched_exchange *x)
+bool rs_exchange_awaits_writers(const struct rsched_exchange *x)
 {
-    uint64_t until_ps = rs_clock_after(WRITERS_PS);
-
-    while (rs_exchange_written(x) != NULL && rs_clock_now() < until_ps)
-        sched_yield();
+    return x->error != 0 && rs_exchange_written(x) != NULL &&
+           rs_clock_now() < x->writers_until_ps;
 }
 
 int rs_exchange_fail(struct rsched_exchange *x, int error)
@@ -105,15 +103,22 @@ int rs_exchange_fail(struct rsched_exchange *x, int error)
         x->error = error;
         x->error_text = strdup(rsched_last_error());
         rs_exchange_abandon(x);
-        await_writers(x);
+        x->writers_until_ps = rs_clock_after(WRITERS_PS);
         rs_safety_watch(x->context);
     }
     x->pending_tx.count = x->pending_rx.count = 0;
     return error;
 }
 
+void rs_exchange_await_writers(const struct rsched_exchange *x)
+{
+    while (rs_exchange_awaits_writers(x))
+        sched_yield();
+}
+
 int rs_exchange_failed(const struct rsched_exchange *x)
 {
+    rs_exchange_await_writers(x);
     return rs_fail(x->error, "exchange %llu: %s", (unsigned long long)x->tag,
                    x->error_text != NULL ? x->error_text : "failed");
 }
@@ -213,7 +218,7 @@ int rs_exchange_begin(struct rsched_exchange *x)
                  (atomic_load_explicit(&x->context->any_dead,
                                        memory_order_relaxed) &&
                   rs_exchange_check_peers(x) != 0)))
-        return rs_exchange_failed(x);
+        return x->error;
     RS_FAILPOINT("start");
     x->active = true;
     x->stats.epochs++;
@@ -260,7 +265,7 @@ int rsched_exchange_start(struct rsched_exchange *x)
                         (unsigned long long)x->tag,
                         x->loaded ? "active" : "nothing is loaded");
     else
-        error = rs_exchange_begin(x);
+        error = likely(rs_exchange_begin(x) == 0) ? 0 : rs_exchange_failed(x);
     leave(x);
     return error;
 }
@@ -310,8 +315,12 @@ static int __attribute__((cold)) wait_streams(struct rsched_exchange *x)
 {
     struct rsched_pause pause = {0};
 
-    while (go_on_for_streams(x))
-        rs_wait_step(x, &pause);
+    while (go_on_for_streams(x)) {
+        if (is_complete(x)) /* but for who writes: it has failed */
+            sched_yield();
+        else
+            rs_wait_step(x, &pause);
+    }
     return leave_streams(x);
 }
 

@@ -45,8 +45,10 @@ static void check_is_alive(struct rs_creation *c, struct rs_talk *t)
 {
     const struct rs_peer *peer = t->peers[RS_USE_HOST];
 
+    pthread_mutex_lock(&c->context->lock);
     if (peer != NULL && atomic_load(&peer->dead))
         rs_talk_failed(c, t, peer->ops->check(peer->connection));
+    pthread_mutex_unlock(&c->context->lock);
 }
 
 static void hello_messages(struct rs_talk *t, struct rs_talk_message *out,
@@ -238,16 +240,18 @@ static int settle_engine(struct rs_creation *c, const struct rs_talk *t,
 static void settle_loopback(struct rs_creation *c, struct rs_talk *t)
 {
     struct rs_peer **peer = &t->peers[RS_USE_LOOPBACK];
-    bool within_node = t->peers[RS_USE_GPUS] != NULL &&
-                       t->peers[RS_USE_GPUS]->ops->within_node;
+    bool within_node;
 
-    if (*peer == NULL ||
-        (within_node && (*peer)->engine == t->reach_in.engine[RS_USE_LOOPBACK]))
+    if (*peer == NULL)
         return;
     pthread_mutex_lock(&c->context->lock);
-    rs_context_release_peer(c->context, *peer);
+    within_node = t->peers[RS_USE_GPUS] != NULL &&
+                  t->peers[RS_USE_GPUS]->ops->within_node;
+    if (!within_node || (*peer)->engine != t->reach_in.engine[RS_USE_LOOPBACK]) {
+        rs_context_release_peer(c->context, *peer);
+        *peer = NULL;
+    }
     pthread_mutex_unlock(&c->context->lock);
-    *peer = NULL;
 }
 
 static int settle_engines(struct rs_creation *c, struct rs_talk *t)
@@ -263,6 +267,17 @@ static int settle_engines(struct rs_creation *c, struct rs_talk *t)
     return error;
 }
 
+/* Another thread may just be settling on an engine with the same peer. */
+static void fill_reach(struct rs_creation *c, struct rs_talk *t)
+{
+    t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
+    pthread_mutex_lock(&c->context->lock);
+    for (int use = 0; use < RS_NUM_USES; use++)
+        t->reach_out.engine[use] =
+            t->peers[use] == NULL ? -1 : t->peers[use]->engine;
+    pthread_mutex_unlock(&c->context->lock);
+}
+
 static void reach(struct rs_creation *c)
 {
     for (uint32_t i = 0; i < c->num_talks; i++) {
@@ -274,10 +289,7 @@ static void reach(struct rs_creation *c)
             if (wrong != 0)
                 rs_talk_failed(c, t, wrong);
         }
-        t->reach_out.status = rs_talk_status(c, t, t->reach_out.reason);
-        for (int use = 0; use < RS_NUM_USES; use++)
-            t->reach_out.engine[use] =
-                t->peers[use] == NULL ? -1 : t->peers[use]->engine;
+        fill_reach(c, t);
     }
     RS_FAILPOINT("create:reach");
     rs_talk_round(c, "reach", reach_messages);

@@ -101,6 +101,8 @@ static void give_up(struct rsched_opening *o)
     pthread_mutex_lock(&context->lock);
     rs_opening_abandon_rings(o);
     pthread_mutex_unlock(&context->lock);
+    for (int set = 0; set < 2; set++)
+        rs_exchange_await_writers(o->sets[set]);
     rs_safety_watch(context);
     o->active = false;
     o->given_up = true;

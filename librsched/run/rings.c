@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "librsched/base/clock.h"
-#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 #include "librsched/base/failpoint.h"
 
@@ -156,7 +154,6 @@ int rs_ring_talks_init(struct rs_ring_talks *talks, struct rs_neighbors *n,
                        struct rsched_exchange *const sets[2],
                        const struct rsched_message *words)
 {
-    uint64_t timeout = rs_config()->setup_timeout_ps;
     struct rs_creation *c = &talks->creation;
     struct rs_ring_news *news =
         calloc(2 * ((size_t)n->number + 1), sizeof(*news));
@@ -165,7 +162,6 @@ int rs_ring_talks_init(struct rs_ring_talks *talks, struct rs_neighbors *n,
         .sets = sets, .neighbors = n, .words = words};
     c->context = sets[0]->context;
     c->x = sets[0];
-    c->deadline_ps = timeout == 0 ? 0 : rs_clock_after(timeout);
     c->talks = calloc((size_t)n->number + 1, sizeof(*c->talks));
     if (c->talks == NULL || news == NULL) {
         free(news);

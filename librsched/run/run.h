@@ -183,6 +183,7 @@ struct rsched_exchange {
     struct rsched_piece *pieces; /* room for the longest message */
     size_t room_pieces;
     char *error_text;
+    uint64_t writers_until_ps; /* once it has failed: so long it waits for them */
     struct rsched_exchange *next; /* in the safety net's list */
     bool listed;
 };
@@ -240,6 +241,11 @@ void rs_context_release_peer(struct rsched_context *context,
  * The caller holds the context's lock. On failure it stays as it was. */
 int rs_context_change_engine(struct rsched_context *context,
                              struct rs_peer *peer, int engine);
+
+/** Whether a peer of an exchange that is being made lives, as far as can be seen now: not
+ * while another thread makes one, which may connect the peer by another engine.
+ * @return 0 or RSCHED_EPEER */
+int rs_context_check(struct rsched_context *context, const struct rs_peer *peer);
 
 /** Whether the instance of a process that was met last is known to be dead. */
 bool rs_context_knows_dead(struct rsched_context *context, int process);
@@ -330,7 +336,7 @@ bool rs_exchange_progress(struct rsched_exchange *x);
 bool rs_exchange_is_deferred(const struct rsched_exchange *x);
 
 /** Start an epoch: all but the checks of what the caller does; it is owned.
- * @return as rsched_exchange_start() */
+ * @return 0, or the error that it has failed with, without its text */
 int rs_exchange_begin(struct rsched_exchange *x);
 
 /** A function of the application begins, and ends: the progress thread does
@@ -346,9 +352,15 @@ void rs_exchange_abandon(struct rsched_exchange *x);
  * NULL. */
 const struct rs_edge *rs_exchange_written(const struct rsched_exchange *x);
 
-/** Note an error that ends the epoch and the exchange; keeps the text. */
+/** Note an error that ends the epoch and the exchange; keeps the text. Waits for
+ * nobody, so that the progress thread may do it. */
 int rs_exchange_fail(struct rsched_exchange *x, int error);
-/** @return that error, with its text */
+/** Whether it has failed and still waits for neighbors that write into its receive
+ * buffers, which takes moments, or a tenth of a second if they have been stopped; do
+ * that. Before the application, or a stream, has them back. */
+bool rs_exchange_awaits_writers(const struct rsched_exchange *x);
+void rs_exchange_await_writers(const struct rsched_exchange *x);
+/** Do that. @return the error, with its text */
 int __attribute__((cold)) rs_exchange_failed(const struct rsched_exchange *x);
 
 /** Fail the exchange if it waits for a peer that has given it up, or that

@@ -45,28 +45,31 @@ static void begin(struct rsched_exchange *x)
         rs_exchange_fail(x, rs_fail(RSCHED_ESTATE,
                                     "a stream has started it while nothing is "
                                     "loaded"));
-    if (rs_exchange_begin(x) != 0)
-        complete(x);
+    rs_exchange_begin(x);
 }
 
 bool rs_stream_step(struct rsched_exchange *x, bool *moved)
 {
     *moved = false;
-    if (!x->active) {
+    if (!x->active && !x->by_stream) {
         if (!is_asked(x))
             return false;
         begin(x);
         *moved = true;
         return true;
     }
-    *moved = rs_exchange_progress(x);
-    if (!x->by_stream)
-        return rs_exchange_is_deferred(x);
-    if (!*moved && ++x->vain_tests % STEPS_PER_LOOK == 0) {
-        rs_context_look(x->context);
-        rs_exchange_check_peers(x);
+    if (x->active) {
+        *moved = rs_exchange_progress(x);
+        if (!x->by_stream)
+            return rs_exchange_is_deferred(x);
+        if (!*moved && ++x->vain_tests % STEPS_PER_LOOK == 0) {
+            rs_context_look(x->context);
+            rs_exchange_check_peers(x);
+        }
     }
-    if (x->pending_tx.count == 0 && x->pending_rx.count == 0)
+    /* What a stream does next may use the receive buffers. */
+    if (x->pending_tx.count == 0 && x->pending_rx.count == 0 &&
+        !rs_exchange_awaits_writers(x))
         complete(x);
     return true;
 }

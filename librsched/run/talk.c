@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "librsched/base/clock.h"
+#include "librsched/base/config.h"
 #include "librsched/base/error.h"
 
 /* Between two looks whether peers are dead or too late; whether they wait for us
@@ -126,39 +127,59 @@ static bool test_all(struct rs_creation *c)
     return left;
 }
 
-/* Give up those that will not answer any more. */
-static void look_at_peers(struct rs_creation *c, uint64_t now_ps,
-                          const char *round)
+/* Give up those that are dead. */
+static void look_at_peers(struct rs_creation *c)
 {
-    bool late = c->deadline_ps != 0 && now_ps > c->deadline_ps;
-
     for (uint32_t i = 0; i < c->num_talks; i++) {
         struct rs_talk *t = &c->talks[i];
         const struct rs_peer *peer = t->peers[RS_USE_HOST];
-        int error = 0;
+        struct rs_error_text kept;
+        int error;
 
-        if (is_done(t))
+        if (is_done(t) || peer == NULL)
             continue;
-        if (late)
-            error = rs_fail(RSCHED_ETIMEOUT,
-                            "process %d did not answer (%s) within "
-                            "RSCHED_SETUP_TIMEOUT%s",
-                            t->process, round,
-                            rs_context_knows_dead(c->context, t->process)
-                                ? "; the one that had this number is dead"
-                                : "");
-        else if (peer != NULL)
-            error = peer->ops->check(peer->connection);
+        error = rs_context_check(c->context, peer);
         if (error == 0)
             continue;
         /* It may have said all that it had to before it died. */
+        rs_error_save(&kept);
         test(c, t);
         if (is_done(t))
             continue;
-        if (!late)
-            peer->ops->check(peer->connection); /* its text again */
+        rs_error_restore(&kept);
         rs_talk_end(c, t, error);
     }
+}
+
+/* Give up those that have not answered in time.
+ * @param dead whether those whose instance that was met last is dead, or the others */
+static void give_up_late(struct rs_creation *c, const char *round, bool dead)
+{
+    for (uint32_t i = 0; i < c->num_talks; i++) {
+        struct rs_talk *t = &c->talks[i];
+
+        if (is_done(t) || rs_context_knows_dead(c->context, t->process) != dead)
+            continue;
+        rs_talk_end(c, t,
+                    rs_fail(RSCHED_ETIMEOUT,
+                            "process %d did not answer (%s) within "
+                            "RSCHED_SETUP_TIMEOUT%s",
+                            t->process, round,
+                            dead ? "; the one that had this number is dead" : ""));
+    }
+}
+
+/* A neighbor that has come may wait for one that does not, and says so when it has given
+ * that one up: in the round before, which it had begun when this one begins, and in which
+ * it has less time. So all hear who it was. */
+static uint64_t choose_deadline(struct rs_creation *c)
+{
+    uint64_t timeout_ps = rs_config()->setup_timeout_ps;
+    uint64_t more_ps = timeout_ps < RS_PS_PER_S ? timeout_ps : RS_PS_PER_S;
+    uint64_t at_ps = timeout_ps == 0 ? UINT64_MAX : rs_clock_after(timeout_ps);
+
+    more_ps *= c->num_rounds++;
+    return at_ps < UINT64_MAX - more_ps ? at_ps + more_ps : UINT64_MAX;
 }
 
 void rs_talk_round(struct rs_creation *c, const char *name,
@@ -167,6 +188,7 @@ void rs_talk_round(struct rs_creation *c, const char *name,
     struct rsched_pause pause = {0};
     uint64_t next_collect_ps = rs_clock_now() + COLLECT_PS;
     uint64_t next_look_ps = next_collect_ps - COLLECT_PS + LOOK_PS;
+    uint64_t deadline_ps = choose_deadline(c);
 
     for (uint32_t i = 0; i < c->num_talks; i++) {
         c->talks[i].done[0] = c->talks[i].done[1] = true;
@@ -181,8 +203,13 @@ void rs_talk_round(struct rs_creation *c, const char *name,
             next_collect_ps = now_ps + COLLECT_PS;
         }
         if (now_ps > next_look_ps) {
-            look_at_peers(c, now_ps, name);
+            look_at_peers(c);
             next_look_ps = now_ps + LOOK_PS;
+        }
+        /* They may have said it by now. */
+        if (now_ps > deadline_ps && test_all(c)) {
+            give_up_late(c, name, true); /* the first text is told */
+            give_up_late(c, name, false);
         }
         rsched_context_pause(c->context, &pause);
     }

@@ -144,7 +144,7 @@ struct rs_creation {
     struct rs_talk self;   /* the puts of the process to itself; says nothing */
     struct rs_talk *talks; /* with all peers but the process itself */
     uint32_t num_talks, room_talks;
-    uint64_t deadline_ps; /* 0: none */
+    uint32_t num_rounds;   /* of messages, so far */
     int status; /* first thing that went wrong at all: told to every peer */
     char reason[RS_TALK_REASON_BYTES];
 };

@@ -53,6 +53,17 @@ static int run_reopened(struct rank *self)
     return 0;
 }
 
+static int open_instance(struct rank *self, int i)
+{
+    struct halo *h;
+
+    alarm(RANKS_HANG_SECONDS);
+    if (rank_open(self) == 0 && halo_create(self, edges, 2, (uint64_t)i, 0, &h) == 0 &&
+        halo_step(h, 0) == 0)
+        return 0;
+    return RANK_FAIL("instance %d: %s", i, rsched_last_error());
+}
+
 /* An instance of rank 1 that dies after an epoch, or when it is killed, if rank 0 is told
  * its number. @return what it was killed by */
 static int run_instance(struct rank *self, int i, bool waits)
@@ -61,14 +72,10 @@ static int run_instance(struct rank *self, int i, bool waits)
     int status = 0;
 
     if (pid == 0) {
-        struct halo *h;
-
         pid = getpid();
-        alarm(RANKS_HANG_SECONDS);
-        if (rank_open(self) != 0 || halo_create(self, edges, 2, (uint64_t)i, 0, &h) != 0 ||
-            halo_step(h, 0) != 0 ||
+        if (open_instance(self, i) != 0 ||
             (waits && mesh_send(self->end, 0, 1, &pid, sizeof(pid)) != 0))
-            _exit(RANK_FAIL("instance %d: %s", i, rsched_last_error()));
+            _exit(1);
         if (waits)
             pause();
         raise(SIGKILL);
@@ -154,6 +161,82 @@ static int run_refused(struct rank *self)
     return 0;
 }
 
+/* Who has no edge with the one that is dead, and has come first, hears who it is. */
+static int run_far(struct rank *self)
+{
+    enum { LATER_US = 300000 };
+    static const struct halo_edge chain[] = {{0, 1, 8}, {1, 0, 8}, {1, 2, 8}, {2, 1, 8}};
+    struct halo *h;
+    pid_t pid;
+
+    self->restarts = true;
+    rank_close(self);
+    pid = self->rank == 2 ? fork() : 0;
+    if (pid == 0) {
+        RANK_CHECK(rank_open(self) == 0 && halo_create(self, chain, 4, 0, 0, &h) == 0);
+        RANK_CHECK(halo_step(h, 0) == 0);
+        if (self->rank == 2)
+            raise(SIGKILL);
+    } else {
+        waitpid(pid, NULL, 0);
+    }
+    mesh_barrier(self->end);
+    if (self->rank < 2) {
+        halo_destroy(h);
+        if (self->rank == 1)
+            usleep(LATER_US);
+        RANK_CHECK(halo_create(self, chain, 4, 1, 0, &h) == RSCHED_ETIMEOUT);
+        RANK_CHECK(strstr(rsched_last_error(), "process 2 did not answer") != NULL);
+        RANK_CHECK(strstr(rsched_last_error(), "is dead") != NULL);
+    }
+    mesh_barrier(self->end);
+    return 0;
+}
+
+static uint64_t shared_bytes(const struct rank *self)
+{
+    struct rsched_context_stats stats;
+
+    rsched_context_get_stats(self->context, &stats);
+    return stats.shared_bytes;
+}
+
+/* An instance that has been replaced, and dies after that: what it could write until then
+ * is used again. */
+static int run_outlived(struct rank *self)
+{
+    struct halo *h = NULL, *second, *third;
+    uint64_t before;
+    pid_t pid = 0;
+
+    if (self->rank == 1) {
+        rank_close(self);
+        pid = fork();
+        if (pid == 0)
+            _exit(open_instance(self, 0) != 0 || raise(SIGSTOP) != 0);
+        waitpid(pid, NULL, WUNTRACED);
+        RANK_CHECK(rank_open(self) == 0);
+    } else {
+        RANK_CHECK(halo_create(self, edges, 2, 0, 0, &h) == 0 && halo_step(h, 0) == 0);
+        halo_destroy(h);
+    }
+    RANK_CHECK(halo_create(self, edges, 2, 1, 0, &second) == 0);
+    RANK_CHECK(halo_step(second, 0) == 0 && check_connections(self) == 0);
+    mesh_barrier(self->end);
+    if (self->rank == 1) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    mesh_barrier(self->end);
+    before = shared_bytes(self);
+    RANK_CHECK(halo_create(self, edges, 2, 2, 0, &third) == 0 && halo_step(third, 0) == 0);
+    RANK_CHECK(self->rank == 1 || shared_bytes(self) == before);
+    mesh_barrier(self->end);
+    halo_destroy(second);
+    halo_destroy(third);
+    return 0;
+}
+
 static void kill_neighbor(void *arg)
 {
     const pid_t *pid = arg;
@@ -188,11 +271,14 @@ static int run_dying(struct rank *self)
 int main(void)
 {
     const char *const hasty[2] = {"RSCHED_SETUP_TIMEOUT=3s", "RSCHED_SETUP_TIMEOUT=3s"};
+    const char *const alike[2] = {"RSCHED_RING=64k", "RSCHED_RING=64k"}; /* slots */
     int failed = ranks_run(2, false, run_reopened, NULL);
 
     failed |= ranks_run(2, false, run_restarted, NULL);
     failed |= ranks_run(2, false, run_dying, NULL);
     failed |= ranks_run(2, false, run_refused, NULL);
     failed |= ranks_run_with(2, false, run_gone, NULL, hasty);
+    failed |= ranks_run_with(3, false, run_far, NULL, hasty);
+    failed |= ranks_run_with(2, false, run_outlived, NULL, alike);
     return failed != 0;
 }

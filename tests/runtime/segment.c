@@ -128,7 +128,7 @@ Test(runtime_segment, blocks_of_a_writer_that_lives_are_kept)
     cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, writer, never,
                                      &block), 0);
     rs_segment_release(block, true);
-    rs_segment_forget(&segment, writer, never);
+    cr_assert(rs_segment_forget(&segment, writer, never));
     cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, NULL, never,
                                      &other), 0);
     cr_assert_neq(other, block);
@@ -137,7 +137,8 @@ Test(runtime_segment, blocks_of_a_writer_that_lives_are_kept)
                                      &other), 0);
     cr_assert_eq(other, block);
     rs_segment_release(block, true);
-    rs_segment_forget(&segment, writer, always);
+    cr_assert(rs_segment_forget(&segment, writer, never));
+    cr_assert_not(rs_segment_forget(&segment, writer, always));
     cr_assert_eq(rs_segment_allocate(&segment, RS_HEADER_BYTES, false, NULL, never,
                                      &other), 0);
     cr_assert_eq(other, block);
