@@ -10,7 +10,7 @@
 
 enum {
     MOST_MORE = 63, /* N6: times RS_PATIENCE_NS */
-    LOOK_EVERY = 16, /* native starts */
+    LOOK_EVERY = 16, /* starts of what has no lane */
 };
 
 RS_NATIVE(Cancel)
@@ -225,7 +225,7 @@ int rs_message_start_slowly(struct rs_request *request)
     if (message->need == UINT64_MAX)
         rs_lane_leave_native(lane); /* N7 */
     /* Those of no lane may be many, and come after those of lanes. */
-    if (lane->attached || pair->native_starts % LOOK_EVERY == 0)
+    if (lane->attached || pair->unlooked++ % LOOK_EVERY == 0)
         rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
     if (pair->view.open != 0 && !rs_incarnation_is_open(pair))

@@ -121,7 +121,8 @@ struct rs_pair {
     struct rs_pair_view view;
     struct rs_slots slots[RS_LANES];
     struct rs_message *messages;   /* of requests whose lanes are attached, */
-    struct rs_message *unattached; /* and of the others: these are never open */
+    struct rs_message *unattached; /* and of the others: these are never open, */
+    unsigned unlooked;             /* and so often was one started */
     uint64_t starts;   /* puts and grants */
     uint64_t native_starts;
     uint64_t native_starts_before; /* the end of the last incarnation */

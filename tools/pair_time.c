@@ -36,17 +36,25 @@ static void read_all(const struct station *s)
         (void)*(const volatile uint64_t *)(const void *)&s->receive[i];
 }
 
+/* All are started and waited for, whichever fails: the other one is not told of those that
+ * do not. */
 static int run_epoch(const struct station *s)
 {
-    int error = 0;
+    int first = 0;
 
     if (s->bare)
         memcpy(s->receive + s->from, s->send + s->from, s->part);
-    for (unsigned i = 0; i < s->window && error == 0; i++)
-        error = rsched_exchange_start(s->exchanges[i]);
-    for (unsigned i = 0; i < s->window && error == 0; i++)
-        error = rsched_exchange_wait(s->exchanges[i]);
-    return error;
+    for (unsigned i = 0; i < s->window; i++) {
+        int error = rsched_exchange_start(s->exchanges[i]);
+
+        first = first != 0 ? first : error;
+    }
+    for (unsigned i = 0; i < s->window; i++) {
+        int error = rsched_exchange_wait(s->exchanges[i]);
+
+        first = first != 0 ? first : error;
+    }
+    return first;
 }
 
 /* Buffers of so many bytes are not written in the same time by both. Who is ready

@@ -170,7 +170,8 @@ static struct entry table[] = {
       "move; 0 for no thread, then only calls of rsched do"},
      KIND_TIME, FIELD(progress_ps), 0, 1000000000000, false},
     {{"RSCHED_SETUP_TIMEOUT", 0, "60s", 0, "time",
-      "longest wait for a neighbor while an exchange is made, 0 for ever"},
+      "longest wait for a neighbor in a round of making an exchange, which gives each later round up to a "
+      "second more, 0 for ever"},
      KIND_TIME, FIELD(setup_timeout_ps), 0, UINT64_MAX, false},
     {{"RSCHED_DESTROY_TIMEOUT", 0, "60s", 0, "time",
       "how long who destroys an exchange or a context waits for a neighbor that takes "

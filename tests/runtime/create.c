@@ -551,6 +551,7 @@ static int run_alone(struct rank *self)
     const struct halo_edge edges[] = {{0, 1, 8}, {0, 2, 8}, {2, 0, 8}};
     struct halo *h;
 
+    mesh_barrier(self->end);
     if (self->rank == 1) {
         mesh_barrier(self->end);
         return 0;
@@ -593,8 +594,8 @@ static const struct {
     {"settings", run_settings, 2, {"RSCHED_CHUNK=32k", "RSCHED_CHUNK=16k"}},
     {"planless", run_planless, 2, {"RSCHED_PLANNER=bl4",
                                    "RSCHED_MACHINE=tofu-k"}},
-    {"alone", run_alone, 3, {"RSCHED_SETUP_TIMEOUT=300ms",
-                             "RSCHED_SETUP_TIMEOUT=300ms"}},
+    {"alone", run_alone, 3, {"RSCHED_SETUP_TIMEOUT=3s",
+                             "RSCHED_SETUP_TIMEOUT=3s"}},
     {"patient", run_patient, 2, {"RSCHED_SETUP_TIMEOUT=18446744s",
                                  "RSCHED_SETUP_TIMEOUT=18446744s"}},
 };

@@ -208,13 +208,14 @@ static int run_outlived(struct rank *self)
     struct halo *h = NULL, *second, *third;
     uint64_t before;
     pid_t pid = 0;
+    int status;
 
     if (self->rank == 1) {
         rank_close(self);
         pid = fork();
         if (pid == 0)
             _exit(open_instance(self, 0) != 0 || raise(SIGSTOP) != 0);
-        waitpid(pid, NULL, WUNTRACED);
+        RANK_CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
         RANK_CHECK(rank_open(self) == 0);
     } else {
         RANK_CHECK(halo_create(self, edges, 2, 0, 0, &h) == 0 && halo_step(h, 0) == 0);
