@@ -6,7 +6,7 @@
  * Processes form a periodic grid; each case is one halo exchange on it:
  *   2d8 BYTES          eight neighbors, one message of BYTES each
  *   scale-les3 GRID    the paper's fourteen messages for GRID levels
- *   many NUMBER          so many messages of 8 bytes, all to the next process in x
+ *   many NUMBER        so many messages of 8 bytes, all to the next process in x
  *   3d26x WIDTH        a cube of 64 x 64 x 64 doubles in an array with a margin
  *   3d26z WIDTH        of WIDTH cells on each side: the outermost cells of the
  *                      cube go to 26 neighbors' margins, each region in one
@@ -39,7 +39,7 @@ struct work {
     int messages;
     int to[MAX_MESSAGES], from[MAX_MESSAGES]; /* message s goes, comes */
     int counts[MAX_MESSAGES]; /* bytes */
-    int ones[MAX_MESSAGES];
+    int ones[MAX_MESSAGES];   /* weights, and how many of a derived datatype */
     int at[MAX_MESSAGES]; /* of contiguous messages: offset in both buffers */
     struct box from_box[MAX_MESSAGES], to_box[MAX_MESSAGES];
     bool strided; /* messages have datatypes; the buffers are one array */
