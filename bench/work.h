@@ -24,7 +24,7 @@
 
 #include <mpi.h>
 
-enum { MAX_MESSAGES = 512 };
+enum { MAX_MESSAGES = 4096 };
 
 /** Where the bytes of a message lie in a buffer: `rows` blocks in each of
  * `planes`. One block of a contiguous message is all of it. */

@@ -384,12 +384,14 @@ static void batch_fill(struct batch *b, const struct rs_pair *pair)
 {
     if (pair->view.open == 0)
         return;
-    for (struct rs_message *m = pair->messages; m != NULL && b->num < MOST;
-         m = m->next) {
+    /* Most likely those that are waited for next. */
+    for (struct rs_message *first = b->messages[0], *m = first; b->num < MOST;) {
         struct rs_slot *slot;
 
-        if (m->request->state != RS_GRANTED || m == b->messages[0] ||
-            m->number != m->slots->seen + 1)
+        m = m->next != NULL ? m->next : pair->messages;
+        if (m == first)
+            return;
+        if (m->request->state != RS_GRANTED || m->number != m->slots->seen + 1)
             continue;
         slot = rs_lane_is_put(m->slots, m->number);
         if (slot != NULL && rs_slot_announces(slot) &&

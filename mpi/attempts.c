@@ -10,6 +10,8 @@ enum {
     LONG = 64,  /* starts, of which the receiver is told */
     HELD_NS = 10000, /* how long a receiver that holds is waited for, */
     HELD_LOOKS = 3,  /* and up to which look, but not at the first one: */
+    STRAYS = 4, /* of so many starts, one may be on a lane that is not attached, */
+    FEW_STRAYS = 64, /* where more messages are */
 };
 
 static bool is_new_step = true; /* a native receive is over, and no pair was tried since */
@@ -25,14 +27,16 @@ void rs_incarnation_rest(struct rs_pair *pair, unsigned starts)
 /* Whether the starts of this attempt are so many goes of each lane in use (O1) at least. */
 static bool has_tried(const struct rs_pair *pair, unsigned goes)
 {
-    unsigned starts = 0;
+    unsigned lanes = rs_pair_lanes(pair), starts = lanes;
 
-    if (pair->tries < goes * pair->num_attached)
+    /* Once in a go of all: they may be very many. */
+    if (pair->tries < goes * lanes || pair->tries % lanes != 0)
         return false;
     for (unsigned i = 0; i < pair->num_attached; i++) {
         const struct rs_lane *lane = pair->attached[i];
 
-        starts += lane != NULL && rs_lane_is_in_use(lane) && lane->last > 1 ? lane->last : 1;
+        if (lane != NULL && rs_lane_is_in_use(lane) && lane->last > 1)
+            starts += lane->last - 1;
     }
     return pair->tries >= goes * starts;
 }
@@ -87,8 +91,29 @@ bool rs_incarnation_await_ready(struct rs_pair *pair)
     return false;
 }
 
+/* T4. Each waits for all that is open (N1), which costs more than what goes through lanes
+ * gains. */
+static bool has_strays(struct rs_pair *pair)
+{
+    uint64_t all = pair->starts + pair->native_starts - pair->counted;
+    bool much;
+
+    if (all < rs_recent_starts(pair))
+        return pair->strays_much;
+    much = pair->num_unattached > FEW_STRAYS && STRAYS * pair->strays > all;
+    pair->counted += all;
+    pair->strays = 0;
+    if (much != pair->strays_much)
+        rs_incarnation_rest(pair, 0);
+    if (much)
+        rs_pair_rest(&pair->view, true);
+    return pair->strays_much = much;
+}
+
 static void try_as_sender(struct rs_pair *pair)
 {
+    if (has_strays(pair))
+        return;
     if (pair->skip > 0 && --pair->skip == 0)
         rs_pair_rest(&pair->view, false);
     if (pair->skip > 0 || is_parked(pair))
@@ -108,7 +133,7 @@ static void bar_standing(struct rs_pair *pair)
         struct rs_lane *lane = pair->attached[i];
 
         if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane) &&
-            pair->latest_over > lane->started + RS_RECENT_STARTS)
+            pair->latest_over > lane->started + rs_recent_starts(pair))
             rs_lane_bar(lane, lane->stood++ == 0 ? RS_STAYS : RS_COMES);
     }
 }
@@ -151,12 +176,14 @@ void rs_incarnation_try(struct rs_pair *pair)
 
 bool rs_incarnation_is_tried(const struct rs_pair *pair)
 {
-    return pair->skip == 0 && !pair->parked;
+    return pair->skip == 0 && !pair->parked && !pair->strays_much;
 }
 
 /* Of a pair that is attached and in no incarnation. */
 static bool sender_rests(struct rs_pair *pair)
 {
+    if (has_strays(pair))
+        return true;
     if (pair->skip <= 1)
         return pair->skip == 0 && is_parked(pair);
     pair->skip--;
@@ -172,16 +199,31 @@ static bool receiver_rests(const struct rs_lane *lane)
            (lane->barred || !rs_lane_is_barred(lane));
 }
 
+/* Of a lane that is not attached, beside those of the pair's that are. */
+static bool goes_beside(struct rs_lane *lane)
+{
+    struct rs_pair *pair = lane->pair;
+
+    /* N1; and O2: what is granted alone may be stopped, and this lane attached, at any time. */
+    return pair->view.sends ? !rs_incarnation_has_open(pair) && !rs_note_is_due(lane)
+                            : !rs_pair_is_alone(&pair->view) || pair->num_attached == RS_LANES;
+}
+
 bool rs_incarnation_rests(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (rs_num_open > 0 || pair->outgrown)
+    if (pair->outgrown)
         return false;
-    if (pair->view.words == NULL)
-        return !pair->view.sends || !rs_note_is_due(lane);
+    if (!lane->attached) {
+        if (pair->view.words != NULL)
+            begin_step();
+        return goes_beside(lane);
+    }
+    if (rs_num_open > 0)
+        return false;
     begin_step();
-    if (pair->view.open != 0 || !lane->attached)
+    if (pair->view.open != 0)
         return false;
     return pair->view.sends ? rs_lane_is_barred(lane) || sender_rests(pair)
                             : receiver_rests(lane);
@@ -189,7 +231,7 @@ bool rs_incarnation_rests(struct rs_lane *lane)
 
 bool rs_incarnation_is_futile(const struct rs_pair *pair)
 {
-    return pair->view.sends ? pair->futile > 0 || pair->lost
+    return pair->view.sends ? pair->futile > 0 || pair->lost || pair->strays_much
                             : pair->tries >= TRIES;
 }
 

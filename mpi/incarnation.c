@@ -11,8 +11,9 @@
 enum {
     SETTLE_NS = 20000, /* N1, N4: how long a match is waited for */
     FIRST_PENALTY = 4, MOST_PENALTY = 1 << 10,
-    LONG_LIFE = 1000, /* puts that make up for a stop */
-    SHORT_LIFE = 8,   /* on each lane */
+    LONG_LIFE = 1000,     /* puts that make up for a stop, */
+    LONG_LIFE_OF_ONE = 16, /* and so many on each lane */
+    SHORT_LIFE = 8,       /* on each lane */
     MOST_SHY = 64, /* R0: rounds that go natively after one that was alone in vain */
 };
 
@@ -53,41 +54,75 @@ bool rs_lane_is_in_use(const struct rs_lane *lane)
     const struct rs_pair *pair = lane->pair;
 
     return lane->requests > 0 && lane->started > pair->native_starts_before &&
-           pair->native_starts - lane->started < RS_RECENT_STARTS;
+           pair->native_starts - lane->started < rs_recent_starts(pair);
 }
 
-/* Lanes that join. 0: none can, or one that is in use will be quiet soon. */
-static uint64_t quiet_lanes(struct rs_pair *pair)
+/* Go over all lanes until one `sticks`; from the one on that did so last, which most likely
+ * does again: there may be very many of them, and starts. */
+static bool find_stuck(struct rs_pair *pair,
+                       bool (*sticks)(struct rs_lane *lane, struct rs_lane_set *set),
+                       struct rs_lane_set *set)
 {
-    uint64_t joined = 0, barred;
-
-    for (unsigned i = 0; i < pair->num_attached; i++) {
-        if (pair->attached[i] != NULL && rs_lane_is_quiet(pair->attached[i]))
-            joined |= UINT64_C(1) << i;
+    for (unsigned n = 0, i = pair->stuck; n < pair->num_attached; n++, i++) {
+        if (i >= pair->num_attached)
+            i = 0;
+        if (pair->attached[i] != NULL && sticks(pair->attached[i], set)) {
+            pair->stuck = i;
+            return true;
+        }
     }
-    barred = rs_pair_barred(&pair->view);
-    for (unsigned i = 0; i < pair->num_attached; i++) {
-        const struct rs_lane *lane = pair->attached[i];
-
-        if (lane != NULL && rs_lane_is_in_use(lane) && !lane->quiet &&
-            !(barred >> i & 1))
-            return 0;
-    }
-    return joined & ~barred;
+    return false;
 }
 
-/* O2 */
-static bool receiver_is_clear(const struct rs_pair *pair)
+/* One that can join does. */
+static bool will_be_quiet(struct rs_lane *lane, struct rs_lane_set *joined)
 {
-    if (pair->num_taken > 0)
-        return false; /* slots and numbers are used again */
-    for (unsigned i = 0; i < pair->num_attached; i++) {
-        const struct rs_lane *lane = pair->attached[i];
+    bool quiet = rs_lane_is_quiet(lane);
 
-        if (lane != NULL && lane->posted > 0 && !rs_lane_is_barred(lane))
+    if (rs_pair_has_barred(&lane->pair->view, lane->index)) {
+        lane->pair->passed_barred |= !quiet && rs_lane_is_in_use(lane);
+        return false;
+    }
+    if (quiet)
+        rs_lane_set_add(joined, lane->index);
+    return !quiet && rs_lane_is_in_use(lane);
+}
+
+/* Lanes that join. False: none can, or one that is in use will be quiet soon. */
+static bool choose_lanes(struct rs_pair *pair)
+{
+    if (!pair->has_chosen || pair->chosen_at != pair->native_starts) {
+        pair->chosen = (struct rs_lane_set){0};
+        pair->passed_barred = pair->has_chosen = false;
+        if (find_stuck(pair, will_be_quiet, &pair->chosen))
             return false;
+        pair->has_chosen = !pair->passed_barred; /* it may be set free at any time */
+        pair->chosen_at = pair->native_starts;
     }
-    return true;
+    return !rs_lane_set_is_empty(&pair->chosen);
+}
+
+void rs_incarnation_foresee(struct rs_pair *pair)
+{
+    enum { PART = 8 }; /* of a go, at least: each look may go over all lanes */
+
+    if (pair->view.words == NULL || pair->view.open != 0 || !rs_incarnation_is_tried(pair) ||
+        pair->native_starts - pair->foreseen_at < rs_pair_lanes(pair) / PART)
+        return;
+    pair->foreseen_at = pair->native_starts;
+    choose_lanes(pair);
+}
+
+static bool is_posted(struct rs_lane *lane, struct rs_lane_set *set)
+{
+    (void)set;
+    return lane->posted > 0 && !rs_lane_is_barred(lane);
+}
+
+/* O2; slots and numbers are used again. */
+static bool receiver_is_clear(struct rs_pair *pair)
+{
+    return pair->num_taken == 0 && !find_stuck(pair, is_posted, NULL);
 }
 
 static void begin_numbers(const struct rs_pair *pair)
@@ -97,8 +132,8 @@ static void begin_numbers(const struct rs_pair *pair)
 
         if (lane == NULL)
             continue;
-        lane->slots->number = rs_pair_base(&pair->view);
-        lane->slots->seen = rs_pair_base(&pair->view);
+        lane->slots.number = rs_pair_base(&pair->view);
+        lane->slots.seen = rs_pair_base(&pair->view);
     }
 }
 
@@ -113,12 +148,12 @@ static void begin_lanes(struct rs_pair *pair)
         lane->outside = 0;
         if (!pair->view.sends)
             rs_lane_move(lane); /* G3 */
-        if (!(pair->view.joined >> i & 1))
+        if (!rs_lane_set_has(&pair->view.joined, i))
             lane->limit = 0;
         else if (!pair->view.sends || rs_pair_pulls(pair))
             lane->limit = UINT64_MAX;
         else
-            lane->limit = lane->slots->room + 1;
+            lane->limit = lane->slots.room + 1;
     }
     pair->vain = pair->shy = 0;
     pair->tries = pair->futile = 0;
@@ -133,8 +168,13 @@ static void enter(struct rs_pair *pair)
     begin_lanes(pair);
 }
 
-static void move_lanes(const struct rs_pair *pair)
+static void move_lanes(struct rs_pair *pair)
 {
+    uint32_t moves = rs_pair_moves(&pair->view);
+
+    if (pair->moved == moves)
+        return;
+    pair->moved = moves;
     for (unsigned i = 0; i < pair->num_attached; i++) {
         if (pair->attached[i] != NULL)
             rs_lane_move(pair->attached[i]);
@@ -144,18 +184,24 @@ static void move_lanes(const struct rs_pair *pair)
 static bool open_as_sender(struct rs_pair *pair)
 {
     bool ready = rs_pair_is_ready(&pair->view);
-    uint64_t joined = quiet_lanes(pair);
+    struct rs_lane_set joined;
 
-    if (joined != 0 && !ready) {
+    if (!choose_lanes(pair))
+        return false;
+    if (!ready) {
         rs_pair_want(&pair->view, true);
         if (!rs_incarnation_await_ready(pair))
             return false;
-        joined = quiet_lanes(pair); /* more may be barred */
     }
-    if (joined == 0)
+    joined = pair->chosen;
+    rs_pair_take_barred(&pair->view, &joined); /* more may be by now */
+    if (rs_lane_set_is_empty(&joined))
         return false;
     move_lanes(pair); /* G3 */
-    return rs_pair_open(&pair->view, joined);
+    if (rs_pair_open(&pair->view, &joined))
+        return true;
+    rs_pair_want(&pair->view, true); /* it was ready a moment ago */
+    return false;
 }
 
 static void become_ready(struct rs_pair *pair)
@@ -175,12 +221,6 @@ static bool open_as_receiver(struct rs_pair *pair)
     return false;
 }
 
-/* A lane was barred between the sender's look and the opening. */
-static bool has_barred(const struct rs_pair *pair)
-{
-    return (pair->view.joined & atomic_load(&pair->view.words->barred)) != 0;
-}
-
 bool rs_incarnation_open(struct rs_pair *pair)
 {
     struct rs_pair_view *view = &pair->view;
@@ -192,7 +232,8 @@ bool rs_incarnation_open(struct rs_pair *pair)
     if (!(view->sends ? open_as_sender(pair) : open_as_receiver(pair)))
         return false;
     enter(pair);
-    if (has_barred(pair)) {
+    /* A lane was barred between the sender's look and the opening. */
+    if (rs_pair_has_barred_joined(view)) {
         rs_incarnation_stop(pair);
         return false;
     }
@@ -201,22 +242,44 @@ bool rs_incarnation_open(struct rs_pair *pair)
 
 /* ---- alone ---- */
 
+/* Two lists in the order of their starts become one. */
+static struct rs_message *merge(struct rs_message *one, struct rs_message *other)
+{
+    struct rs_message *first = NULL, **last = &first;
+
+    while (one != NULL && other != NULL) {
+        struct rs_message **less = one->order < other->order ? &one : &other;
+
+        *last = *less;
+        last = &(*less)->next_open;
+        *less = *last;
+    }
+    *last = one != NULL ? one : other;
+    return first;
+}
+
 /* The messages that are not complete, in the order of their starts. */
 static struct rs_message *open_messages(const struct rs_pair *pair)
 {
-    struct rs_message *first = NULL, **last = &first, **at;
+    struct rs_message *lists[64] = {NULL}; /* the i-th of 2^i messages, or none */
+    struct rs_message *all = NULL;
 
     for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
+        struct rs_message *list = m;
+        unsigned i = 0;
+
         if (!rs_message_is_open(m))
             continue;
-        at = *last == NULL || (*last)->order < m->order ? last : &first;
-        while (*at != NULL && (*at)->order < m->order)
-            at = &(*at)->next_open;
-        m->next_open = *at;
-        *at = m;
-        last = at;
+        m->next_open = NULL;
+        for (; lists[i] != NULL; i++) {
+            list = merge(lists[i], list);
+            lists[i] = NULL;
+        }
+        lists[i] = list;
     }
-    return first;
+    for (unsigned i = 0; i < 64; i++)
+        all = merge(lists[i], all);
+    return all;
 }
 
 /* What is posted natively is to be over soon, and none that is started now is to be posted. */
@@ -295,30 +358,41 @@ bool rs_incarnation_is_open(struct rs_pair *pair)
         if (!rs_pair_follow(&pair->view))
             return true;
         is_followed(pair);
-        if (has_barred(pair))
+        if (rs_pair_has_barred_joined(&pair->view))
             return false;
     }
     return rs_pair_is_open(&pair->view);
 }
 
-/* The next one of those that wait for the sender. Has it come natively, all go so. */
-static void probe(struct rs_pair *pair)
+static bool has_come_natively(const struct rs_message *message)
 {
-    const struct rs_message *m = open_messages(pair), *next = m;
+    const struct rs_pair *pair = message->lane->pair;
     int flag = 0;
 
-    while (next != NULL && next->order <= pair->probed)
-        next = next->next_open;
-    if (next == NULL)
-        next = m;
-    if (next == NULL)
-        return;
-    pair->probed = next->order;
-    if (pair->name->comm == MPI_COMM_NULL ||
-        native_Iprobe(pair->peer, next->lane->tag, pair->name->comm, &flag,
-                      MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-        flag)
-        rs_incarnation_stop(pair);
+    return pair->name->comm == MPI_COMM_NULL ||
+           native_Iprobe(pair->peer, message->lane->tag, pair->name->comm, &flag,
+                         MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+           flag;
+}
+
+/* The next ones of those that wait for the sender, in turn: all of them in as many looks as a
+ * bank has lanes. Has one come natively, all go so. */
+static void probe(struct rs_pair *pair)
+{
+    unsigned left = rs_pair_lanes(pair) / RS_BANK_LANES + 1;
+    struct rs_message *last = pair->probed, *m = last;
+
+    do {
+        m = m != NULL ? m->next : pair->messages;
+        if (m == NULL || !rs_message_is_open(m))
+            continue;
+        pair->probed = m;
+        left--;
+        if (has_come_natively(m)) {
+            rs_incarnation_stop(pair);
+            return;
+        }
+    } while (m != last && left > 0);
 }
 
 /* ---- stopping ---- */
@@ -326,10 +400,10 @@ static void probe(struct rs_pair *pair)
 static void punish(struct rs_pair *pair, uint64_t length)
 {
     /* One that is over as soon as the attempts to open it is of no use. */
-    unsigned goes = length < SHORT_LIFE * pair->num_attached ? pair->num_attached : 1;
+    unsigned lanes = rs_pair_lanes(pair), goes = length < SHORT_LIFE * lanes ? lanes : 1;
 
     pair->before = pair->penalty;
-    if (length < LONG_LIFE)
+    if (length < LONG_LIFE || length < LONG_LIFE_OF_ONE * lanes)
         pair->penalty *= pair->penalty < goes * MOST_PENALTY ? 2 : 1;
     else /* little by little: what made it stop may come again soon */
         pair->penalty /= 2;
@@ -352,11 +426,12 @@ static bool stop(struct rs_pair *pair)
         if (lane == NULL)
             continue;
         if (lane->limit != 0)
-            length += (uint32_t)lane->slots->number;
+            length += (uint32_t)lane->slots.number;
         lane->limit = 0;
         lane->torn = 2;
     }
     pair->native_starts_before = pair->native_starts;
+    pair->has_chosen = false;
     mine = rs_pair_stop(&pair->view, pair->slots, pair->num_attached);
     if (mine)
         rs_count_number(RS_NUMBER_STOPS, 1);
@@ -366,10 +441,7 @@ static bool stop(struct rs_pair *pair)
      * business, so it does not matter between which others it is completed. */
     for (struct rs_message *m = open_messages(pair); m != NULL;
          m = m->next_open) {
-        uint64_t final = atomic_load_explicit(
-            &pair->view.words->final[m->lane->index], memory_order_relaxed);
-
-        if (rs_lane_reached(final, m->number))
+        if (rs_lane_reached(rs_pair_final(&pair->view, m->lane->index), m->number))
             rs_message_finish(m);
         else
             rs_message_go_native(m);
@@ -426,23 +498,30 @@ void rs_incarnation_widen(struct rs_lane *lane)
 
 /* ---- looking ---- */
 
-/* It is not counted: starts, which are many, would have to. */
-bool rs_incarnation_has_open(const struct rs_pair *pair)
+/* They are not counted: starts, which are many, would have to. But where none was since
+ * none was open, none is. */
+bool rs_incarnation_has_open(struct rs_pair *pair)
 {
-    const struct rs_message *m = rs_num_open > 0 ? pair->messages : NULL;
+    struct rs_message *m = pair->open_one;
 
+    if (rs_num_open == 0 || pair->starts == pair->closed_starts)
+        return false;
+    if (m != NULL && rs_message_is_open(m))
+        return true;
+    m = pair->messages;
     while (m != NULL && !rs_message_is_open(m))
         m = m->next;
+    pair->open_one = m;
+    if (m == NULL)
+        pair->closed_starts = pair->starts;
     return m != NULL;
 }
 
-/* Complete what is matched. */
+/* Complete what is matched; those of a lane in their order, since each sees to those
+ * before it. */
 static void collect(struct rs_pair *pair)
 {
-    struct rs_message *next;
-
-    for (struct rs_message *m = open_messages(pair); m != NULL; m = next) {
-        next = m->next_open;
+    for (struct rs_message *m = pair->messages; m != NULL; m = m->next) {
         if (!rs_message_is_open(m))
             continue;
         if (!rs_message_poll(m->request) && pair->view.open == 0)
@@ -450,7 +529,7 @@ static void collect(struct rs_pair *pair)
     }
 }
 
-bool rs_incarnation_takes(const struct rs_pair *pair)
+bool rs_incarnation_takes(struct rs_pair *pair)
 {
     return pair->view.open != 0 && !pair->view.sends && pair->pulls &&
            rs_incarnation_has_open(pair);
@@ -496,7 +575,7 @@ void rs_incarnation_settle(struct rs_pair *pair)
         collect(pair);
         if (!rs_incarnation_has_open(pair))
             return;
-    } while (rs_now_ns() - start < SETTLE_NS);
+    } while (rs_now_ns() - start < SETTLE_NS + rs_pair_more_ns(pair));
     rs_incarnation_stop(pair);
 }
 
@@ -526,6 +605,7 @@ void rs_before_send(MPI_Comm comm, int peer, int tag)
         rs_incarnation_close(pair);
         lane->natives++;
         lane->quiet = false;
+        pair->has_chosen = false;
     } else if (rs_incarnation_has_open(pair)) {
         rs_incarnation_settle(pair);
     }
@@ -554,7 +634,7 @@ void rs_lane_unbar(struct rs_lane *lane, uint64_t covers)
 bool rs_lane_is_barred(const struct rs_lane *lane)
 {
     return lane->barred ||
-           (lane->attached && rs_pair_barred(&lane->pair->view) >> lane->index & 1);
+           (lane->attached && rs_pair_has_barred(&lane->pair->view, lane->index));
 }
 
 void rs_lane_leave_native(struct rs_lane *lane)

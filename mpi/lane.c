@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    WORDS_BYTES = 8192,
+    WORDS_BYTES = 200 << 10,
     FIRST_ROW = 1024, MOST_ROW = 65536,
     MORE_BYTES = 16 << 20, /* of a pair, for more slots than the least number */
     UNIT = 16, /* of places */
@@ -62,9 +62,12 @@ uint64_t rs_place_bytes(uint64_t place)
     return place == 0 ? 0 : rs_place_num(place) * (UNIT + rs_place_room(place));
 }
 
-static unsigned least_slots(uint64_t room)
+/* Where there are very many lanes their memory matters more. */
+static unsigned least_slots(unsigned index, uint64_t room)
 {
-    return room <= RS_LANE_FEW_BYTES ? RS_LANE_FEW_SLOTS : RS_LANE_LEAST_SLOTS;
+    uint64_t few = index < RS_BANK_LANES ? RS_LANE_FEW_BYTES : RS_LANE_FEWEST_BYTES;
+
+    return room <= few ? RS_LANE_FEW_SLOTS : RS_LANE_LEAST_SLOTS;
 }
 
 /* Each lane twice as much again and again, and the most in the end: together
@@ -74,7 +77,7 @@ size_t rs_pair_bytes(uint64_t most)
     size_t few = RS_LANE_FEW_SLOTS * (size_t)(RS_LANE_FEW_BYTES + 2 * RS_LANE_LINE);
     size_t many = RS_LANE_LEAST_SLOTS * (size_t)(most + 2 * RS_LANE_LINE);
 
-    return WORDS_BYTES + RS_LANES * (4 * few + 3 * many) + MORE_BYTES;
+    return WORDS_BYTES + RS_BANK_LANES * (4 * few + 3 * many) + MORE_BYTES;
 }
 
 /* How many come closest to a share. */
@@ -111,11 +114,12 @@ static uint64_t take_own(struct rs_rows *rows, uint64_t room, uint64_t most, uin
 }
 
 /* So many, which are used one after the other, for a lane that has others already. */
-static uint64_t take_many(struct rs_rows *rows, uint64_t room, unsigned wanted)
+static uint64_t take_many(struct rs_rows *rows, unsigned index, uint64_t room,
+                          unsigned wanted)
 {
     uint64_t stride = round_up(UNIT + room, RS_LANE_LINE);
     uint64_t at = rows->end + (room < ALIGNED_ROOM ? 0 : RS_LANE_LINE - UNIT);
-    uint64_t num = least_slots(room), end;
+    uint64_t num = least_slots(index, room), end;
 
     while (num < wanted)
         num *= 2;
@@ -160,12 +164,12 @@ static bool begin_rows(struct rs_rows *rows, struct rs_block *block, uint64_t ro
 }
 
 /* Of a block that has more rows than these slots are to be, the first ones. */
-static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
-                            uint64_t share)
+static uint64_t take_in_row(struct rs_rows *rows, unsigned index, uint64_t room,
+                            uint64_t most, uint64_t share)
 {
     unsigned kind = (room > RS_LANE_FEWEST_BYTES) + (room > RS_LANE_FEW_BYTES);
     struct rs_block *block = &rows->blocks[kind];
-    unsigned least = least_slots(room);
+    unsigned least = least_slots(index, room);
     unsigned num = choose_num(UNIT + room, least, kind > 0 ? share : 0);
     uint64_t at = next_in_row(block, room);
 
@@ -179,8 +183,8 @@ static uint64_t take_in_row(struct rs_rows *rows, uint64_t room, uint64_t most,
                       room);
 }
 
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share,
-                      unsigned num)
+uint64_t rs_rows_take(struct rs_rows *rows, unsigned index, uint64_t bytes, uint64_t most,
+                      uint64_t share, unsigned num)
 {
     uint64_t room = bytes <= RS_LANE_LEAST_ROOM ? RS_LANE_LEAST_ROOM
                                                 : round_up(bytes, UNIT);
@@ -189,43 +193,74 @@ uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint6
         return 0;
     if (rows->end == 0)
         rows->end = WORDS_BYTES;
-    return num > 0                     ? take_many(rows, room, num)
-           : room <= RS_LANE_ROW_BYTES ? take_in_row(rows, room, most, share)
+    return num > 0                     ? take_many(rows, index, room, num)
+           : room <= RS_LANE_ROW_BYTES ? take_in_row(rows, index, room, most, share)
                                        : take_own(rows, room, most, share);
 }
 
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t place, uint64_t most)
 {
-    struct rs_pair_words *words = pair->words;
+    struct rs_bank_words *bank;
     uint64_t room = rs_place_room(place), stride = place_stride(place);
     uint64_t at = place_at(place), num = rs_place_num(place);
 
     if (index >= RS_LANES || at < WORDS_BYTES || room < RS_LANE_LEAST_ROOM ||
-        num < least_slots(room) || num > RS_LANE_MOST_SLOTS || stride < UNIT + room ||
+        num < RS_LANE_LEAST_SLOTS || num > RS_LANE_MOST_SLOTS || stride < UNIT + room ||
         at + (num - 1) * stride + UNIT + room > rs_pair_bytes(most))
         return false;
+    bank = rs_bank_of(pair->words, index);
     slots->place = place;
-    slots->memory = (char *)words + at;
+    slots->memory = (char *)pair->words + at;
     slots->stride = stride;
     slots->room = room;
     slots->short_room = room < RS_LANE_SHORT_BYTES ? room : RS_LANE_SHORT_BYTES;
     slots->num = (unsigned)num;
-    slots->granted = &words->granted[index];
-    slots->consumed = &words->consumed[index];
-    slots->bell = &words->bells[!pair->sends].asleep;
+    slots->granted = &bank->granted[index % RS_BANK_LANES];
+    slots->consumed = &bank->consumed[index % RS_BANK_LANES];
+    slots->bell = &pair->words->bells[!pair->sends].asleep;
     return true;
+}
+
+void rs_slots_offer(const struct rs_pair_view *pair, unsigned index, uint64_t place)
+{
+    _Atomic uint64_t *at = &rs_bank_of(pair->words, index)->places[index % RS_BANK_LANES];
+    bool first = atomic_load_explicit(at, memory_order_relaxed) == 0;
+
+    /* Release: pairs with rs_slots_move(). */
+    atomic_store_explicit(at, place, memory_order_release);
+    /* The same. The sender goes to the first one when it attaches the lane. */
+    if (!first)
+        atomic_fetch_add_explicit(&pair->words->moves, 1, memory_order_release);
+}
+
+void rs_pair_ask(const struct rs_pair_view *pair)
+{
+    /* Release: `wanted` is seen with it. */
+    atomic_fetch_add_explicit(&pair->words->asks, 1, memory_order_release);
+}
+
+uint32_t rs_pair_asks(const struct rs_pair_view *pair)
+{
+    /* Acquire: `wanted` is read after it. */
+    return atomic_load_explicit(&pair->words->asks, memory_order_acquire);
+}
+
+uint32_t rs_pair_moves(const struct rs_pair_view *pair)
+{
+    /* Acquire: `places` are read after it. */
+    return atomic_load_explicit(&pair->words->moves, memory_order_acquire);
 }
 
 bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t most)
 {
-    struct rs_pair_words *words = pair->words;
+    struct rs_bank_words *bank = rs_bank_of(pair->words, index);
     /* Acquire: the memory has been taken; and a receiver that sees a place of
      * a later incarnation grants after all that the sender has read of this
      * one. */
     uint64_t place = atomic_load_explicit(
-        pair->sends ? &words->places[index] : &words->used[index],
+        pair->sends ? &bank->places[index % RS_BANK_LANES] : &bank->used[index % RS_BANK_LANES],
         memory_order_acquire);
 
     if (place == slots->place ||
@@ -233,17 +268,29 @@ bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
         return false;
     if (pair->sends)
         /* Release: see above. The receiver reads it when both are ready. */
-        atomic_store_explicit(&words->used[index], place,
+        atomic_store_explicit(&bank->used[index % RS_BANK_LANES], place,
                               memory_order_release);
     return true;
+}
+
+static const struct rs_lane_set no_lanes;
+
+/* Those of a bank, by either side's word. */
+static uint64_t barred_of(const struct rs_pair_view *pair, unsigned bank)
+{
+    /* Acquire: the receiver bars before it is ready. Relaxed: the sender lets no such lane
+     * join from then on. */
+    return atomic_load_explicit(&pair->words->barred[bank], memory_order_acquire) |
+           atomic_load_explicit(&pair->words->left_out[bank], memory_order_relaxed);
 }
 
 static void enter(struct rs_pair_view *pair, uint64_t mode)
 {
     pair->open = mode;
     /* The sender has written it before its bit. */
-    pair->joined =
-        atomic_load_explicit(&pair->words->joined, memory_order_relaxed);
+    for (unsigned i = 0; i < RS_BANKS; i++)
+        pair->joined.banks[i] =
+            atomic_load_explicit(&pair->words->joined[i], memory_order_relaxed);
 }
 
 bool rs_pair_enter(struct rs_pair_view *pair)
@@ -258,6 +305,29 @@ bool rs_pair_enter(struct rs_pair_view *pair)
     return true;
 }
 
+void rs_pair_take_barred(const struct rs_pair_view *pair, struct rs_lane_set *set)
+{
+    for (unsigned i = 0; i < RS_BANKS; i++) {
+        if (set->banks[i] != 0)
+            set->banks[i] &= ~barred_of(pair, i);
+    }
+}
+
+bool rs_pair_has_barred(const struct rs_pair_view *pair, unsigned index)
+{
+    return barred_of(pair, index / RS_BANK_LANES) >> index % RS_BANK_LANES & 1;
+}
+
+bool rs_pair_has_barred_joined(const struct rs_pair_view *pair)
+{
+    for (unsigned i = 0; i < RS_BANKS; i++) {
+        if (pair->joined.banks[i] != 0 &&
+            (atomic_load(&pair->words->barred[i]) & pair->joined.banks[i]) != 0)
+            return true;
+    }
+    return false;
+}
+
 bool rs_pair_is_ready(const struct rs_pair_view *pair)
 {
     /* Acquire: what the receiver has done before, be it about places of slots or lanes
@@ -268,14 +338,15 @@ bool rs_pair_is_ready(const struct rs_pair_view *pair)
     return (mode & (RS_OPEN | RS_STOPPING)) == RS_RECEIVER_READY;
 }
 
-bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined)
+bool rs_pair_open(struct rs_pair_view *pair, const struct rs_lane_set *joined)
 {
     struct rs_pair_words *words = pair->words;
     uint64_t mode = atomic_load_explicit(&words->mode, memory_order_acquire);
 
     if ((mode & (RS_OPEN | RS_STOPPING)) != RS_RECEIVER_READY)
         return false;
-    atomic_store_explicit(&words->joined, joined, memory_order_relaxed);
+    for (unsigned i = 0; i < RS_BANKS; i++)
+        atomic_store_explicit(&words->joined[i], joined->banks[i], memory_order_relaxed);
     /* Acquire and release: what each side has done before it was ready must be seen
      * by who finds the pair open. */
     if (!atomic_compare_exchange_strong_explicit(
@@ -368,7 +439,7 @@ bool rs_pair_enter_alone(struct rs_pair_view *pair)
     if (mode & (RS_SENDER_READY | RS_STOPPING))
         return false;
     pair->open = mode;
-    pair->joined = 0;
+    pair->joined = no_lanes;
     if (mode & RS_RECEIVER_READY)
         return true;
     pair->open |= RS_HOLDS;
@@ -401,7 +472,8 @@ bool rs_pair_withdraw(struct rs_pair_view *pair)
         rs_pair_follow(pair);
         return false;
     }
-    pair->open = pair->joined = 0;
+    pair->open = 0;
+    pair->joined = no_lanes;
     return true;
 }
 
@@ -420,29 +492,22 @@ static void await_decision(const struct rs_pair_view *pair)
 
 /* The highest number that the other side has reached on a lane since the pair
  * opened. */
-static uint64_t other_number(const struct rs_pair_view *pair,
-                             const struct rs_slots *slots, unsigned index)
+static uint64_t other_number(const struct rs_pair_view *pair, const struct rs_slots *slots)
 {
-    uint64_t highest = 0;
+    uint64_t highest = slots->seen;
 
     if (pair->sends) {
         /* Acquire: a slot is used again after it. */
-        highest = atomic_load_explicit(&pair->words->granted[index],
-                                       memory_order_acquire);
+        highest = atomic_load_explicit(slots->granted, memory_order_acquire);
         return (highest ^ rs_pair_base(pair)) >> 32 == 0 ? highest : 0;
     }
-    for (unsigned i = 0; i < slots->num; i++) {
-        /* Acquire: the bytes are read after it. */
-        uint64_t number = atomic_load_explicit(
-            &rs_slots_at(slots, i)->number, memory_order_acquire);
-
-        if ((number ^ rs_pair_base(pair)) >> 32 == 0 && number > highest)
-            highest = number;
-    }
+    /* What has not been consumed is in the slots, one after the other. */
+    while (rs_lane_is_put(slots, highest + 1) != NULL)
+        highest++;
     return highest;
 }
 
-bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
+bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *const *slots,
                   unsigned num)
 {
     struct rs_pair_words *words = pair->words;
@@ -455,14 +520,15 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
         /* With the swap before it: see rs_lane_fence(). */
         atomic_thread_fence(memory_order_seq_cst);
         for (unsigned i = 0; i < num; i++) {
-            uint64_t other, least = slots[i].number;
+            uint64_t other, least;
 
-            if (!(pair->joined >> i & 1))
+            if (!rs_lane_set_has(&pair->joined, i))
                 continue;
-            other = other_number(pair, &slots[i], i);
+            least = slots[i]->number;
+            other = other_number(pair, slots[i]);
             if (other < least)
                 least = other;
-            atomic_store_explicit(&words->final[i], least,
+            atomic_store_explicit(&rs_bank_of(words, i)->final[i % RS_BANK_LANES], least,
                                   memory_order_relaxed);
         }
         /* Release: `final` must be seen with it. */
@@ -474,7 +540,8 @@ bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
     } else {
         await_decision(pair);
     }
-    pair->open = pair->joined = 0;
+    pair->open = 0;
+    pair->joined = no_lanes;
     return mine;
 }
 
@@ -485,10 +552,15 @@ bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word)
     return atomic_compare_exchange_strong(&pair->words->greeting, &none, word);
 }
 
+static uint64_t bit_of(unsigned index)
+{
+    return UINT64_C(1) << index % RS_BANK_LANES;
+}
+
 void rs_pair_bar(struct rs_pair_view *pair, unsigned index)
 {
     /* Release: seen by a sender that finds the receiver ready. */
-    atomic_fetch_or_explicit(&pair->words->barred, UINT64_C(1) << index,
+    atomic_fetch_or_explicit(&pair->words->barred[index / RS_BANK_LANES], bit_of(index),
                              memory_order_release);
 }
 
@@ -496,7 +568,7 @@ void rs_pair_unbar(struct rs_pair_view *pair, unsigned index)
 {
     /* Relaxed: the sender may learn of it at any time. What makes the pair open
      * is `mode`. */
-    atomic_fetch_and_explicit(&pair->words->barred, ~(UINT64_C(1) << index),
+    atomic_fetch_and_explicit(&pair->words->barred[index / RS_BANK_LANES], ~bit_of(index),
                               memory_order_relaxed);
 }
 
@@ -504,7 +576,7 @@ void rs_pair_leave_out(struct rs_pair_view *pair, unsigned index)
 {
     /* Relaxed: what the receiver does once it knows concerns no incarnation that this
      * side has opened before. */
-    atomic_fetch_or_explicit(&pair->words->left_out, UINT64_C(1) << index,
+    atomic_fetch_or_explicit(&pair->words->left_out[index / RS_BANK_LANES], bit_of(index),
                              memory_order_relaxed);
 }
 

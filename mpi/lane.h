@@ -24,7 +24,9 @@
 #include <rsched/pull.h>
 
 enum {
-    RS_LANES = 64, /* of a pair; bits of a word */
+    RS_BANK_LANES = 64, /* bits of a word */
+    RS_BANKS = 64,
+    RS_LANES = RS_BANKS * RS_BANK_LANES, /* of a pair */
     RS_LANE_LINE = 64,
     RS_LANE_LEAST_ROOM = 48, /* of a slot; with its number a line */
     RS_LANE_FEWEST_BYTES = 512, /* up to these a lane has FEW_SLOTS */
@@ -36,7 +38,7 @@ enum {
     RS_LANE_SHORT_BYTES = 3072,
     RS_LANE_MOST_SLOTS = 256,
     RS_LANE_FEW_SLOTS = 8,
-    RS_LANE_LEAST_SLOTS = 2,
+    RS_LANE_LEAST_SLOTS = 2, /* but for the shortest also of lanes beyond a bank */
     RS_LANE_MOST_NUMBERS = 1 << 30, /* of an incarnation, and a few more */
 };
 
@@ -73,6 +75,43 @@ enum {
     RS_OPENS_NOT = 2,
 };
 
+/** A set of lanes, by their indexes. */
+struct rs_lane_set {
+    uint64_t banks[RS_BANKS];
+};
+
+static inline bool rs_lane_set_has(const struct rs_lane_set *set, unsigned index)
+{
+    return set->banks[index / RS_BANK_LANES] >> index % RS_BANK_LANES & 1;
+}
+
+static inline void rs_lane_set_add(struct rs_lane_set *set, unsigned index)
+{
+    set->banks[index / RS_BANK_LANES] |= UINT64_C(1) << index % RS_BANK_LANES;
+}
+
+static inline bool rs_lane_set_is_empty(const struct rs_lane_set *set)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < RS_BANKS; i++)
+        any |= set->banks[i];
+    return any == 0;
+}
+
+/** The words of so many lanes, by their indexes, side by side: most pairs need no more. */
+struct rs_bank_words {
+    alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_BANK_LANES]; /* receiver */
+    alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_BANK_LANES]; /* receiver */
+    /* Where a lane's slots shall be (receiver), where they are from the next
+     * incarnation on (sender), and what there was no room for (sender): bytes,
+     * and how many slots above them, from bit 32 on. */
+    alignas(RS_LANE_LINE) _Atomic uint64_t places[RS_BANK_LANES];
+    alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_BANK_LANES];
+    _Atomic uint64_t wanted[RS_BANK_LANES];
+    _Atomic uint64_t final[RS_BANK_LANES]; /* who stops */
+};
+
 /** Memory of the receiver that both sides map; all zero at first. Each word
  * has one writer, but `mode`, `final`, which belongs to who stops, and
  * `greeting`, which belongs to who writes it first. */
@@ -86,27 +125,28 @@ struct rs_pair_words {
     _Atomic uint32_t readies; /* receiver: times that it has become ready */
     _Atomic uint32_t holds; /* receiver: the incarnation that it was alone in before it was
                                ready */
-    _Atomic uint64_t final[RS_LANES];
-    alignas(RS_LANE_LINE) _Atomic uint64_t joined; /* sender: lanes, a set */
-    _Atomic uint32_t wants; /* sender: the incarnation that it would have opened */
+    /* Sender: the incarnation that it would have opened. */
+    alignas(RS_LANE_LINE) _Atomic uint32_t wants;
     _Atomic uint32_t rests; /* sender: it will not open the pair for long */
-    _Atomic uint64_t left_out; /* sender: lanes that will never join, a set */
-    alignas(RS_LANE_LINE) _Atomic uint64_t barred; /* receiver: likewise */
-    alignas(RS_LANE_LINE) _Atomic uint64_t granted[RS_LANES]; /* receiver */
-    alignas(RS_LANE_LINE) _Atomic uint64_t consumed[RS_LANES]; /* receiver */
-    /* Where a lane's slots shall be (receiver), where they are from the next
-     * incarnation on (sender), and what there was no room for (sender): bytes,
-     * and how many slots above them, from bit 32 on. */
-    alignas(RS_LANE_LINE) _Atomic uint64_t places[RS_LANES];
-    alignas(RS_LANE_LINE) _Atomic uint64_t used[RS_LANES];
-    _Atomic uint64_t wanted[RS_LANES];
+    _Atomic uint32_t asks; /* sender: times that `wanted` changed */
+    _Atomic uint64_t joined[RS_BANKS]; /* sender: lanes, a set */
+    _Atomic uint64_t left_out[RS_BANKS]; /* sender: lanes that will never join, a set */
+    alignas(RS_LANE_LINE) _Atomic uint32_t moves; /* receiver: `places` that were others before */
+    alignas(RS_LANE_LINE) _Atomic uint64_t barred[RS_BANKS]; /* receiver: likewise */
     alignas(RS_LANE_LINE) struct rsched_pull_told told; /* sender */
     /* Whether the receiver [0] or the sender [1] sleeps, an `rs_sleep`; cleared by
      * the other side, which wakes it. */
     struct rs_bell {
         alignas(RS_LANE_LINE) _Atomic uint32_t asleep;
     } bells[2];
+    struct rs_bank_words banks[RS_BANKS];
 };
+
+/** Where a lane's words are. */
+static inline struct rs_bank_words *rs_bank_of(struct rs_pair_words *words, unsigned index)
+{
+    return &words->banks[index / RS_BANK_LANES];
+}
 
 /** A slot. A message may be **announced** instead: `data` says where the sender
  * has it. */
@@ -182,20 +222,20 @@ struct rs_pair_view {
     uint64_t open;   /* the mode while it is in an incarnation, else 0. Without the
                         sender's bit: the receiver is alone there, as far as it knows;
                         with RS_HOLDS it is not ready yet */
-    uint64_t joined; /* then the lanes that have joined */
+    struct rs_lane_set joined; /* then the lanes that have joined */
 };
 
-/** What a pair needs, for lanes whose slots have room for up to `most`. */
+/** What a pair has: enough for a bank of lanes whose slots have room for up to `most`. */
 size_t rs_pair_bytes(uint64_t most);
-/** Take memory for the slots of a lane, for messages of up to `bytes`, at most
+/** Take memory for the slots of lane `index`, for messages of up to `bytes`, at most
  * `most`. Returns the place, one word that the other side can take over at
  * once; 0: there is none.
  * @param share bytes that slots of this lane are to have together: about so many, if it is
  *              not one of fewest bytes; the least number anyway
  * @param num   of slots that there are to be at least, RS_LANE_MOST_SLOTS at most, or none is
  *              taken; 0: the least number */
-uint64_t rs_rows_take(struct rs_rows *rows, uint64_t bytes, uint64_t most, uint64_t share,
-                      unsigned num);
+uint64_t rs_rows_take(struct rs_rows *rows, unsigned index, uint64_t bytes, uint64_t most,
+                      uint64_t share, unsigned num);
 /** Bytes of a message that slots there have room for. */
 uint64_t rs_place_room(uint64_t place);
 /** How many slots there are, a power of two. */
@@ -205,6 +245,13 @@ uint64_t rs_place_bytes(uint64_t place);
 /** This side's view of lane `index`. False: the place cannot be right. */
 bool rs_slots_init(struct rs_slots *slots, const struct rs_pair_view *pair,
                    unsigned index, uint64_t place, uint64_t most);
+/** Receiver, where the sender is to go when it opens the pair, or attaches the lane: not ready. */
+void rs_slots_offer(const struct rs_pair_view *pair, unsigned index, uint64_t place);
+/** How often there was another one before. */
+uint32_t rs_pair_moves(const struct rs_pair_view *pair);
+/** Sender: one of its `wanted` is another one now; how often that was. */
+void rs_pair_ask(const struct rs_pair_view *pair);
+uint32_t rs_pair_asks(const struct rs_pair_view *pair);
 /** Go to where the slots shall be: the sender before it opens a pair whose receiver is
  * ready, the receiver when that is done. True: that is elsewhere. */
 bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
@@ -213,7 +260,7 @@ bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
 /** Whether the receiver is ready, and the sender may open the pair. */
 bool rs_pair_is_ready(const struct rs_pair_view *pair);
 /** Sender: open the pair, and enter, if its receiver is ready. */
-bool rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
+bool rs_pair_open(struct rs_pair_view *pair, const struct rs_lane_set *joined);
 /** Sender: say that it would open the pair now, or take that back. */
 void rs_pair_want(struct rs_pair_view *pair, bool wants);
 /** Sender: say that it will not open the pair for many starts, or that it might. */
@@ -242,8 +289,9 @@ bool rs_pair_follow(struct rs_pair_view *pair);
 bool rs_pair_withdraw(struct rs_pair_view *pair);
 /** Leave an incarnation, in which the receiver is not alone, that this or the other side
  * stops; `final` is valid then, until the receiver is ready again. True if it was this
- * side. */
-bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *slots,
+ * side.
+ * @param slots of `num` lanes, by their indexes */
+bool rs_pair_stop(struct rs_pair_view *pair, const struct rs_slots *const *slots,
                   unsigned num);
 /** One side's word for `greeting`. False: the other one had the first. */
 bool rs_pair_greeting(const struct rs_pair_view *pair, uint32_t word);
@@ -263,13 +311,18 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
            pair->open;
 }
 
-/** Lanes that are not to join, by either side's word. */
-static inline uint64_t rs_pair_barred(const struct rs_pair_view *pair)
+/** Whether a lane is not to join, by either side's word. */
+bool rs_pair_has_barred(const struct rs_pair_view *pair, unsigned index);
+/** Take those out of a set that are not to join. */
+void rs_pair_take_barred(const struct rs_pair_view *pair, struct rs_lane_set *set);
+/** Whether one that has joined is barred by the receiver. */
+bool rs_pair_has_barred_joined(const struct rs_pair_view *pair);
+/** The last number of a lane that was matched in the incarnation that has been stopped. */
+static inline uint64_t rs_pair_final(const struct rs_pair_view *pair, unsigned index)
 {
-    /* Acquire: the receiver bars before it is ready. Relaxed: the sender lets no such lane
-     * join from then on. */
-    return atomic_load_explicit(&pair->words->barred, memory_order_acquire) |
-           atomic_load_explicit(&pair->words->left_out, memory_order_relaxed);
+    /* Relaxed: it is known with the mode. */
+    return atomic_load_explicit(&rs_bank_of(pair->words, index)->final[index % RS_BANK_LANES],
+                                memory_order_relaxed);
 }
 
 /** Receiver: whether it need not be ready, since the sender rests. */

@@ -99,48 +99,72 @@ void rs_lanes_fini(void)
 
 /* ---- messages ---- */
 
-static struct rs_message **list_of(const struct rs_message *message)
+/* The first one of its list, and the last one. */
+static struct rs_message **first_of(const struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
 
     return lane->attached ? &lane->pair->messages : &lane->pair->unattached;
 }
 
+static struct rs_message **last_of(const struct rs_message *message)
+{
+    struct rs_lane *lane = message->lane;
+
+    return lane->attached ? &lane->pair->last : &lane->pair->last_unattached;
+}
+
 void rs_pair_add(struct rs_message *message)
 {
-    struct rs_message **list = list_of(message);
+    struct rs_message **last = last_of(message);
 
-    message->slots = message->lane->slots;
-    message->previous = NULL;
-    message->next = *list;
-    if (*list != NULL)
-        (*list)->previous = message;
-    *list = message;
+    message->slots = &message->lane->slots;
+    message->next = NULL;
+    message->previous = *last;
+    if (*last != NULL)
+        (*last)->next = message;
+    else
+        *first_of(message) = message;
+    *last = message;
+    message->lane->pair->num_unattached += !message->lane->attached;
 }
 
 void rs_pair_remove(struct rs_message *message)
 {
+    struct rs_pair *pair = message->lane->pair;
+
+    if (pair->open_one == message)
+        pair->open_one = NULL;
+    if (pair->probed == message)
+        pair->probed = NULL;
+    pair->num_unattached -= !message->lane->attached;
     if (message->previous != NULL)
         message->previous->next = message->next;
     else
-        *list_of(message) = message->next;
+        *first_of(message) = message->next;
     if (message->next != NULL)
         message->next->previous = message->previous;
+    else
+        *last_of(message) = message->previous;
 }
 
 void rs_lane_is_attached(struct rs_lane *lane)
 {
-    struct rs_message *next, *own = NULL;
+    struct rs_message *next, *own = NULL, **end = &own;
+    unsigned left = lane->requests; /* the oldest ones of all, most likely */
 
-    for (struct rs_message *m = lane->pair->unattached; m != NULL; m = next) {
+    for (struct rs_message *m = lane->pair->unattached; m != NULL && left > 0; m = next) {
         next = m->next;
         if (m->lane != lane)
             continue;
+        left--;
         rs_pair_remove(m);
-        m->next = own;
-        own = m;
+        *end = m;
+        end = &m->next;
+        *end = NULL;
     }
     lane->attached = true;
+    lane->pair->num_used += lane->requests > 0;
     for (; own != NULL; own = next) {
         next = own->next;
         rs_pair_add(own);

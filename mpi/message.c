@@ -10,7 +10,7 @@
 
 enum {
     MOST_MORE = 63, /* N6: times RS_PATIENCE_NS */
-    LOOK_EVERY = 16, /* starts of what has no lane */
+    LOOK_EVERY = 16, /* starts of what has no lane, at least */
 };
 
 RS_NATIVE(Cancel)
@@ -203,6 +203,14 @@ static bool must_not_be_posted(const struct rs_lane *lane)
            (lane->attached || pair->num_attached < RS_LANES);
 }
 
+/* Those of no lane may be many, and come after those of lanes, which each look goes over. */
+static bool is_to_look(struct rs_pair *pair)
+{
+    unsigned every = pair->num_attached > LOOK_EVERY ? pair->num_attached : LOOK_EVERY;
+
+    return pair->unlooked++ % every == 0;
+}
+
 int rs_message_start_slowly(struct rs_request *request)
 {
     struct rs_message *message = request->message;
@@ -219,13 +227,12 @@ int rs_message_start_slowly(struct rs_request *request)
             rs_note_offer(lane, message->gpu < 0 ? message->bytes : 0);
         else if (message->gpu >= 0)
             rs_gpu_ask(message);
-        else if (message->bytes > lane->slots->room) /* G1 */
+        else if (message->bytes > lane->slots.room) /* G1 */
             rs_message_want(message);
     }
     if (message->need == UINT64_MAX)
         rs_lane_leave_native(lane); /* N7 */
-    /* Those of no lane may be many, and come after those of lanes. */
-    if (lane->attached || pair->unlooked++ % LOOK_EVERY == 0)
+    if (lane->attached || is_to_look(pair))
         rs_incarnations_look();
     /* Also when nothing is unmatched: this lane may be none of the open ones. */
     if (pair->view.open != 0 && !rs_incarnation_is_open(pair))
@@ -255,10 +262,13 @@ int rs_message_start_slowly(struct rs_request *request)
  * for, and so is one where something is on its way to this process anyway. */
 static bool is_patient(const struct rs_message *message, uint64_t ns)
 {
-    uint64_t more = message->lane->pair->penalty / 4;
+    const struct rs_pair *pair = message->lane->pair;
+    uint64_t more = pair->penalty / 4, patience = RS_PATIENCE_NS + rs_pair_more_ns(pair);
+    const uint64_t most = RS_PATIENCE_NS * (1 + MOST_MORE);
 
-    return ns <= RS_PATIENCE_NS * (1 + (more < MOST_MORE ? more : MOST_MORE)) ||
-           (ns <= RS_PATIENCE_NS * (1 + MOST_MORE) && rs_incarnation_is_receiving());
+    patience += RS_PATIENCE_NS * more;
+    return ns <= (patience < most ? patience : most) ||
+           (ns <= most && rs_incarnation_is_receiving());
 }
 
 /* N6. What is pulled, or so long that it would be if it were not strided, would
@@ -384,7 +394,7 @@ void rs_message_abandon(struct rs_request *request)
         return;
     leave_incarnation(request);
     if (request->state == RS_NATIVE && message->sends)
-        message->lane->active--;
+        rs_lane_send_is_over(message->lane);
     else if (request->state == RS_NATIVE)
         rs_lane_lose_receive(message->lane);
     if (request->state != RS_MATCHED)

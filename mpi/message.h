@@ -29,7 +29,7 @@ enum rs_copying {
 struct rs_message {
     /* What each start and completion touches. */
     struct rs_lane *lane;
-    struct rs_slots *slots; /* the lane's, once it is attached */
+    struct rs_slots *slots; /* the lane's, which has some once it is attached */
     void *buffer;   /* first byte, if the layout is contiguous */
     uint64_t bytes;
     uint64_t need;  /* send: `bytes`, receive: 0; UINT64_MAX: always native;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arrays of which all that is ours is native messages: one native call starts or completes them,
- * as it would without us. While nothing is open and nothing queues nobody has to look meanwhile. */
+ * as it would without us. While nothing is open and nothing queues nobody has to look meanwhile, and to
+ * start some nobody has to wait for what is open elsewhere. */
 #include "mpi/request.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@ RS_NATIVE(Issend)
 
 /* So many times as long as for a message in a slot: it is seldom, and more seldom if that was
  * in vain (T4). */
-enum { COPY_PATIENCE = 16 };
+enum { COPY_PATIENCE = 16, MORE_PATIENCE = 8 };
 
 /* Those of the next go may be put before the receiver has taken all of this one. */
 enum { SLOTS_OF_ONE = 2 };
@@ -74,7 +74,8 @@ static void send_is_started(struct rs_message *message)
     message->native_number = ++lane->natives;
     lane->in_go++;
     lane->active++;
-    if (lane->attached && SLOTS_OF_ONE * lane->active > lane->slots->num)
+    lane->pair->active++;
+    if (lane->attached && SLOTS_OF_ONE * lane->active > lane->slots.num)
         rs_lane_want(lane, 0, SLOTS_OF_ONE * lane->active);
 }
 
@@ -87,6 +88,7 @@ static void is_started(struct rs_request *request)
     message->natives++;
     request->state = RS_NATIVE;
     lane->started = ++lane->pair->native_starts;
+    lane->pair->strays += !lane->attached;
     rs_cohort_started = true;
     if (message->sends) {
         send_is_started(message);
@@ -96,6 +98,13 @@ static void is_started(struct rs_request *request)
         lane->posted++;
         lane->pair->new_receives = false;
     }
+}
+
+void rs_lane_send_is_over(struct rs_lane *lane)
+{
+    lane->active--;
+    if (--lane->pair->active == 0)
+        rs_incarnation_foresee(lane->pair);
 }
 
 static int start_native(struct rs_request *request)
@@ -125,8 +134,7 @@ void rs_message_go_native(struct rs_message *message)
 /* Of the slots that the lane would have if the pair opened now (G3). */
 static uint64_t room_to_come(const struct rs_lane *lane)
 {
-    return rs_place_room(atomic_load_explicit(
-        &lane->pair->view.words->places[lane->index], memory_order_relaxed));
+    return rs_place_room(rs_lane_place(lane));
 }
 
 /* Whether a native send that tells when all messages of the lane have been
@@ -200,7 +208,8 @@ static bool is_copy_over(struct rs_message *message)
     now = rs_now_ns();
     if (message->since == 0) /* the program may have computed up to now */
         message->since = now;
-    return now - message->since > COPY_PATIENCE * RS_PATIENCE_NS;
+    return now - message->since >
+           COPY_PATIENCE * RS_PATIENCE_NS + MORE_PATIENCE * rs_pair_more_ns(lane->pair);
 }
 
 static bool poll_copy(struct rs_message *message)
@@ -215,19 +224,24 @@ static bool poll_copy(struct rs_message *message)
     if (message->vain > 1)
         rs_incarnation_lose(pair, false);
     pair->new_sends = true;
-    message->lane->active--;
     message->request->state = RS_COMPLETE;
+    rs_lane_send_is_over(message->lane);
     return true;
 }
 
 int rs_message_start_natively(struct rs_request *request)
 {
     struct rs_message *message = request->message;
-    bool tells = message->sends && is_to_tell(message);
+    struct rs_lane *lane = message->lane;
+    bool tells;
     int error;
 
+    /* Nobody may have looked, and there is to be another one. */
+    if (message->sends && lane->sync != MPI_REQUEST_NULL)
+        rs_lane_is_quiet(lane);
+    tells = message->sends && is_to_tell(message);
     if (message->sends)
-        begin_go(message->lane);
+        begin_go(lane);
     message->is_synced = tells && message->synced != MPI_REQUEST_NULL;
     message->is_copied = false;
     if (!tells || message->is_synced || !send_copy(request, &error))
@@ -285,10 +299,10 @@ void rs_message_native_is_over(struct rs_request *request, int error,
         return;
     }
     lane->pair->new_sends = true;
-    lane->active--;
     if ((message->synchronous || message->is_synced) &&
         message->native_number == lane->natives && is_matched(status, error))
         lane->quiet = true; /* O1 */
+    rs_lane_send_is_over(lane);
 }
 
 /* The message's status is the native one. */

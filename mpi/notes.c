@@ -30,10 +30,10 @@ RS_NATIVE(Improbe)
 RS_NATIVE(Mrecv)
 
 enum { NOTE_TAG = 8 }; /* oob.c has another one */
-/* Offers to a process that it has not read, at most; it says so after half of them.
- * Some processes never look for notes, and the MPI library goes through those that
- * nobody has read again and again. */
-enum { MOST_UNREAD = 16, TELL_AT = MOST_UNREAD / 2 };
+/* Offers to a process that it has not read, at most, and if it has read any; it says so after
+ * TELL_AT of them. Some processes never look for notes, and the MPI library goes through those
+ * that nobody has read again and again. */
+enum { MOST_UNREAD = 16, MOST_UNREAD_OF_READER = 128, TELL_AT = 8 };
 
 /* A lane is offered at its fourth start, so that those of messages that are sent once or
  * twice cost nothing; and again, since offers may be dropped. */
@@ -57,6 +57,7 @@ static uint64_t num_offers; /* that were sent */
 
 /* By rank in MPI_COMM_WORLD. */
 static struct peer {
+    bool reads; /* it has read some */
     uint8_t unread; /* offers to it, as far as it has told */
     uint8_t taken;  /* offers of its own, since it was told of that */
 } *peers;
@@ -159,6 +160,17 @@ static void offer(const struct rs_lane *lane, uint64_t bytes)
     send_note(lane->pair->world, &note);
 }
 
+static bool is_behind(const struct peer *peer)
+{
+    return peer == NULL ||
+           peer->unread >= (peer->reads ? MOST_UNREAD_OF_READER : MOST_UNREAD);
+}
+
+bool rs_note_may_be_sent(const struct rs_lane *lane)
+{
+    return !is_behind(peer_of(lane->pair->world));
+}
+
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
 {
     struct rs_pair *pair = lane->pair;
@@ -166,10 +178,14 @@ void rs_note_offer(struct rs_lane *lane, uint64_t bytes)
 
     if (lane->offer_at == 0)
         lane->offer_at = FIRST_OFFER;
-    if (++lane->starts < lane->offer_at || pair->num_attached == RS_LANES)
+    if (++lane->starts < lane->offer_at)
         return;
+    if (pair->num_attached == RS_LANES) {
+        lane->offer_at = UINT64_MAX;
+        return;
+    }
     peer = peer_of(pair->world);
-    if (peer == NULL || peer->unread == MOST_UNREAD)
+    if (is_behind(peer))
         return;
     peer->unread++;
     num_offers++;
@@ -277,8 +293,10 @@ static void is_told(const struct rs_letter *letter)
 {
     struct peer *peer = peer_of(letter->peer);
 
-    if (peer != NULL && letter->note.taken <= peer->unread)
-        peer->unread -= (uint8_t)letter->note.taken;
+    if (peer == NULL || letter->note.taken > peer->unread)
+        return;
+    peer->unread -= (uint8_t)letter->note.taken;
+    peer->reads |= letter->note.taken > 0;
 }
 
 static bool have_socket(void)

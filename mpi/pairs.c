@@ -175,7 +175,7 @@ uint64_t rs_lane_most(void)
 /* Address space that pairs take, little of which is ever used: of those that receive,
  * and of those that send. */
 static uint64_t taken[2];
-enum { PART_OF_SPACE = 16 };
+enum { PART_OF_SPACE = 16, PAGE = 4096 };
 
 /* Where it is limited, no more than a part of it for either: the rest is the program's.
  * With one part for both, those that receive could leave none for their senders. */
@@ -286,18 +286,39 @@ uint64_t rs_pair_most(const struct rs_pair *pair)
                : rs_lane_most();
 }
 
-/* A lane's pages, before messages come. */
-static void touch(const struct rs_slots *slots)
+/* Whether a page of the pair's memory has been touched before; it is now. Many lanes' slots lie on
+ * one. */
+static bool was_touched(struct rs_pair *pair, size_t page)
 {
-    enum { PAGE = 4096 };
+    unsigned char bit = (unsigned char)(1u << page % 8);
+    bool was;
+
+    if (pair->touched == NULL)
+        pair->touched = calloc(1, pair->mapped / PAGE / 8 + 1);
+    if (pair->touched == NULL)
+        return false;
+    was = (pair->touched[page / 8] & bit) != 0;
+    pair->touched[page / 8] |= bit;
+    return was;
+}
+
+/* A lane's pages, before messages come. */
+static void touch(struct rs_pair *pair, const struct rs_slots *slots)
+{
+    char *memory = (char *)pair->view.words;
 
     for (unsigned i = 0; i < slots->num; i++) {
-        uintptr_t begin = (uintptr_t)rs_slots_at(slots, i);
-        uintptr_t end = begin + sizeof(struct rs_slot) + slots->room;
+        size_t begin = (size_t)((char *)rs_slots_at(slots, i) - memory);
+        size_t first = begin / PAGE;
+        size_t end = (begin + sizeof(struct rs_slot) + slots->room + PAGE - 1) / PAGE;
 
-        begin = begin / PAGE * PAGE;
-        madvise((void *)begin, (end - begin + PAGE - 1) / PAGE * PAGE,
-                MADV_POPULATE_WRITE);
+        while (first < end && was_touched(pair, first))
+            first++;
+        if (first == end)
+            continue;
+        for (size_t page = first + 1; page < end; page++)
+            was_touched(pair, page);
+        madvise(memory + first * PAGE, (end - first) * PAGE, MADV_POPULATE_WRITE);
     }
 }
 
@@ -308,16 +329,39 @@ static bool take_place(struct rs_lane *lane, unsigned index, uint64_t bytes,
 {
     struct rs_pair *pair = lane->pair;
     uint64_t place =
-        rs_rows_take(&pair->rows, bytes, rs_lane_most(), rs_cohort_share(lane), num);
+        rs_rows_take(&pair->rows, index, bytes, rs_lane_most(), rs_cohort_share(lane), num);
 
     if (place == 0 ||
         !rs_slots_init(slots, &pair->view, index, place, rs_lane_most()))
         return false;
     rs_cohort_place(lane, bytes > 0, rs_place_bytes(place));
-    touch(slots);
-    /* Release: pairs with rs_slots_move(). */
-    atomic_store_explicit(&pair->view.words->places[index], place,
-                          memory_order_release);
+    touch(pair, slots);
+    rs_slots_offer(&pair->view, index, place);
+    return true;
+}
+
+/* The arrays by index, a bank at a time. */
+static bool have_index(struct rs_pair *pair, unsigned index)
+{
+    unsigned num = pair->room, more = (index / RS_BANK_LANES + 1) * RS_BANK_LANES;
+    struct rs_lane **attached;
+    const struct rs_slots **slots;
+
+    if (index >= RS_LANES)
+        return false;
+    if (index < num)
+        return true;
+    attached = realloc(pair->attached, more * sizeof(struct rs_lane *));
+    if (attached == NULL)
+        return false;
+    pair->attached = attached;
+    slots = realloc(pair->slots, more * sizeof(const struct rs_slots *));
+    if (slots == NULL)
+        return false;
+    pair->slots = slots;
+    memset(attached + num, 0, (more - num) * sizeof(struct rs_lane *));
+    memset(slots + num, 0, (more - num) * sizeof(const struct rs_slots *));
+    pair->room = more;
     return true;
 }
 
@@ -325,11 +369,10 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (index >= RS_LANES)
+    if (!have_index(pair, index))
         return false;
     if (rs_pair_pulls(pair) && bytes > rs_pair_most(pair))
         bytes = 0; /* room for an announcement */
-    lane->slots = &pair->slots[index];
     lane->index = index;
     if (pair->view.sends) {
         rs_lane_move(lane);
@@ -339,12 +382,17 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
         if (rs_pair_is_alone(&pair->view))
             rs_incarnation_stop(pair);
         rs_incarnation_unready(pair);
-        take_place(lane, index, bytes, 0, lane->slots);
+        /* Without that much memory: for announcements, where it waits for its receiver anyway. */
+        if (!take_place(lane, index, bytes, 0, &lane->slots) && rs_pair_pulls(pair) &&
+            bytes > RS_LANE_SHORT_BYTES)
+            take_place(lane, index, 0, 0, &lane->slots);
     }
-    if (lane->slots->place == 0)
+    if (lane->slots.place == 0)
         return false;
     rs_lane_is_attached(lane);
+    pair->has_chosen = false;
     pair->attached[index] = lane;
+    pair->slots[index] = &lane->slots;
     if (lane->barred && pair->view.sends)
         rs_pair_leave_out(&pair->view, index);
     else if (lane->barred)
@@ -356,9 +404,15 @@ bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes)
 
 void rs_lane_move(struct rs_lane *lane)
 {
-    if (rs_slots_move(lane->slots, &lane->pair->view, lane->index,
+    if (rs_slots_move(&lane->slots, &lane->pair->view, lane->index,
                       rs_lane_most()))
-        touch(lane->slots);
+        touch(lane->pair, &lane->slots);
+}
+
+static _Atomic uint64_t *wanted_word(const struct rs_lane *lane)
+{
+    return &rs_bank_of(lane->pair->view.words, lane->index)
+                ->wanted[lane->index % RS_BANK_LANES];
 }
 
 void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num)
@@ -369,15 +423,14 @@ void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num)
         lane->wanted = bytes;
     if (num > lane->wanted_num)
         lane->wanted_num = num;
-    atomic_store_explicit(&lane->pair->view.words->wanted[lane->index],
-                          (uint64_t)lane->wanted_num << 32 | lane->wanted,
+    atomic_store_explicit(wanted_word(lane), (uint64_t)lane->wanted_num << 32 | lane->wanted,
                           memory_order_relaxed);
+    rs_pair_ask(&lane->pair->view);
 }
 
 static uint64_t wanted_by_sender(const struct rs_lane *lane)
 {
-    return atomic_load_explicit(&lane->pair->view.words->wanted[lane->index],
-                                memory_order_relaxed);
+    return atomic_load_explicit(wanted_word(lane), memory_order_relaxed);
 }
 
 static uint64_t wanted_bytes(const struct rs_lane *lane)
@@ -406,8 +459,7 @@ static uint64_t longer_room(const struct rs_lane *lane, uint64_t room)
 
 static void grow(struct rs_lane *lane)
 {
-    uint64_t place = atomic_load_explicit(&lane->pair->view.words->places[lane->index],
-                                          memory_order_relaxed);
+    uint64_t place = rs_lane_place(lane);
     uint64_t room = rs_place_room(place), bytes = longer_room(lane, room);
     uint64_t wanted = wanted_by_sender(lane) >> 32;
     unsigned num = wanted < RS_LANE_MOST_SLOTS ? (unsigned)wanted : RS_LANE_MOST_SLOTS;
@@ -424,6 +476,11 @@ static void grow(struct rs_lane *lane)
 
 void rs_pair_grow(struct rs_pair *pair)
 {
+    uint32_t asks = rs_pair_asks(&pair->view);
+
+    if (pair->asked == asks)
+        return;
+    pair->asked = asks;
     for (unsigned i = 0; i < pair->num_attached; i++) {
         if (pair->attached[i] != NULL)
             grow(pair->attached[i]);
@@ -567,6 +624,9 @@ static void pair_destroy(struct rs_pair *pair)
     rsched_pull_group_destroy(pair->sources);
     rs_name_drop(pair->name);
     rs_num_pairs--;
+    free(pair->attached);
+    free(pair->slots);
+    free(pair->touched);
     free(pair);
 }
 
@@ -594,8 +654,10 @@ void rs_lane_release(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
 
-    if (--lane->requests == 0)
+    if (--lane->requests == 0) {
         rs_cohort_leave(lane);
+        pair->num_used -= lane->attached;
+    }
     if (is_forgettable(lane))
         retire(lane);
     if (--pair->requests > 0)
@@ -664,8 +726,10 @@ struct rs_lane *rs_lane_hold(struct rs_name *name, bool sends, int peer,
         return NULL;
     }
     pair->requests++;
-    if (lane->requests++ == 0)
+    if (lane->requests++ == 0) {
         rs_cohort_join(lane);
+        pair->num_used += lane->attached;
+    }
     return lane;
 }
 

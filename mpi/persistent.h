@@ -39,16 +39,16 @@ void rs_names_fini(void);
 
 /** Lanes without requests that a pair keeps, in case that one is made again. */
 enum { RS_IDLE_LANES = 64 };
-/** Native starts of a pair that are its last ones. */
-enum { RS_RECENT_STARTS = 4 * RS_LANES };
+/** Native starts of a pair that are its last ones, of as many lanes as it has. */
+enum { RS_RECENT_GOES = 4 };
 
 struct rs_lane {
     /* What each start and completion touches. */
     struct rs_pair *pair;
-    struct rs_slots *slots; /* this one of the pair's, if attached */
     /* While it is in an incarnation: one more than the most bytes of a message
      * that it carries; else 0. */
     uint64_t limit;
+    struct rs_slots slots; /* if attached */
     uint64_t started; /* `native_starts` when it was last */
     uint64_t natives; /* sender: messages sent natively */
     bool attached;
@@ -100,11 +100,15 @@ struct rs_pair {
     struct rs_pair *back; /* the other direction's, if there is one */
     unsigned requests; /* on its lanes */
     struct rs_lane *lanes;
-    struct rs_lane *attached[RS_LANES]; /* by their index; some may be NULL */
-    unsigned num_attached;              /* of these */
+    struct rs_lane **attached; /* by their index; some may be NULL */
+    const struct rs_slots **slots; /* of these */
+    unsigned num_attached, room;   /* of these, and that the arrays are for */
+    unsigned num_used;             /* of these, with requests */
+    unsigned stuck; /* the one that kept the pair from being opened, or ready, last */
     struct rs_lane *idle[RS_IDLE_LANES]; /* not attached; some may be NULL */
     unsigned retired;  /* lanes that have become idle */
     size_t mapped; /* bytes */
+    unsigned char *touched; /* of their pages, a bit each; NULL: none yet */
     int fd;        /* receiver: until the sender has mapped it; else -1 */
     bool handed;   /* receiver: it has been sent to the sender's socket */
     struct rs_sender *sender; /* receiver: its memory; NULL: this process */
@@ -119,11 +123,14 @@ struct rs_pair {
     struct rs_gpu_link *gpu; /* NULL: no end has been in GPU memory */
     unsigned num_taken; /* receiver: matched, and not yet consumed */
     struct rs_pair_view view;
-    struct rs_slots slots[RS_LANES];
-    struct rs_message *messages;   /* of requests whose lanes are attached, */
-    struct rs_message *unattached; /* and of the others: these are never open, */
+    /* Oldest first. */
+    struct rs_message *messages, *last; /* of requests whose lanes are attached, */
+    struct rs_message *unattached, *last_unattached; /* and of others: these are never open, */
+    unsigned num_unattached;       /* so many are there, */
     unsigned unlooked;             /* and so often was one started */
     uint64_t starts;   /* puts and grants */
+    uint64_t closed_starts; /* of these, when none was open */
+    struct rs_message *open_one; /* NULL, or one that was */
     uint64_t native_starts;
     uint64_t native_starts_before; /* the end of the last incarnation */
     /* T4. The sender's, but `tries`. */
@@ -141,13 +148,24 @@ struct rs_pair {
     uint64_t loss;          /* ns of a wait that may have been for nothing */
     uint64_t awaited;       /* `rs_num_awaited` at its end */
     uint64_t rests_until;   /* ns: then all losses are a small part of the time */
+    uint64_t strays;        /* native starts on lanes that are not attached, */
+    uint64_t counted;       /* since there were so many starts in all */
+    bool strays_much;       /* they have been too many a part of these */
+    unsigned active;        /* native sends that the program has not completed */
+    struct rs_lane_set chosen; /* lanes that can join, */
+    bool has_chosen;           /* if that is known, */
+    uint64_t chosen_at;        /* and `native_starts` is so many */
+    bool passed_barred;        /* one that is barred would have to be quiet otherwise */
+    uint64_t foreseen_at;      /* `native_starts` at the last look in advance */
+    uint32_t moved;            /* rs_pair_moves() when it had gone to all of them */
     /* The receiver's. */
     uint64_t latest_over;   /* of the native receives that are over, the one that was
                                started last: `native_starts` then */
     bool new_receives; /* none is started natively since a native one was over */
     unsigned vain;   /* receiver: times that it has been alone in vain, in a row */
     unsigned shy;    /* times that it could be and goes natively instead */
-    uint64_t probed; /* order of the message that was probed for last */
+    struct rs_message *probed; /* that was probed for last; NULL: none */
+    uint32_t asked;  /* rs_pair_asks() when all lanes had what they ask for */
 };
 
 /* Read by each start and completion: without a way round the global offset
@@ -213,6 +231,14 @@ void rs_lane_want(struct rs_lane *lane, uint64_t bytes, unsigned num);
 bool rs_lane_is_wanted(const struct rs_lane *lane, uint64_t bytes);
 /** Receiver: take memory for lanes whose messages have become longer. */
 void rs_pair_grow(struct rs_pair *pair);
+/** Where the slots of an attached lane shall be. */
+static inline uint64_t rs_lane_place(const struct rs_lane *lane)
+{
+    /* Relaxed: nothing is read there. */
+    return atomic_load_explicit(&rs_bank_of(lane->pair->view.words, lane->index)
+                                     ->places[lane->index % RS_BANK_LANES],
+                                memory_order_relaxed);
+}
 /** Go to where the lane's slots shall be: see rs_slots_move(). */
 void rs_lane_move(struct rs_lane *lane);
 /** Whether the receiver copies out of the sender's memory. */
@@ -273,10 +299,12 @@ uint64_t rs_lanes_slot_bytes(void);
 /** At a start on a lane that is not attached: offer it to its receiver, if it is
  * time for that. */
 void rs_note_offer(struct rs_lane *lane, uint64_t bytes);
+/** Whether the receiver has read the offers that it got, but for so many. */
+bool rs_note_may_be_sent(const struct rs_lane *lane);
 /** Whether it may be time for that at this start, which is counted if not. */
 static inline bool rs_note_is_due(struct rs_lane *lane)
 {
-    if (lane->starts + 1 >= lane->offer_at)
+    if (lane->starts + 1 >= lane->offer_at && rs_note_may_be_sent(lane))
         return true;
     lane->starts++;
     return false;
@@ -322,6 +350,8 @@ void rs_incarnation_is_due(struct rs_pair *pair);
 void rs_incarnation_try(struct rs_pair *pair);
 /** Sender: whether the receiver is ready, which may be waited for. */
 bool rs_incarnation_await_ready(struct rs_pair *pair);
+/** Sender: a native send of the lane is over, or the program will not complete it. */
+void rs_lane_send_is_over(struct rs_lane *lane);
 /** Sender: whether it has been, at the last start. */
 bool rs_incarnation_is_tried(const struct rs_pair *pair);
 /** Sender: not for so many starts. */
@@ -346,6 +376,9 @@ void rs_incarnation_lose(struct rs_pair *pair, bool begins);
 /** Receiver: become ready, if that is possible; sender: open the pair, if its receiver
  * is. True: this side is in an incarnation. */
 bool rs_incarnation_open(struct rs_pair *pair);
+/** Sender, of whom no native send of the pair is active: find out which lanes can join, before
+ * the next start, so that this takes no time from which on the receiver may be ready no more. */
+void rs_incarnation_foresee(struct rs_pair *pair);
 /** R0. Receiver: enter the incarnation that the sender may open, if it is time for that. */
 void rs_incarnation_enter_alone(struct rs_pair *pair);
 /** Whether the incarnation that this side is in goes on; else it must stop it, too. */
@@ -360,6 +393,30 @@ void rs_incarnation_before_posting(struct rs_lane *lane);
 void rs_incarnation_stop(struct rs_pair *pair);
 /** Whether one of the pair's latest native starts, since the last incarnation, was on it. */
 bool rs_lane_is_in_use(const struct rs_lane *lane);
+/** How many lanes of a pair count: those that are attached, which they stay, but beyond a bank
+ * those that have requests. */
+static inline unsigned rs_pair_lanes(const struct rs_pair *pair)
+{
+    unsigned most = pair->num_used > RS_BANK_LANES ? pair->num_used : RS_BANK_LANES;
+
+    return pair->num_attached < most ? pair->num_attached : most;
+}
+/** How many starts of a pair are its last ones: some on each lane. */
+static inline unsigned rs_recent_starts(const struct rs_pair *pair)
+{
+    unsigned lanes = rs_pair_lanes(pair);
+
+    return RS_RECENT_GOES * (lanes > RS_BANK_LANES ? lanes : RS_BANK_LANES);
+}
+/** How much longer the other side may take for a go of all lanes of the pair than for one of a
+ * bank, ns. */
+static inline uint64_t rs_pair_more_ns(const struct rs_pair *pair)
+{
+    enum { NS_OF_LANE = 200 };
+    unsigned lanes = rs_pair_lanes(pair);
+
+    return lanes <= RS_BANK_LANES ? 0 : (uint64_t)NS_OF_LANE * (lanes - RS_BANK_LANES);
+}
 /** Whether all messages that the sender ever sent on it have been matched (O1). */
 bool rs_lane_is_quiet(struct rs_lane *lane);
 /** O4: a send is to be started on a lane that is not in the open incarnation. */
@@ -371,9 +428,9 @@ void rs_incarnation_settle(struct rs_pair *pair);
 /** N4: likewise, for all pairs. */
 void rs_incarnations_settle(void);
 /** Whether anything of the pair is in the incarnation and not yet matched. */
-bool rs_incarnation_has_open(const struct rs_pair *pair);
+bool rs_incarnation_has_open(struct rs_pair *pair);
 /** Whether the peer may announce what it waits for to be taken. */
-bool rs_incarnation_takes(const struct rs_pair *pair);
+bool rs_incarnation_takes(struct rs_pair *pair);
 /** Take what has been announced, and learn of stops. */
 void rs_incarnations_look(void);
 /** Before a native call that may block (N4). */

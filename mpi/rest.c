@@ -57,9 +57,9 @@ static bool has_bell(const struct bells *bells, const _Atomic uint32_t *asleep)
     return false;
 }
 
-static void add_pairs(struct bells *bells, bool (*has)(const struct rs_pair *))
+static void add_pairs(struct bells *bells, bool (*has)(struct rs_pair *))
 {
-    for (const struct rs_pair *p = rs_pairs_first();
+    for (struct rs_pair *p = rs_pairs_first();
          p != NULL && bells->num < MOST_BELLS; p = p->next_all) {
         if (has(p) && !has_bell(bells, bell_of(p)))
             bells->asleep[bells->num++] = bell_of(p);

@@ -21,13 +21,14 @@ enum { STOPS = 200000, MESSAGES = 200000, LENGTH = 1000 };
 static char *memory;
 static struct rs_pair_view sides[2]; /* 0 sends */
 static struct rs_slots slots[2];
+static const struct rs_slots *const all[2] = {&slots[0], &slots[1]};
 
 enum { ARENA = 65536 }; /* the longest message that lanes have room for */
 
 static void prepare(uint64_t bytes)
 {
     struct rs_rows rows = {0};
-    uint64_t place = rs_rows_take(&rows, bytes, ARENA, 0, 0);
+    uint64_t place = rs_rows_take(&rows, 0, bytes, ARENA, 0, 0);
 
     free(memory);
     memory = aligned_alloc(4096, rs_pair_bytes(ARENA));
@@ -45,8 +46,10 @@ static void prepare(uint64_t bytes)
 
 static void open_incarnation(void)
 {
+    static const struct rs_lane_set only = {.banks = {1}};
+
     rs_pair_ready(&sides[1]);
-    rs_pair_open(&sides[0], 1);
+    rs_pair_open(&sides[0], &only);
     rs_pair_enter(&sides[1]);
     for (int side = 0; side < 2; side++) {
         slots[side].number = rs_pair_base(&sides[side]);
@@ -115,12 +118,11 @@ static unsigned run_stops(int who, bool with_fence)
             pthread_create(&thread, NULL, put_and_look, NULL) != 0)
             abort();
         meet(++round);
-        rs_pair_stop(&sides[who], &slots[who], 1);
+        rs_pair_stop(&sides[who], &all[who], 1);
         meet(++round);
-        if (saw_open &&
-            !rs_lane_reached(atomic_load(&sides[0].words->final[0]), number))
+        if (saw_open && !rs_lane_reached(rs_pair_final(&sides[0], 0), number))
             bad++;
-        rs_pair_stop(&sides[!who], &slots[!who], 1);
+        rs_pair_stop(&sides[!who], &all[!who], 1);
         if (i == STOPS - 1)
             break;
         meet(++round);

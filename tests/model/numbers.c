@@ -7,30 +7,34 @@
 #include "mpi/lane.h"
 #include "tests/model/check.h"
 
-enum { BYTES = 8, MANY = 64 };
+enum { BYTES = 8, MANY = 64, LANE = RS_BANK_LANES + 3 }; /* of the second bank */
 
 /* Both sides of a pair of one lane. */
 static struct rs_pair_view sender = {.sends = true}, receiver;
 static struct rs_slots sends, receives;
+static const struct rs_slots *const all_sends[LANE + 1] = {[LANE] = &sends};
+static const struct rs_slots *const all_receives[LANE + 1] = {[LANE] = &receives};
+static struct rs_lane_set only;
 
 static void make_pair(void)
 {
     size_t bytes = (rs_pair_bytes(4096) + 4095) / 4096 * 4096;
     struct rs_pair_words *words = aligned_alloc(4096, bytes);
     struct rs_rows rows = {0};
-    uint64_t place = rs_rows_take(&rows, BYTES, 4096, 0, 0);
+    uint64_t place = rs_rows_take(&rows, LANE, BYTES, 4096, 0, 0);
 
     CHECK(words != NULL && place != 0);
     memset(words, 0, bytes);
     sender.words = receiver.words = words;
-    CHECK(rs_slots_init(&sends, &sender, 0, place, 4096));
-    CHECK(rs_slots_init(&receives, &receiver, 0, place, 4096));
+    rs_lane_set_add(&only, LANE);
+    CHECK(rs_slots_init(&sends, &sender, LANE, place, 4096));
+    CHECK(rs_slots_init(&receives, &receiver, LANE, place, 4096));
 }
 
 static void open_pair(void)
 {
     rs_pair_ready(&receiver);
-    CHECK(rs_pair_open(&sender, 1));
+    CHECK(rs_pair_open(&sender, &only));
     CHECK(rs_pair_enter(&receiver));
     sends.number = sends.seen = rs_pair_base(&sender);
     receives.number = receives.seen = rs_pair_base(&receiver);
@@ -68,9 +72,9 @@ static void check_stop(void)
 {
     uint64_t last = sends.number;
 
-    CHECK(rs_pair_stop(&receiver, &receives, 1));
-    CHECK(!rs_pair_stop(&sender, &sends, 1));
-    CHECK(atomic_load(&sender.words->final[0]) == last);
+    CHECK(rs_pair_stop(&receiver, all_receives, LANE + 1));
+    CHECK(!rs_pair_stop(&sender, all_sends, LANE + 1));
+    CHECK(rs_pair_final(&sender, LANE) == last);
     open_pair();
     for (unsigned i = 1; i <= MANY; i++) {
         uint64_t number = rs_pair_base(&sender) + i;
@@ -88,26 +92,26 @@ static void check_alone(void)
 {
     uint64_t withdrawn, number;
 
-    CHECK(rs_pair_stop(&sender, &sends, 1));
-    CHECK(!rs_pair_stop(&receiver, &receives, 1));
+    CHECK(rs_pair_stop(&sender, all_sends, LANE + 1));
+    CHECK(!rs_pair_stop(&receiver, all_receives, LANE + 1));
     rs_pair_ready(&receiver);
     CHECK(rs_pair_enter_alone(&receiver) && rs_pair_is_alone(&receiver));
     receives.number = receives.seen = rs_pair_base(&receiver);
     withdrawn = rs_lane_grant(&receives);
     CHECK(!rs_pair_follow(&receiver) && rs_pair_withdraw(&receiver));
-    CHECK(!rs_pair_open(&sender, 1));
+    CHECK(!rs_pair_open(&sender, &only));
 
     rs_pair_ready(&receiver);
     CHECK(rs_pair_enter_alone(&receiver));
     receives.number = receives.seen = rs_pair_base(&receiver);
-    CHECK(rs_pair_open(&sender, 1));
+    CHECK(rs_pair_open(&sender, &only));
     sends.number = sends.seen = rs_pair_base(&sender);
     CHECK(!rs_lane_reached(withdrawn, sends.number + 1));
     CHECK(!rs_lane_is_granted(&sends, sends.number + 1));
     number = rs_lane_grant(&receives);
     CHECK(number == sends.number + 1 && rs_lane_is_granted(&sends, number));
     CHECK(!rs_pair_withdraw(&receiver) && !rs_pair_is_alone(&receiver));
-    CHECK(rs_pair_is_open(&receiver) && receiver.joined == 1);
+    CHECK(rs_pair_is_open(&receiver) && rs_lane_set_has(&receiver.joined, LANE));
     CHECK(rs_lane_put(&sends, rs_lane_next(&sends), BYTES) == number);
     rs_lane_consume(&receives, number);
     CHECK(send());
@@ -119,14 +123,14 @@ static void check_holding(void)
 {
     uint64_t withdrawn, number;
 
-    CHECK(rs_pair_stop(&sender, &sends, 1));
-    CHECK(!rs_pair_stop(&receiver, &receives, 1));
+    CHECK(rs_pair_stop(&sender, all_sends, LANE + 1));
+    CHECK(!rs_pair_stop(&receiver, all_receives, LANE + 1));
     CHECK(rs_pair_held(&sender) == 0);
     CHECK(rs_pair_enter_alone(&receiver) && rs_pair_is_alone(&receiver));
     CHECK(rs_pair_holds(&receiver) && rs_pair_held(&sender) != 0);
     receives.number = receives.seen = rs_pair_base(&receiver);
     withdrawn = rs_lane_grant(&receives);
-    CHECK(!rs_pair_is_ready(&sender) && !rs_pair_open(&sender, 1));
+    CHECK(!rs_pair_is_ready(&sender) && !rs_pair_open(&sender, &only));
     CHECK(!rs_pair_follow(&receiver) && rs_pair_withdraw(&receiver));
     CHECK(receiver.open == 0 && rs_pair_held(&sender) == 0);
 
@@ -136,7 +140,7 @@ static void check_holding(void)
     rs_pair_ready(&receiver);
     CHECK(rs_pair_is_alone(&receiver) && !rs_pair_holds(&receiver));
     CHECK(!rs_pair_follow(&receiver));
-    CHECK(rs_pair_open(&sender, 1));
+    CHECK(rs_pair_open(&sender, &only));
     sends.number = sends.seen = rs_pair_base(&sender);
     CHECK(!rs_lane_reached(withdrawn, sends.number + 1));
     CHECK(number == sends.number + 1 && rs_lane_is_granted(&sends, number));

@@ -12,15 +12,16 @@ static uint64_t most;
 
 static uint64_t share; /* of each lane */
 static unsigned wanted;
+static unsigned lane; /* that the next slots are for */
 
 static struct rs_slots take(struct rs_rows *rows, uint64_t bytes)
 {
     struct rs_pair_view view = {.words = words};
-    uint64_t place = rs_rows_take(rows, bytes, most, share, wanted);
+    uint64_t place = rs_rows_take(rows, lane, bytes, most, share, wanted);
     struct rs_slots slots;
 
     CHECK(place != 0 && rs_place_room(place) >= bytes);
-    CHECK(rs_slots_init(&slots, &view, 0, place, most));
+    CHECK(rs_slots_init(&slots, &view, lane, place, most));
     CHECK(slots.room == rs_place_room(place));
     CHECK(rs_place_bytes(place) == slots.num * (sizeof(struct rs_slot) + slots.room));
     for (unsigned k = 0; k < slots.num; k++) {
@@ -43,6 +44,7 @@ static void begin(uint64_t limit)
     size_t bytes = rs_pair_bytes(limit);
 
     most = limit;
+    lane = 0;
     free(words);
     free(taken);
     words = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -56,7 +58,7 @@ static void check_growth(uint64_t limit)
 
     begin(limit);
     for (uint64_t bytes = RS_LANE_LEAST_ROOM; bytes < 2 * limit; bytes *= 2) {
-        for (unsigned lane = 0; lane < RS_LANES; lane++)
+        for (lane = 0; lane < RS_BANK_LANES; lane++)
             take(&rows, bytes < limit ? bytes : limit);
     }
 }
@@ -67,11 +69,11 @@ static void check_any(uint64_t limit)
     uint64_t seed = 1;
 
     begin(limit);
-    for (unsigned lane = 0; lane < RS_LANES; lane++) {
+    for (lane = 0; lane < RS_BANK_LANES; lane++) {
         seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
         take(&rows, (seed >> 33) % (limit + 1) >> (seed >> 20) % 12);
     }
-    CHECK(rs_rows_take(&rows, limit + 1, limit, 0, 0) == 0);
+    CHECK(rs_rows_take(&rows, 0, limit + 1, limit, 0, 0) == 0);
 }
 
 static void check_rows(void)
@@ -130,13 +132,34 @@ static void check_numbers(void)
     /* There are none rather than fewer, and what others need is left. */
     begin(65536);
     rows = (struct rs_rows){0};
-    while (rs_rows_take(&rows, 16384, most, 0, 64) != 0)
+    while (rs_rows_take(&rows, 0, 16384, most, 0, 64) != 0)
         ;
-    CHECK(rs_rows_take(&rows, 8, most, 0, RS_LANE_MOST_SLOTS) != 0);
+    CHECK(rs_rows_take(&rows, 0, 8, most, 0, RS_LANE_MOST_SLOTS) != 0);
     for (uint64_t bytes = RS_LANE_LEAST_ROOM; bytes <= most; bytes *= 2) {
-        for (unsigned lane = 0; lane < RS_LANES; lane++)
+        for (lane = 0; lane < RS_BANK_LANES; lane++)
             take(&rows, bytes);
     }
+}
+
+/* Those beyond a bank have fewer slots, but for the shortest messages, and there is memory
+ * for all that there can be. */
+static void check_many(void)
+{
+    struct rs_rows rows = {0};
+
+    share = wanted = 0;
+    begin(65536);
+    for (lane = 0; lane < RS_LANES; lane++)
+        CHECK(take(&rows, lane % 2 * 512).num == RS_LANE_FEW_SLOTS);
+    begin(65536);
+    rows = (struct rs_rows){0};
+    for (lane = 0; lane < RS_LANES / 4; lane++)
+        CHECK(take(&rows, RS_LANE_FEW_BYTES).num >= RS_LANE_LEAST_SLOTS);
+    CHECK(rows.end < 16 << 20);
+    CHECK(take(&rows, RS_LANE_FEW_BYTES).num == RS_LANE_LEAST_SLOTS);
+    CHECK(take(&rows, 8).num == RS_LANE_FEW_SLOTS);
+    lane = 0;
+    CHECK(take(&rows, RS_LANE_FEW_BYTES).num == RS_LANE_FEW_SLOTS);
 }
 
 static void check_wrong_places(void)
@@ -161,6 +184,7 @@ int main(void)
     check_shares();
     check_numbers();
     check_rows();
+    check_many();
     check_wrong_places();
     free(words);
     free(taken);

@@ -244,11 +244,11 @@ static void case_on_its_way(void)
 
     sides_begin();
     CHECK(sides_open());
-    slots = sender.lanes[BARRED].slots;
-    message.slots = lane->slots;
+    slots = &sender.lanes[BARRED].slots;
+    message.slots = &lane->slots;
     sides_others = &other;
     CHECK(!rs_incarnation_is_receiving());
-    message.number = rs_lane_grant(lane->slots);
+    message.number = rs_lane_grant(&lane->slots);
     request.state = RS_GRANTED;
     CHECK(rs_incarnation_is_receiving());
     rs_lane_put(slots, rs_lane_next(slots), 0);
@@ -262,6 +262,98 @@ static void case_on_its_way(void)
     sides_others = NULL;
 }
 
+/* Native starts, so many of which are on lanes that are not attached. */
+static void start_natively(unsigned starts, unsigned strays)
+{
+    sender.pair.native_starts += starts;
+    sender.pair.strays += strays;
+}
+
+/* Where much of what is sent has no lane nothing is done for the others. */
+static void case_strays(void)
+{
+    enum { STARTS_OF_LANES = 4 * RS_BANK_LANES, MANY_MESSAGES = 65 };
+    struct rs_lane *sends = &sender.lanes[OTHER];
+
+    sides_begin();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    sender.pair.num_unattached = MANY_MESSAGES;
+    start_natively(STARTS_OF_LANES, STARTS_OF_LANES / 4 + 1);
+    CHECK(tried(STARTS) == 0 && rs_incarnation_rests(sends));
+    CHECK(sender.pair.view.open == 0 && rs_pair_is_at_rest(&receiver.pair.view));
+    start_natively(STARTS_OF_LANES - 1, 0); /* too few to tell */
+    CHECK(rs_incarnation_rests(sends));
+    start_natively(1, 0);
+    CHECK(!rs_incarnation_rests(sends) && !rs_pair_is_at_rest(&receiver.pair.view));
+    CHECK(tried(1) == 1 && sender.pair.view.open != 0);
+
+    /* Few do not matter. */
+    sides_begin();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    sender.pair.num_unattached = MANY_MESSAGES - 1;
+    start_natively(STARTS_OF_LANES, STARTS_OF_LANES);
+    CHECK(tried(1) == 1 && sender.pair.view.open != 0);
+}
+
+static void take_back(void)
+{
+    rs_incarnation_unready(&receiver.pair);
+}
+
+/* A receiver that takes its bit back when the sender is about to open the pair may enter the next
+ * incarnation alone. */
+static void case_just_missed(void)
+{
+    sides_begin();
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    meanwhile = take_back;
+    CHECK(tried(1) == 1 && meanwhile == NULL && sender.pair.view.open == 0);
+    CHECK(rs_pair_is_wanted(&receiver.pair.view));
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    rs_incarnation_enter_alone(&receiver.pair);
+    CHECK(rs_pair_is_alone(&receiver.pair.view));
+    rs_incarnation_try(&sender.pair);
+    CHECK(sender.pair.view.open != 0 && rs_incarnation_is_open(&receiver.pair));
+}
+
+/* Which lanes can join is found out in advance, and anew where that may have changed. */
+static void case_foreseen(void)
+{
+    struct rs_lane *lane = &sender.lanes[OTHER];
+
+    sides_begin();
+    rs_incarnation_foresee(&sender.pair);
+    CHECK(sender.pair.has_chosen);
+    lane->quiet = false; /* it has been started */
+    lane->started = ++sender.pair.native_starts;
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(1) == 1 && sender.pair.view.open == 0);
+    lane->quiet = true;
+    rs_incarnation_foresee(&sender.pair);
+    rs_lane_leave_native(lane);
+    rs_pair_bar(&receiver.pair.view, BARRED);
+    CHECK(tried(1) == 1 && sender.pair.view.open == 0);
+    rs_pair_unbar(&receiver.pair.view, BARRED);
+    rs_incarnation_stop(&receiver.pair);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(1) == 1 && sides_joined(&sender, true, false));
+
+    /* One that is not quiet, and barred, is looked at again: it may be set free. */
+    sides_begin();
+    lane->quiet = false;
+    lane->started = ++sender.pair.native_starts;
+    rs_pair_bar(&receiver.pair.view, OTHER);
+    rs_incarnation_foresee(&sender.pair);
+    rs_pair_unbar(&receiver.pair.view, OTHER);
+    CHECK(!rs_incarnation_open(&receiver.pair));
+    CHECK(tried(1) == 1 && sender.pair.view.open == 0);
+
+    sides_begin();
+    rs_incarnation_rest(&sender.pair, RARE);
+    rs_incarnation_foresee(&sender.pair);
+    CHECK(!sender.pair.has_chosen);
+}
+
 int main(void)
 {
     case_parked();
@@ -273,6 +365,9 @@ int main(void)
     case_young_clock();
     case_excuses();
     case_on_its_way();
+    case_strays();
+    case_just_missed();
+    case_foreseen();
     free(words);
     printf("attempts: ok\n");
     return 0;

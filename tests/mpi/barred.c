@@ -86,7 +86,7 @@ static void case_late(void)
     CHECK(rs_incarnation_open(&sender.pair));
     rs_incarnation_stop(&sender.pair);
     CHECK(!rs_incarnation_is_open(&receiver.pair));
-    CHECK(receiver.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    CHECK(sides_joined(&receiver, true, true));
     rs_incarnation_stop(&receiver.pair);
     CHECK(receiver.pair.view.open == 0 && rs_num_alone == 0);
     rs_incarnation_rest(&sender.pair, 0);
@@ -118,9 +118,11 @@ static void case_alone_between(void)
 /* The sender has opened the pair, and will see that a lane is barred, but has not yet. */
 static void case_alone_before(void)
 {
+    static const struct rs_lane_set both = {.banks = {1 << BARRED | 1 << OTHER}};
+
     sides_begin();
     enter_alone();
-    CHECK(__real_rs_pair_open(&sender.pair.view, 1 << BARRED | 1 << OTHER));
+    CHECK(__real_rs_pair_open(&sender.pair.view, &both));
     rs_pair_bar(&receiver.pair.view, BARRED);
     CHECK(!rs_incarnation_is_open(&receiver.pair));
     rs_incarnation_stop(&receiver.pair);
@@ -261,7 +263,7 @@ static void case_again(void)
 
     sides_begin();
     CHECK(sides_open());
-    CHECK(receiver.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    CHECK(sides_joined(&receiver, true, true));
     sides_bar();
     sides_expect_only_other();
     rs_lane_bar(lane, RS_STAYS);
@@ -271,7 +273,7 @@ static void case_again(void)
     CHECK(!lane->barred);
     rs_incarnation_close(&receiver.pair);
     CHECK(sides_open());
-    CHECK(sender.pair.view.joined == (1 << BARRED | 1 << OTHER));
+    CHECK(sides_joined(&sender, true, true));
     rs_lane_bar(lane, RS_COMES);
     rs_lane_unbar(lane, lane->covers);
     CHECK(lane->barred);
@@ -318,8 +320,8 @@ static void look_inside(const struct side *side)
     const struct rs_pair_view *view = &side->pair.view;
 
     for (unsigned i = 0; i < LANES; i++)
-        CHECK(!(view->joined >> i & 1) == !side->lanes[i].limit);
-    CHECK(!side->lanes[BARRED].barred || !(view->joined >> BARRED & 1));
+        CHECK(rs_lane_set_has(&view->joined, i) == (side->lanes[i].limit != 0));
+    CHECK(!side->lanes[BARRED].barred || !rs_lane_set_has(&view->joined, BARRED));
 }
 
 /* @return whether this side has seen the other one in the same incarnation */

@@ -5,9 +5,11 @@
  * persistent requests of other tags; or with --anew N times so many sends and receives that
  * are made and freed; or with --plain N times so many nonblocking ones; or with --held N times so
  * many persistent ones with a collective call between receives and sends, by which they are
- * native. They are counted after WARM of them, --held after more.
+ * native; or with --mixed N times so many persistent sends, of which an eighth meets nonblocking
+ * receives, so that these are native beside the others. They are counted after WARM of them,
+ * --held after more.
  * cost N [--all | --rebind REQUESTS | --beside REQUESTS | --anew REQUESTS | --plain REQUESTS |
- *         --held REQUESTS] */
+ *         --held REQUESTS | --mixed REQUESTS] */
 #if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
 #else
@@ -122,6 +124,39 @@ static int hold(long times, int num)
     return test_fini("cost");
 }
 
+static int mix(long times, int num)
+{
+    size_t n = (size_t)num;
+    MPI_Request *sends = allocate(2 * n * sizeof(*sends)), *receives = sends + num;
+    int *values = allocate(2 * n * sizeof(int)), plain = num / 8;
+    uint64_t before = 0;
+
+    for (int m = 0; m < num; m++) {
+        MPI_Send_init(&values[m], 1, MPI_INT, 0, m, MPI_COMM_WORLD, &sends[m]);
+        if (m >= plain)
+            MPI_Recv_init(&values[num + m], 1, MPI_INT, 0, m, MPI_COMM_WORLD, &receives[m]);
+    }
+    for (long i = 0; i < WARM + times; i++) {
+        if (i == WARM)
+            before = counter("lane_sends");
+        for (int m = 0; m < plain; m++)
+            MPI_Irecv(&values[num + m], 1, MPI_INT, 0, m, MPI_COMM_WORLD, &receives[m]);
+        MPI_Startall(num - plain, receives + plain);
+        MPI_Startall(num, sends);
+        MPI_Waitall(2 * num, sends, MPI_STATUSES_IGNORE);
+        mark(i + 1, times);
+    }
+    CHECK(counter("lane_sends") - before == (uint64_t)(num - plain) * (uint64_t)times,
+          "not all through lanes");
+    for (int m = 0; m < 2 * num; m++) {
+        if (m < num || m >= num + plain)
+            MPI_Request_free(&sends[m]);
+    }
+    free(values);
+    free(sends);
+    return test_fini("cost");
+}
+
 int main(int argc, char **argv)
 {
     long exchanges = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
@@ -130,6 +165,7 @@ int main(int argc, char **argv)
     int anew = (int)number_option(argc, argv, "--anew", 0);
     int plain = (int)number_option(argc, argv, "--plain", 0);
     int held = (int)number_option(argc, argv, "--held", 0);
+    int mixed = (int)number_option(argc, argv, "--mixed", 0);
     int rebind = (int)number_option(argc, argv, "--rebind", 0);
     MPI_Request *others;
     struct ring ring;
@@ -144,6 +180,8 @@ int main(int argc, char **argv)
         return go_plain(exchanges, plain);
     if (held > 0)
         return hold(exchanges, held);
+    if (mixed > 0)
+        return mix(exchanges, mixed);
     comm = ring_comm(MPI_COMM_WORLD);
     ring_create(&ring, comm, 1);
     others = make_requests(rebind);

@@ -12,7 +12,8 @@ enum { BARRED, OTHER, LANES, MOST = 4096 };
 
 struct side {
     struct rs_pair pair;
-    struct rs_lane lanes[LANES];
+    struct rs_lane lanes[LANES], *attached[LANES];
+    const struct rs_slots *slots[LANES];
 };
 
 extern struct side sender, receiver;
@@ -30,8 +31,10 @@ uint64_t __real_rs_now_ns(void);
 
 /* Called once when the sender, which has chosen the lanes, is to open the pair. */
 extern void (*meanwhile)(void);
-bool __real_rs_pair_open(struct rs_pair_view *pair, uint64_t joined);
+bool __real_rs_pair_open(struct rs_pair_view *pair, const struct rs_lane_set *joined);
 
+/** Whether these have joined, and no others. */
+bool sides_joined(const struct side *side, bool barred, bool other);
 /** Both sides anew: connected, all lanes attached, nothing open. */
 void sides_begin(void);
 /** As when a nonblocking receive is to be posted on BARRED. */

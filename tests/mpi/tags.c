@@ -8,7 +8,7 @@
 
 enum { MANY = 2000, TAG = MANY, OTHER = MANY + 1, IDLE = 64 };
 enum { LOST = 200, EARLY = 40 }; /* receives that are freed, messages at first */
-enum { LANES = 64, MORE = 6 }; /* of a pair, and tags beyond them */
+enum { LANES = 4096, MORE = 6 }; /* of a pair, and tags beyond them */
 
 static bool uses_lanes;
 
