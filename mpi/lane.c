@@ -275,15 +275,6 @@ bool rs_slots_move(struct rs_slots *slots, const struct rs_pair_view *pair,
 
 static const struct rs_lane_set no_lanes;
 
-/* Those of a bank, by either side's word. */
-static uint64_t barred_of(const struct rs_pair_view *pair, unsigned bank)
-{
-    /* Acquire: the receiver bars before it is ready. Relaxed: the sender lets no such lane
-     * join from then on. */
-    return atomic_load_explicit(&pair->words->barred[bank], memory_order_acquire) |
-           atomic_load_explicit(&pair->words->left_out[bank], memory_order_relaxed);
-}
-
 static void enter(struct rs_pair_view *pair, uint64_t mode)
 {
     pair->open = mode;
@@ -309,13 +300,8 @@ void rs_pair_take_barred(const struct rs_pair_view *pair, struct rs_lane_set *se
 {
     for (unsigned i = 0; i < RS_BANKS; i++) {
         if (set->banks[i] != 0)
-            set->banks[i] &= ~barred_of(pair, i);
+            set->banks[i] &= ~rs_pair_barred(pair, i);
     }
-}
-
-bool rs_pair_has_barred(const struct rs_pair_view *pair, unsigned index)
-{
-    return barred_of(pair, index / RS_BANK_LANES) >> index % RS_BANK_LANES & 1;
 }
 
 bool rs_pair_has_barred_joined(const struct rs_pair_view *pair)

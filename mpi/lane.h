@@ -311,8 +311,20 @@ static inline bool rs_pair_is_open(const struct rs_pair_view *pair)
            pair->open;
 }
 
-/** Whether a lane is not to join, by either side's word. */
-bool rs_pair_has_barred(const struct rs_pair_view *pair, unsigned index);
+/** Lanes of a bank that are not to join, by either side's word. */
+static inline uint64_t rs_pair_barred(const struct rs_pair_view *pair, unsigned bank)
+{
+    /* Acquire: the receiver bars before it is ready. Relaxed: the sender lets no such lane
+     * join from then on. */
+    return atomic_load_explicit(&pair->words->barred[bank], memory_order_acquire) |
+           atomic_load_explicit(&pair->words->left_out[bank], memory_order_relaxed);
+}
+
+static inline bool rs_pair_has_barred(const struct rs_pair_view *pair, unsigned index)
+{
+    return rs_pair_barred(pair, index / RS_BANK_LANES) >> index % RS_BANK_LANES & 1;
+}
+
 /** Take those out of a set that are not to join. */
 void rs_pair_take_barred(const struct rs_pair_view *pair, struct rs_lane_set *set);
 /** Whether one that has joined is barred by the receiver. */
