@@ -77,18 +77,19 @@ static bool find_stuck(struct rs_pair *pair,
 /* One that can join does. */
 static bool will_be_quiet(struct rs_lane *lane, struct rs_lane_set *joined)
 {
-    bool quiet = rs_lane_is_quiet(lane);
+    bool quiet = rs_lane_is_quiet(lane), stuck = !quiet && rs_lane_is_in_use(lane);
 
-    if (rs_pair_has_barred(&lane->pair->view, lane->index)) {
-        lane->pair->passed_barred |= !quiet && rs_lane_is_in_use(lane);
-        return false;
-    }
     if (quiet)
         rs_lane_set_add(joined, lane->index);
-    return !quiet && rs_lane_is_in_use(lane);
+    if (stuck && rs_pair_has_barred(&lane->pair->view, lane->index)) {
+        lane->pair->passed_barred = true;
+        stuck = false;
+    }
+    return stuck;
 }
 
-/* Lanes that join. False: none can, or one that is in use will be quiet soon. */
+/* Lanes that join, if they are not barred. False: none can, or one that is in use will be quiet
+ * soon. */
 static bool choose_lanes(struct rs_pair *pair)
 {
     if (!pair->has_chosen || pair->chosen_at != pair->native_starts) {
@@ -181,6 +182,13 @@ static void move_lanes(struct rs_pair *pair)
     }
 }
 
+/* Whether there are others. */
+static bool take_barred(const struct rs_pair *pair, struct rs_lane_set *set)
+{
+    rs_pair_take_barred(&pair->view, set);
+    return !rs_lane_set_is_empty(set);
+}
+
 static bool open_as_sender(struct rs_pair *pair)
 {
     bool ready = rs_pair_is_ready(&pair->view);
@@ -188,15 +196,15 @@ static bool open_as_sender(struct rs_pair *pair)
 
     if (!choose_lanes(pair))
         return false;
+    joined = pair->chosen;
+    if (!take_barred(pair, &joined))
+        return false;
     if (!ready) {
         rs_pair_want(&pair->view, true);
-        if (!rs_incarnation_await_ready(pair))
+        if (!rs_incarnation_await_ready(pair) ||
+            !take_barred(pair, &joined)) /* more may be by now */
             return false;
     }
-    joined = pair->chosen;
-    rs_pair_take_barred(&pair->view, &joined); /* more may be by now */
-    if (rs_lane_set_is_empty(&joined))
-        return false;
     move_lanes(pair); /* G3 */
     if (rs_pair_open(&pair->view, &joined))
         return true;
@@ -485,9 +493,11 @@ void rs_incarnation_close(struct rs_pair *pair)
 void rs_incarnation_widen(struct rs_lane *lane)
 {
     struct rs_pair *pair = lane->pair;
+    /* What is more counts the starts of all lanes. */
+    unsigned penalty = pair->penalty < MOST_PENALTY ? pair->penalty : MOST_PENALTY;
 
     if (!lane->attached || lane->limit != 0 || !rs_lane_is_quiet(lane) ||
-        rs_lane_is_barred(lane) || ++lane->outside <= pair->penalty)
+        rs_lane_is_barred(lane) || ++lane->outside <= penalty)
         return;
     if (!stop(pair))
         return;

@@ -200,16 +200,21 @@ static bool send_copy(struct rs_request *request, int *error)
 static bool is_copy_over(struct rs_message *message)
 {
     struct rs_lane *lane = message->lane;
+    struct rs_pair *pair = lane->pair;
     uint64_t now;
 
     if (rs_lane_is_quiet(lane) || lane->sync == MPI_REQUEST_NULL ||
-        lane->sync_number != message->native_number)
+        lane->sync_number != message->native_number || lane->started <= pair->given_up)
         return true;
     now = rs_now_ns();
     if (message->since == 0) /* the program may have computed up to now */
         message->since = now;
-    return now - message->since >
-           COPY_PATIENCE * RS_PATIENCE_NS + MORE_PATIENCE * rs_pair_more_ns(lane->pair);
+    if (now - message->since <=
+        COPY_PATIENCE * RS_PATIENCE_NS + MORE_PATIENCE * rs_pair_more_ns(pair))
+        return false;
+    /* Nor for the others, which may be waited for one after the other. */
+    pair->given_up = pair->native_starts;
+    return true;
 }
 
 static bool poll_copy(struct rs_message *message)

@@ -148,6 +148,7 @@ struct rs_pair {
     uint64_t loss;          /* ns of a wait that may have been for nothing */
     uint64_t awaited;       /* `rs_num_awaited` at its end */
     uint64_t rests_until;   /* ns: then all losses are a small part of the time */
+    uint64_t given_up;      /* a copy was not waited for any more (O1): `native_starts` then */
     uint64_t strays;        /* native starts on lanes that are not attached, */
     uint64_t counted;       /* since there were so many starts in all */
     bool strays_much;       /* they have been too many a part of these */

@@ -154,7 +154,7 @@ static void check_many(void)
     begin(65536);
     rows = (struct rs_rows){0};
     for (lane = 0; lane < RS_LANES / 4; lane++)
-        CHECK(take(&rows, RS_LANE_FEW_BYTES).num >= RS_LANE_LEAST_SLOTS);
+        take(&rows, RS_LANE_FEW_BYTES);
     CHECK(rows.end < 16 << 20);
     CHECK(take(&rows, RS_LANE_FEW_BYTES).num == RS_LANE_LEAST_SLOTS);
     CHECK(take(&rows, 8).num == RS_LANE_FEW_SLOTS);

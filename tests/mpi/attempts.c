@@ -295,6 +295,25 @@ static void case_strays(void)
     CHECK(tried(1) == 1 && sender.pair.view.open != 0);
 }
 
+/* O4. However often the pair was stopped, a lane waits for no more starts of its own than that. */
+static void case_outside(void)
+{
+    enum { MOST_OUTSIDE = 1024, OFTEN = 1 << 20 };
+    struct rs_lane *lane = &sender.lanes[BARRED];
+    unsigned starts = 0;
+
+    sides_begin();
+    sides_bar();
+    sides_expect_only_other();
+    rs_lane_unbar(&receiver.lanes[BARRED], receiver.lanes[BARRED].covers);
+    sender.pair.penalty = OFTEN;
+    for (; sender.pair.view.open != 0; starts++) {
+        CHECK(starts <= MOST_OUTSIDE);
+        rs_incarnation_widen(lane);
+    }
+    CHECK(starts > 1);
+}
+
 static void take_back(void)
 {
     rs_incarnation_unready(&receiver.pair);
@@ -366,6 +385,7 @@ int main(void)
     case_excuses();
     case_on_its_way();
     case_strays();
+    case_outside();
     case_just_missed();
     case_foreseen();
     free(words);

@@ -132,9 +132,11 @@ bool rs_gpu_pack(const struct rs_message *message, char *to)
     return false;
 }
 
+static uint64_t now;
+
 uint64_t rs_now_ns(void)
 {
-    return 0;
+    return now;
 }
 
 /* ---- cases ---- */
@@ -206,6 +208,40 @@ static void case_looks_at_start(void)
     CHECK(request.state == RS_NATIVE && looks_at_sync == 1);
 }
 
+/* Of copies that are waited for one after the other only the first one is waited for in vain. */
+static void case_given_up(void)
+{
+    enum { COPIES = 3, PATIENCE_NS = 1600000 };
+    struct rs_name name = {.comm = MPI_COMM_NULL};
+    struct rs_pair pair = {.name = &name};
+    struct rs_lane lanes[COPIES];
+    struct rs_message messages[COPIES];
+    struct rs_request requests[COPIES];
+
+    for (int i = 0; i < COPIES; i++) {
+        lanes[i] = (struct rs_lane){.pair = &pair, .active = 1, .sync_number = 1};
+        memset(&lanes[i].sync, 1, sizeof(lanes[i].sync)); /* not over */
+        messages[i] = (struct rs_message){.lane = &lanes[i], .sends = true, .is_copied = true,
+                                          .native_number = 1, .request = &requests[i]};
+        requests[i] = (struct rs_request){.message = &messages[i], .state = RS_NATIVE};
+        lanes[i].started = ++pair.native_starts;
+        pair.active++;
+        if (i == 0)
+            continue;
+        now = 1;
+        if (i == 1) {
+            CHECK(!rs_message_poll_native(&requests[0]));
+            now += PATIENCE_NS;
+            CHECK(!rs_message_poll_native(&requests[0]));
+            now++;
+            CHECK(rs_message_poll_native(&requests[0]));
+            CHECK(rs_message_poll_native(&requests[1]));
+        } else {
+            CHECK(!rs_message_poll_native(&requests[2])); /* it was started later */
+        }
+    }
+}
+
 int main(void)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -214,6 +250,7 @@ int main(void)
         CHECK(!is_quiet_after(MPI_ERR_OTHER, 0, way));
     }
     case_looks_at_start();
+    case_given_up();
     CHECK(is_unbarred_after(false) && !is_unbarred_after(true));
     printf("quiet: ok\n");
     return 0;
