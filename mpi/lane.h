@@ -132,7 +132,7 @@ struct rs_pair_words {
     _Atomic uint64_t joined[RS_BANKS]; /* sender: lanes, a set */
     _Atomic uint64_t left_out[RS_BANKS]; /* sender: lanes that will never join, a set */
     alignas(RS_LANE_LINE) _Atomic uint32_t moves; /* receiver: `places` that were others before */
-    alignas(RS_LANE_LINE) _Atomic uint64_t barred[RS_BANKS]; /* receiver: likewise */
+    alignas(RS_LANE_LINE) _Atomic uint64_t barred[RS_BANKS]; /* receiver: lanes that are not to join, a set */
     alignas(RS_LANE_LINE) struct rsched_pull_told told; /* sender */
     /* Whether the receiver [0] or the sender [1] sleeps, an `rs_sleep`; cleared by
      * the other side, which wakes it. */

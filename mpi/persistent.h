@@ -209,6 +209,8 @@ void rs_pairs_comm_freed(void);
  * that are in the middle of nothing look at them. */
 extern unsigned rs_num_orphans;
 void rs_orphans_reap(void);
+/* ---- what their two sides share (shared.c) ---- */
+
 /** The longest message that goes through slots. */
 uint64_t rs_lane_most(void);
 /** The receiver makes the shared memory. */
@@ -217,6 +219,8 @@ bool rs_pair_share(struct rs_pair *pair);
 bool rs_pair_reach(struct rs_pair *pair, int pid, int fd, uint64_t nonce);
 /** The same memory, of a descriptor that is taken over; below 0: there is none. */
 bool rs_pair_map(struct rs_pair *pair, int file, uint64_t nonce);
+/** Either side. */
+void rs_pair_unmap(struct rs_pair *pair, struct rs_pair_words *words);
 /** The receiver first: it takes memory for messages of up to `bytes`. */
 bool rs_lane_attach(struct rs_lane *lane, unsigned index, uint64_t bytes);
 /** A message of a request joins its lane's pair, or leaves it. */
@@ -469,6 +473,8 @@ static inline void rs_look_at_times(void)
     else
         atomic_store_explicit(&rs_num_quick, left - 1, memory_order_relaxed);
 }
+/* ---- native calls beside them (covers.c) ---- */
+
 /** Before a native send, of any kind but those of requests of ours. */
 void rs_before_send(MPI_Comm comm, int peer, int tag);
 /** How long a receive of the native MPI alone may be incomplete. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SIDES: both sides of one pair in this process, over mpi/incarnation.c, mpi/attempts.c,
+/* SIDES: both sides of one pair in this process, over mpi/incarnation.c, mpi/covers.c, mpi/attempts.c,
  * mpi/losses.c and mpi/lane.c alone. No messages are sent. */
 #ifndef TESTS_MPI_SIDES_H
 #define TESTS_MPI_SIDES_H
